@@ -1,0 +1,142 @@
+/* Horovod's runtime for C and C++ programs: the one public header.
+ *
+ * A program calls hvd_init() in every process of the job, prepares each operation once (hvd_prepare), then starts it as
+ * often as it likes (hvd_start) and waits (hvd_wait). Operations are matched between the ranks by name; the order in
+ * which a rank starts them does not matter.
+ *
+ * Threads: every function may be called from any thread, except that hvd_shutdown() must not race with itself or with
+ * the other functions on the same runtime; ops in flight then fail with HVD_SHUT_DOWN.
+ * Errors: functions return HVD_OK (0) or a positive hvd_status; hvd_last_error() explains the last failure of the calling
+ * thread. Structs begin with their size, so that programs built against an older header go on working.
+ */
+#ifndef HOROVOD_H
+#define HOROVOD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HVD_API __attribute__((visibility("default")))
+#else
+#define HVD_API
+#endif
+
+typedef struct hvd_runtime hvd_runtime; /* this process's part of a job */
+typedef struct hvd_op hvd_op;           /* a prepared operation; owned by the runtime */
+typedef uint64_t hvd_handle;            /* a started operation; 0 is never one */
+
+typedef enum hvd_status {
+  HVD_OK = 0,
+  HVD_INVALID_ARGUMENT = 1, /* this call is wrong; found before anything was sent */
+  HVD_MISMATCH = 2,         /* the ranks disagree about the operation; the runtime stays usable */
+  HVD_NOT_INITIALIZED = 3,
+  HVD_SHUT_DOWN = 4,
+  HVD_PEER_LOST = 5,
+  HVD_TIMEOUT = 6,
+  HVD_UNSUPPORTED = 7,
+  HVD_OUT_OF_MEMORY = 8,
+  HVD_SYSTEM_ERROR = 9
+} hvd_status;
+
+typedef enum hvd_dtype {
+  HVD_BOOL, HVD_UINT8, HVD_INT8, HVD_UINT16, HVD_INT16, HVD_INT32, HVD_INT64, HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT32, HVD_FLOAT64
+} hvd_dtype;
+
+typedef enum hvd_verb { HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_BARRIER } hvd_verb;
+
+/* The numbers that Horovod's users know. */
+typedef enum hvd_reduce_op { HVD_AVERAGE = 0, HVD_SUM = 1, HVD_MIN = 3, HVD_MAX = 4, HVD_PRODUCT = 5 } hvd_reduce_op;
+
+enum { HVD_MAX_DIMENSIONS = 32 };
+
+/* The text of the calling thread's last failure; never null; valid until the thread's next call. */
+HVD_API const char* hvd_last_error(void);
+HVD_API const char* hvd_version(void);
+
+/* ---- the job --------------------------------------------------------------------------------------------------- */
+
+/* Joins the job that this process was launched into; alone where nobody launched it. Collective over the job. Blocks
+ * until all ranks are there or HOROVOD_START_TIMEOUT has passed. After hvd_shutdown() it may be called again. A child that
+ * a rank forked gets HVD_INVALID_ARGUMENT instead of joining in its parent's place. */
+HVD_API hvd_status hvd_init(hvd_runtime** runtime);
+/* Ends the job's operations on all ranks, waits until all have agreed, and frees the runtime. Null is allowed. */
+HVD_API void hvd_shutdown(hvd_runtime* runtime);
+
+typedef struct hvd_world {
+  size_t struct_size; /* in: sizeof(hvd_world) */
+  int rank, size;
+  int local_rank, local_size; /* among the ranks of this node */
+  int cross_rank, cross_size; /* among the nodes that have this local rank */
+  int is_homogeneous;         /* every node runs the same number of ranks */
+} hvd_world;
+HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
+/* False once the runtime has been shut down by another rank or a peer was lost. */
+HVD_API int hvd_is_running(hvd_runtime* runtime);
+
+/* ---- operations ------------------------------------------------------------------------------------------------ */
+
+typedef struct hvd_op_description {
+  size_t struct_size;     /* sizeof(hvd_op_description) */
+  const char* name;       /* UTF-8; may be in flight once at a time */
+  hvd_verb verb;
+  hvd_dtype dtype;
+  hvd_reduce_op reduce_op; /* allreduce */
+  int dimensions;
+  const int64_t* shape;   /* of the input; for allgather the first dimension may differ between ranks and calls */
+  double prescale, postscale; /* allreduce; 1.0 for none */
+  int root_rank;          /* broadcast; a rank of the world */
+  int process_set;        /* 0: all ranks */
+  int transient;          /* the name will not come again: do not cache what is agreed about it */
+} hvd_op_description;
+
+/* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
+ * A prepared operation lives until hvd_shutdown(); a transient one until its handle is released. */
+HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op);
+
+/* One use of a prepared operation. Memory is borrowed until the handle is done. */
+typedef struct hvd_start_arguments {
+  hvd_op* op;
+  const void* input;
+  void* output;          /* may equal input; null for allgather, whose result the runtime keeps (hvd_result_*) */
+  int64_t first_dimension; /* allgather: rows of this call's input; else ignored */
+} hvd_start_arguments;
+
+/* Submits `count` operations together: they become visible to the other ranks at once, or none does. Returns at once.
+ * One handle for all: it is done when all are, and fails if one does. */
+HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle);
+
+/* 1 done (or failed), 0 under way, -1 no such handle. Never blocks. */
+HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
+/* Waits until the handle is done; timeout_ms < 0: for ever. HVD_TIMEOUT if it is not done by then (it goes on). Any
+ * other value is the outcome of the operations; hvd_last_error() has the text. The handle stays valid. */
+HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms);
+/* Forgets a handle, and with it a result that the runtime kept. One that is not done is forgotten when it is. */
+HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
+
+/* An allgather's result, of the index-th operation of a done handle: dimensions and the rows each rank gave. */
+HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions, int64_t shape[HVD_MAX_DIMENSIONS]);
+HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination, size_t bytes);
+
+/* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
+
+/* Memory in which tensors of this rank are reduced in place, without packing. Collective over the ranks of a node: all ask
+ * for the same sizes in the same order. Freed by hvd_shared_free() on all ranks, or by hvd_shutdown(). */
+HVD_API hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory);
+HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
+
+/* ---- looking inside ------------------------------------------------------------------------------------------------ */
+
+/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "steady_allocations", …
+ * -1 if there is none of that name. */
+HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
+/* Calls visit once per knob of the configuration: name, kind, default, meaning. */
+HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, const char* kind, const char* default_value, const char* meaning), void* context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HOROVOD_H */

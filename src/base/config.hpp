@@ -1,0 +1,44 @@
+#pragma once
+// What the user may set, read once from the environment into a constant. One row per knob in config.cpp makes the
+// parser, the help text and the documentation.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/log.hpp"
+#include "base/result.hpp"
+
+namespace hvd {
+
+struct Config {
+  std::int64_t fusion_threshold_bytes = 128ll << 20;
+  double cycle_time_ms = 1.0;  // the longest that a ready op may linger to be fused with others
+  std::int64_t cache_capacity = 1024;
+  bool disable_group_fusion = false;
+  bool stall_check_disable = false;
+  double stall_check_time_s = 60;
+  double stall_shutdown_time_s = 0;  // 0: never
+  double start_timeout_s = 30;       // for peers to appear at start
+  std::string bootstrap;             // name of the bootstrap to use; empty: the first that is detected
+  std::string algorithm;             // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
+  std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
+  bool deterministic = false;        // freeze every measured choice
+  log::Style log;
+
+  // Fails on a malformed value, with the name, the value, what was expected. Unknown HOROVOD_* names are put into
+  // `warnings` with the nearest known name.
+  static Result<Config> from(const Environment& environment, std::vector<std::string>& warnings);
+};
+
+// A row of the table, for help and documentation.
+struct KnobRow {
+  const char* name;           // HOROVOD_…
+  const char* kind;           // "bytes", "seconds", "flag", …
+  const char* default_value;
+  const char* meaning;
+};
+std::span<const KnobRow> knobs();
+
+}  // namespace hvd

@@ -1,0 +1,27 @@
+#pragma once
+// A point in time by which something must have happened.
+#include <chrono>
+
+namespace hvd {
+
+using Clock = std::chrono::steady_clock;
+
+class Deadline {
+ public:
+  static Deadline after(std::chrono::milliseconds span) { return Deadline{Clock::now() + span}; }
+  static Deadline never() { return Deadline{Clock::time_point::max()}; }
+
+  bool passed() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
+  // Never negative; a very long time for never().
+  std::chrono::milliseconds left() const {
+    if (at_ == Clock::time_point::max()) return std::chrono::hours(24 * 365);
+    auto span = std::chrono::duration_cast<std::chrono::milliseconds>(at_ - Clock::now());
+    return span.count() < 0 ? std::chrono::milliseconds(0) : span;
+  }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace hvd

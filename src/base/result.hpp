@@ -1,0 +1,90 @@
+#pragma once
+// Result<T> and Status: what can fail in operation returns one of these; nothing below the C API throws.
+// The member names are std::expected's, which GCC 12 does not have in C++20.
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/panic.hpp"
+
+namespace hvd {
+
+enum class ErrorCode : std::uint8_t {
+  invalid_argument,  // the caller's mistake, found on this rank alone
+  mismatch,          // the ranks disagree about an operation
+  not_initialized,
+  shut_down,    // the runtime was shut down, here or by another rank
+  peer_lost,    // another rank ended or cannot be reached
+  timeout,
+  unsupported,
+  out_of_memory,
+  system,       // the operating system or a library refused
+};
+
+const char* name_of(ErrorCode code) noexcept;
+
+// The message names what was expected, what was found and what to do.
+struct Error {
+  ErrorCode code;
+  std::string message;
+  std::source_location origin;
+
+  Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())
+      : code(code_), message(std::move(message_)), origin(origin_) {}
+};
+
+// An Error of code `system` whose message ends in the text of errno.
+Error system_error(std::string what, int errno_value,
+                   std::source_location origin = std::source_location::current());
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool has_value() const noexcept { return content_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+  T& value() { check(); return *std::get_if<0>(&content_); }
+  const T& value() const { check(); return *std::get_if<0>(&content_); }
+  T& operator*() { return value(); }
+  const T& operator*() const { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  Error& error() { return std::get<1>(content_); }
+  const Error& error() const { return std::get<1>(content_); }
+
+ private:
+  void check() const {
+    if (!has_value()) panic("a failed Result was read as a value: " + std::get<1>(content_).message);
+  }
+  std::variant<T, Error> content_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool has_value() const noexcept { return !error_.has_value(); }
+  explicit operator bool() const noexcept { return has_value(); }
+  Error& error() { return *error_; }
+  const Error& error() const { return *error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace hvd
+
+// Passes a failed Status or Result up to the caller.
+#define HVD_RETURN_IF_ERROR(expression)                             \
+  do {                                                              \
+    if (auto hvd_status_ = (expression); !hvd_status_) return std::move(hvd_status_.error()); \
+  } while (false)

@@ -1,0 +1,32 @@
+#pragma once
+// Who takes part in the job: filled once at start, constant until the next one.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+
+namespace hvd {
+
+struct Member {
+  std::string host;     // as people know it; for messages
+  std::string node;     // ranks with an equal node id can map each other's memory (an equal host name is not enough)
+  std::int32_t pid = 0;
+  std::string address;  // of this rank's unix socket (abstract name); more kinds of address may follow
+};
+
+struct World {
+  Rank rank;
+  std::vector<Member> members;  // by rank
+  std::uint32_t epoch = 0;      // rises with every start within one process
+  std::string job;              // names the job in logs and messages
+
+  int size() const noexcept { return static_cast<int>(members.size()); }
+  const Member& member(Rank r) const { return members[static_cast<std::size_t>(r.value)]; }
+  const Member& me() const { return member(rank); }
+};
+
+// "rank 3 (host n12, process 4711)"
+std::string describe(const World& world, Rank rank);
+
+}  // namespace hvd

@@ -1,0 +1,37 @@
+#pragma once
+// Memory that several processes can map: an anonymous file (memfd), so nothing is left behind and the size of /dev/shm
+// does not matter.
+#include <cstddef>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::posix {
+
+class SharedMemory {
+ public:
+  // Zeroed. All pages are faulted in before it returns, so that too little memory is an error here (one that says how much
+  // was needed) and not a SIGBUS later.
+  static Result<SharedMemory> create(std::string_view label, std::size_t bytes);
+  // Maps what another process created; `bytes` must be what it asked for.
+  static Result<SharedMemory> map(const FileDescriptor& descriptor, std::size_t bytes);
+
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  int descriptor() const noexcept { return descriptor_.get(); }  // -1 for a mapped one
+
+ private:
+  FileDescriptor descriptor_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hvd::posix

@@ -1,0 +1,102 @@
+#pragma once
+// A way to move bytes between the ranks of a group. A transport knows no other transport.
+#include <memory>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/collective.hpp"
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/group.hpp"
+#include "base/result.hpp"
+#include "base/task.hpp"
+#include "base/world.hpp"
+#include "native/posix/wait_word.hpp"
+
+namespace hvd::transport {
+
+class ThreadHub;   // thread_hub.hpp: ranks that are threads of one process
+class NodePeers;   // node_peers.hpp: unix sockets between the ranks of a node
+
+// What a transport may use of the rank that it works for. Outlives every link.
+struct Surroundings {
+  const World* world = nullptr;
+  const Config* config = nullptr;
+  posix::WaitWord* wake = nullptr;          // of this rank's engine; whoever delivers something to the rank posts it
+  std::shared_ptr<ThreadHub> threads;       // null unless the ranks are threads (tests)
+  std::shared_ptr<NodePeers> peers;         // null without other processes on the node
+};
+
+// Tag of a message: both ends compute the same.
+struct Channel {
+  Sequence batch;
+  std::uint16_t stage = 0;
+  std::uint32_t chunk = 0;
+  friend bool operator==(const Channel&, const Channel&) = default;
+};
+
+// What an operation is expected to take; the selector takes the smallest.
+struct Cost {
+  double seconds = 0;
+  bool fixed_order = true;  // the addition tree of an element does not depend on its place in the batch
+  static constexpr Cost impossible() { return {-1.0, false}; }
+  bool possible() const { return seconds >= 0; }
+};
+
+// The collectives that a transport does itself (shared memory, MPI, NCCL).
+class NativeCollectives {
+ public:
+  virtual ~NativeCollectives() = default;
+  virtual Cost cost(const Collective& collective) const = 0;
+  // Borrows the link. `collective.count` is a hint; restart() may bring any number of elements.
+  virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
+};
+
+// A send or receive under way. The link that made it knows it until poll() returned done or failed.
+struct Pending {
+  std::uint32_t ticket = 0;
+};
+
+// The open connections of one group. Used by one thread.
+class Link {
+ public:
+  virtual ~Link() = default;
+  virtual const Group& group() const = 0;
+  // The bytes are borrowed until poll() says done or failed. Messages between two seats match by channel.
+  virtual Pending send(Seat to, ConstBytes bytes, Channel channel) = 0;
+  virtual Pending recv(Seat from, Bytes bytes, Channel channel) = 0;
+  virtual Progress poll(Pending pending) = 0;
+  virtual const Error& failure() const = 0;
+  virtual NativeCollectives* native() noexcept = 0;  // null for plain links
+  // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
+  virtual void abort(const Error& reason) noexcept = 0;
+};
+
+// A link being made. Stepped like a task, never blocks.
+class Connecting {
+ public:
+  virtual ~Connecting() = default;
+  virtual Progress step() = 0;
+  virtual std::unique_ptr<Link> take() = 0;  // after done
+  virtual const Error& failure() const = 0;  // after failed
+};
+
+// Small values between the ranks of a group while a link is made. Never blocks.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual Status put(std::string_view key, ConstBytes value) = 0;
+  // False while it has not arrived.
+  virtual Result<bool> get(Rank from, std::string_view key, Buffer& value) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const char* name() const = 0;
+  virtual bool reaches(const Group& group, DeviceKind kind) const = 0;
+  // Collective over the group. `name` is equal on all its ranks and used once per epoch.
+  virtual Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name, Exchange& exchange) = 0;
+};
+
+}  // namespace hvd::transport
