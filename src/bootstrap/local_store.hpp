@@ -1,0 +1,104 @@
+#pragma once
+// A small key-value store for the ranks of one machine, served by the launcher where PMIx is absent. The server is polled
+// by its owner's loop (no thread, so the owner may fork); the client is used by the `environment` bootstrap.
+//
+// Wire format, over a stream socket of the abstract unix namespace whose name the kernel chose (host byte order):
+//  1. A message is a u32 length of what follows (at most local_store::largest_message), a u8 verb, a u32 ticket, a body.
+//     Strings and values in a body are a u32 length and the bytes.
+//  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
+//     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or `failed`.
+//     Anything else, or a wrong secret, is dropped without an answer. A rank is in at most once at a time.
+//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key} →
+//     `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this one;
+//     `abort` {reason} and `leave` {} have no answer.
+//  4. `failed` {u8 error code, text} answers what cannot be done any more: a connection that ends without `leave` is the death
+//     of that rank: every fence fails, now and later, and so does every get of what it had not put.
+//  5. A message that does not parse, or is longer than allowed, ends the connection.
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/deadline.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::bootstrap {
+
+namespace local_store {
+// Set for every rank by the launcher, besides HOROVOD_RANK and HOROVOD_SIZE.
+inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";         // "@00f3a": an abstract socket name
+inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
+inline constexpr std::size_t largest_key = 256;
+inline constexpr std::size_t largest_value = 1 << 20;
+inline constexpr std::size_t largest_message = largest_value + 1024;
+}  // namespace local_store
+
+// Used by one thread. Never blocks.
+class LocalStoreServer {
+ public:
+  struct Options {
+    std::string job;  // equal to no other job's on this machine; handed to the ranks as Identity::job
+    int size = 1;
+    // A rank asked for the end of the job. Called from within serve().
+    std::function<void(Rank, std::string_view reason)> on_abort;
+  };
+  static Result<std::unique_ptr<LocalStoreServer>> open(Options options);
+  ~LocalStoreServer();
+
+  // The variables by which ranks find the store: (name, value).
+  const std::vector<std::pair<std::string, std::string>>& variables() const;
+  // Readable when serve() has something to do. Close-on-exec; goes into the owner's poll().
+  int descriptor() const;
+  // Handles everything that can be handled now.
+  void serve();
+  // The owner saw the process of a rank end ("exited with code 3"): fences that wait for it fail and say so. Harmless for a
+  // rank that has done its part.
+  void rank_ended(Rank rank, std::string_view how);
+
+ private:
+  struct State;
+  explicit LocalStoreServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
+class LocalStoreClient {
+ public:
+  static Result<std::unique_ptr<LocalStoreClient>> join(std::string_view address, std::string_view secret, Rank rank, int size,
+                                                        Deadline deadline);
+  ~LocalStoreClient();
+  LocalStoreClient(const LocalStoreClient&) = delete;
+  LocalStoreClient& operator=(const LocalStoreClient&) = delete;
+
+  const std::string& job() const { return job_; }
+  Status put(std::string_view key, ConstBytes value, Deadline deadline);
+  // Waits until the value was put.
+  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
+  Status fence(Deadline deadline);
+  void abort(std::string_view reason) noexcept;
+
+ private:
+  struct Reply {
+    std::uint8_t verb = 0;
+    Buffer body;
+  };
+  explicit LocalStoreClient(posix::FileDescriptor socket) : socket_(std::move(socket)) {}
+  Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
+  Status send(ConstBytes message, Deadline deadline);
+  Result<Buffer> receive(Deadline deadline);
+
+  posix::FileDescriptor socket_;
+  std::string job_;
+  std::string broken_;  // why nothing can be asked any more
+  std::uint32_t ticket_ = 0;
+  Buffer partial_;  // what arrived of the next message
+};
+
+}  // namespace hvd::bootstrap
