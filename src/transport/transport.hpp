@@ -1,5 +1,6 @@
 #pragma once
 // A way to move bytes between the ranks of a group. A transport knows no other transport.
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -17,6 +18,9 @@ namespace hvd::transport {
 
 class ThreadHub;   // thread_hub.hpp: ranks that are threads of one process
 class NodePeers;   // node_peers.hpp: unix sockets between the ranks of a node
+namespace shm {
+class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
+}
 
 // What a transport may use of the rank that it works for. Outlives every link.
 struct Surroundings {
@@ -25,6 +29,11 @@ struct Surroundings {
   posix::WaitWord* wake = nullptr;          // of this rank's engine; whoever delivers something to the rank posts it
   std::shared_ptr<ThreadHub> threads;       // null unless the ranks are threads (tests)
   std::shared_ptr<NodePeers> peers;         // null without other processes on the node
+  std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
+  // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
+  std::function<posix::WaitWord*(Rank)> wake_of;
+  // Every process of the node has called register_asymmetric_barrier() with success: wakers need no fence.
+  bool asymmetric_wake = false;
 };
 
 // Tag of a message: both ends compute the same.
@@ -44,6 +53,15 @@ struct Cost {
 };
 
 // The collectives that a transport does itself (shared memory, MPI, NCCL).
+//
+// The tasks of one link run one after the other: all seats must restart() them in the same order, and a task that was
+// restarted while another runs waits for its turn in step().
+// What restart() expects of the segments, for every verb a list that is read as one long array:
+//  allreduce, barrier  `out` has the lengths of `in`, segment by segment, and may be the same memory.
+//  broadcast           the root's `in`, everybody's `out`; the root's `out` may be empty or the same memory.
+//  allgather           `in` is this seat's share, `out` all shares by seat. Shares are `counts`; if the plan has none,
+//                      they are share_of() the length of `out`.
+//  reduce_scatter      `in` is everything, `out` this seat's share: as allgather, of the length of `in`.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
@@ -51,6 +69,17 @@ class NativeCollectives {
   // Borrows the link. `collective.count` is a hint; restart() may bring any number of elements.
   virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
 };
+
+// How `total` elements are dealt out to `size` seats when nobody says otherwise: what lies in [begin, end) is the seat's.
+struct Share {
+  std::int64_t begin, end;
+  std::int64_t count() const { return end - begin; }
+};
+constexpr Share share_of(std::int64_t total, Seat seat, int size) {
+  std::int64_t each = total / size, more = total % size;  // the first `more` seats get one more
+  auto begin = [&](std::int64_t k) { return k * each + (k < more ? k : more); };
+  return {begin(seat.value), begin(std::int64_t{seat.value} + 1)};
+}
 
 // A send or receive under way. The link that made it knows it until poll() returned done or failed.
 struct Pending {
