@@ -1,9 +1,8 @@
 #pragma once
 // Parts of ours that need an optional library are shared objects of their own, opened when they are wanted.
-// The object libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a PluginStamp.
+// libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a PluginStamp.
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "base/environment.hpp"
@@ -12,16 +11,16 @@
 namespace hvd::posix {
 
 struct PluginStamp {
-  const char* version;       // of the project: core and plugin must be of one build
+  const char* version;        // of the project: core and plugin must be of one build
   std::uint32_t table_bytes;  // sizeof the whole table
 };
 
-// The stamp that the plugin (or the core) containing this code was built with.
+// The stamp of the build (of a plugin or of the core) that contains the calling code.
 PluginStamp plugin_stamp(std::size_t table_bytes) noexcept;
 
 // Opens a plugin for the rest of the process's life (its library may have threads and handlers: it is never unloaded).
 // Looks in the folder of the object that contains this code, in ../lib beside it, then in the folders of HOROVOD_PLUGIN_PATH.
-// ErrorCode::unsupported if there is none or it cannot be loaded, with every place that was tried.
+// ErrorCode::unsupported if there is none or it cannot be loaded, with what was found at every place.
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment);
 
 template <typename Table>

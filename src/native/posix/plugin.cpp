@@ -1,0 +1,69 @@
+#include "native/posix/plugin.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "native/posix/shared_library.hpp"
+
+namespace hvd::posix {
+namespace {
+
+std::vector<std::string> plugin_folders(const Environment& environment) {
+  std::vector<std::string> folders;
+  if (auto own = folder_of_code(reinterpret_cast<const void*>(&plugin_stamp)); !own.empty()) {
+    folders.push_back(own);
+    folders.push_back(own + "/../lib");
+  }
+  std::string path = environment.get("HOROVOD_PLUGIN_PATH").value_or("");
+  for (std::size_t at = 0; at < path.size();) {
+    std::size_t end = std::min(path.find(':', at), path.size());
+    if (end > at) folders.push_back(path.substr(at, end - at));
+    at = end + 1;
+  }
+  return folders;
+}
+
+Result<const void*> table_of(const SharedLibrary& library, std::string_view name, std::size_t table_bytes) {
+  std::string symbol = "horovod_" + std::string(name) + "_plugin";
+  auto entry = reinterpret_cast<const PluginStamp* (*)()>(library.symbol(symbol.c_str()));
+  if (entry == nullptr) return Error(ErrorCode::unsupported, library.path() + " has no function " + symbol);
+  const PluginStamp* found = entry();
+  PluginStamp wanted = plugin_stamp(table_bytes);
+  if (std::strcmp(found->version, wanted.version) != 0)
+    return Error(ErrorCode::unsupported, library.path() + " is of Horovod " + found->version + ", but this is Horovod " +
+                                             wanted.version + ": install both from one build");
+  if (found->table_bytes != wanted.table_bytes)
+    return Error(ErrorCode::unsupported, library.path() + " has a table of " + std::to_string(found->table_bytes) +
+                                             " bytes, expected " + std::to_string(wanted.table_bytes) +
+                                             ": core and plugin are of different builds");
+  return static_cast<const void*>(found);
+}
+
+}  // namespace
+
+PluginStamp plugin_stamp(std::size_t table_bytes) noexcept {
+  return {HVD_VERSION, static_cast<std::uint32_t>(table_bytes)};
+}
+
+Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment) {
+  std::string file = "libhorovod_" + std::string(name) + ".so";
+  std::string places;
+  std::string faults;
+  for (const std::string& folder : plugin_folders(environment)) {
+    std::string path = folder + "/" + file;
+    places += (places.empty() ? "" : ", ") + folder;
+    if (::access(path.c_str(), F_OK) != 0) continue;
+    auto library = SharedLibrary::open(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    auto table = library ? table_of(*library, name, table_bytes) : Result<const void*>(std::move(library.error()));
+    if (table) return table;
+    faults += (faults.empty() ? "" : "; ") + table.error().message;
+  }
+  if (faults.empty()) faults = file + " is in none of " + places + " (HOROVOD_PLUGIN_PATH adds folders)";
+  return Error(ErrorCode::unsupported, std::move(faults));
+}
+
+}  // namespace hvd::posix
