@@ -2,8 +2,8 @@
 // A small key-value store for the ranks of one machine, served by the launcher where PMIx is absent. The server is polled
 // by its owner's loop (no thread, so the owner may fork); the client is used by the `environment` bootstrap.
 //
-// Wire format, over a stream socket of the abstract unix namespace whose name the kernel chose (host byte order):
-//  1. A message is a u32 length of what follows (at most local_store::largest_message), a u8 verb, a u32 ticket, a body.
+// Wire format, over a SOCK_SEQPACKET socket of the abstract unix namespace whose name the kernel chose (host byte order):
+//  1. A message is one packet of at most largest_message bytes: a u8 verb, a u32 ticket, a body that ends with the packet.
 //     Strings and values in a body are a u32 length and the bytes.
 //  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
 //     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or `failed`.
@@ -11,10 +11,10 @@
 //  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key} →
 //     `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this one;
 //     `abort` {reason} and `leave` {} have no answer.
-//  4. `failed` {u8 error code, text} answers what cannot be done any more: a connection that ends without `leave` is the death
-//     of that rank: every fence fails, now and later, and so does every get of what it had not put.
-//  5. A message that does not parse, or is longer than allowed, ends the connection.
-#include <chrono>
+//  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death of that
+//     rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
+//  5. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,7 +36,7 @@ namespace local_store {
 inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";         // "@00f3a": an abstract socket name
 inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
 inline constexpr std::size_t largest_key = 256;
-inline constexpr std::size_t largest_value = 1 << 20;
+inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
 }  // namespace local_store
 
@@ -89,16 +89,19 @@ class LocalStoreClient {
     std::uint8_t verb = 0;
     Buffer body;
   };
-  explicit LocalStoreClient(posix::FileDescriptor socket) : socket_(std::move(socket)) {}
+  LocalStoreClient(posix::FileDescriptor socket, Rank rank, int size);
+  Status greet(std::string_view secret, Deadline deadline);
   Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
-  Status send(ConstBytes message, Deadline deadline);
-  Result<Buffer> receive(Deadline deadline);
+  Status send(ConstBytes message, Deadline deadline, std::string_view what);
+  Result<Buffer> receive(Deadline deadline, std::string_view what);
+  Error gone(std::string_view what);
 
   posix::FileDescriptor socket_;
+  Rank rank_;
+  int size_;
   std::string job_;
   std::string broken_;  // why nothing can be asked any more
   std::uint32_t ticket_ = 0;
-  Buffer partial_;  // what arrived of the next message
 };
 
 }  // namespace hvd::bootstrap

@@ -13,6 +13,9 @@ endif()
 
 # Results must not depend on whether the compiler fuses a multiplication with an addition.
 add_compile_options(-ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # false alarms on "text" + std::to_string(n): GCC bug 105651
+endif()
 option(HVD_WARNINGS_ARE_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
 if(HVD_WARNINGS_ARE_ERRORS)
   add_compile_options(-Werror)
