@@ -1,0 +1,225 @@
+#pragma once
+// N ranks as threads of one process, for tests: a made-up world, a hub between the ranks, and a watchdog that fails the
+// test with the names of the ranks that hang instead of hanging with them.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/world.hpp"
+#include "native/posix/wait_word.hpp"
+#include "transport/thread_hub.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::testing {
+
+enum class Placement { block, cyclic };
+
+// A world with so many ranks per node: {2, 3} is ranks 0-1 on node 0 and 2-4 on node 1; placed cyclically, ranks 0, 2
+// on node 0 and 1, 3, 4 on node 1.
+inline World made_up_world(const std::vector<int>& shape, Placement placement = Placement::block) {
+  World world;
+  world.job = "made-up";
+  auto add = [&world](std::size_t node) {
+    Member member;
+    member.host = "n" + std::to_string(node);
+    member.node = "node-" + std::to_string(node);
+    member.pid = 1000 + static_cast<int>(world.members.size());
+    world.members.push_back(std::move(member));
+  };
+  if (placement == Placement::block) {
+    for (std::size_t node = 0; node < shape.size(); ++node)
+      for (int i = 0; i < shape[node]; ++i) add(node);
+  } else {
+    int total = std::accumulate(shape.begin(), shape.end(), 0);
+    for (int turn = 0; static_cast<int>(world.members.size()) < total; ++turn)
+      for (std::size_t node = 0; node < shape.size(); ++node)
+        if (turn < shape[node]) add(node);
+  }
+  return world;
+}
+
+inline Group everybody(const World& world) {
+  Group group;
+  for (int rank = 0; rank < world.size(); ++rank) group.ranks.emplace_back(rank);
+  group.me = Seat{world.rank.value};
+  return group;
+}
+
+// Where ranks leave small values for each other. Keys are used once.
+class Blackboard {
+ public:
+  void put(Rank from, std::string_view key, ConstBytes value) {
+    std::lock_guard lock(mutex_);
+    values_[{from, std::string(key)}].assign(value.begin(), value.end());
+    for (posix::WaitWord* word : wakes_) word->post();
+  }
+  bool get(Rank from, std::string_view key, Buffer& value) {
+    std::lock_guard lock(mutex_);
+    auto found = values_.find({from, std::string(key)});
+    if (found == values_.end()) return false;
+    value = found->second;
+    return true;
+  }
+  void wake_when_written(posix::WaitWord* word) {
+    std::lock_guard lock(mutex_);
+    wakes_.push_back(word);
+  }
+  void forget(posix::WaitWord* word) {
+    std::lock_guard lock(mutex_);
+    std::erase(wakes_, word);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<Rank, std::string>, Buffer> values_;
+  std::vector<posix::WaitWord*> wakes_;
+};
+
+class BlackboardExchange final : public transport::Exchange {
+ public:
+  BlackboardExchange(std::shared_ptr<Blackboard> board, Rank me) : board_(std::move(board)), me_(me) {}
+  Status put(std::string_view key, ConstBytes value) override {
+    board_->put(me_, key, value);
+    return {};
+  }
+  Result<bool> get(Rank from, std::string_view key, Buffer& value) override { return board_->get(from, key, value); }
+
+ private:
+  std::shared_ptr<Blackboard> board_;
+  Rank me_;
+};
+
+// What the ranks of one test have in common.
+struct Ensemble {
+  explicit Ensemble(World shared_world, Config shared_config = {})
+      : world(std::move(shared_world)),
+        config(std::move(shared_config)),
+        hub(std::make_shared<transport::ThreadHub>(world.size())),
+        board(std::make_shared<Blackboard>()) {}
+
+  World world;  // its `rank` means nothing here
+  Config config;
+  std::shared_ptr<transport::ThreadHub> hub;
+  std::shared_ptr<Blackboard> board;
+};
+
+// One rank: everything that the layers from transport upwards want to know.
+class RankThread {
+ public:
+  RankThread(Ensemble& ensemble, Rank rank) : world(ensemble.world), hub(ensemble.hub), exchange(ensemble.board, rank) {
+    world.rank = rank;
+    surroundings.world = &world;
+    surroundings.config = &ensemble.config;
+    surroundings.wake = &wake;
+    surroundings.threads = hub;
+    board_ = ensemble.board;
+    board_->wake_when_written(&wake);
+  }
+  ~RankThread() { board_->forget(&wake); }
+  RankThread(const RankThread&) = delete;
+  RankThread& operator=(const RankThread&) = delete;
+
+  Rank rank() const { return world.rank; }
+  // What this rank is at; the watchdog prints it.
+  void note(std::string text) {
+    std::lock_guard lock(note_mutex_);
+    note_ = std::move(text);
+  }
+  std::string noted() {
+    std::lock_guard lock(note_mutex_);
+    return note_;
+  }
+
+  World world;
+  posix::WaitWord wake;
+  std::shared_ptr<transport::ThreadHub> hub;
+  BlackboardExchange exchange;
+  transport::Surroundings surroundings;
+
+ private:
+  std::shared_ptr<Blackboard> board_;
+  std::mutex note_mutex_;
+  std::string note_ = "started";
+};
+
+// Steps anything with a step() until it is done or failed, asleep while there is nothing to do.
+template <typename Stepped>
+Progress drive(Stepped& stepped, posix::WaitWord& wake) {
+  for (;;) {
+    Progress progress = stepped.step();
+    if (progress != Progress::pending) return progress;
+    std::uint32_t announced = wake.announce();
+    progress = stepped.step();
+    if (progress != Progress::pending) {
+      wake.retract();
+      return progress;
+    }
+    wake.sleep(announced, posix::WaitWord::forever);
+  }
+}
+
+// Runs `program` once per rank, each in a thread of its own, and waits for all. If they are not done by the deadline
+// the test fails with the note of every rank that hangs; then all ranks are killed (their links fail), and when even
+// that does not end them the test program exits.
+inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>& program,
+                      std::chrono::seconds deadline = std::chrono::seconds(60)) {
+  const int size = ensemble.world.size();
+  std::vector<std::unique_ptr<RankThread>> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<RankThread>(ensemble, Rank{rank}));
+
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::vector<bool> is_done(static_cast<std::size_t>(size), false);
+  int running = size;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      program(*ranks[static_cast<std::size_t>(rank)]);
+      std::lock_guard lock(mutex);
+      is_done[static_cast<std::size_t>(rank)] = true;
+      --running;
+      ended.notify_all();
+    });
+
+  std::unique_lock lock(mutex);
+  auto all_done = [&] { return running == 0; };
+  if (!ended.wait_for(lock, deadline, all_done)) {
+    for (int rank = 0; rank < size; ++rank)
+      if (!is_done[static_cast<std::size_t>(rank)])
+        ADD_FAILURE() << "rank " << rank << " was not done after " << deadline.count()
+                      << " s; at: " << ranks[static_cast<std::size_t>(rank)]->noted();
+    lock.unlock();
+    for (int rank = 0; rank < size; ++rank) ensemble.hub->kill(Rank{rank});
+    lock.lock();
+    if (!ended.wait_for(lock, std::chrono::seconds(10), all_done)) {
+      std::fprintf(stderr, "the hanging ranks did not even end when they were killed; giving up\n");
+      std::fflush(nullptr);
+      std::_Exit(3);
+    }
+  }
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The ranks of one node per entry of `shape`.
+inline void run_ranks(const std::vector<int>& shape, const std::function<void(RankThread&)>& program,
+                      std::chrono::seconds deadline = std::chrono::seconds(60)) {
+  Ensemble ensemble(made_up_world(shape));
+  run_ranks(ensemble, program, deadline);
+}
+
+}  // namespace hvd::testing
