@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,44 +19,12 @@
 #include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/world.hpp"
+#include "made_up_world.hpp"
 #include "native/posix/wait_word.hpp"
 #include "transport/thread_hub.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::testing {
-
-enum class Placement { block, cyclic };
-
-// A world with so many ranks per node: {2, 3} is ranks 0-1 on node 0 and 2-4 on node 1; placed cyclically, ranks 0, 2
-// on node 0 and 1, 3, 4 on node 1.
-inline World made_up_world(const std::vector<int>& shape, Placement placement = Placement::block) {
-  World world;
-  world.job = "made-up";
-  auto add = [&world](std::size_t node) {
-    Member member;
-    member.host = "n" + std::to_string(node);
-    member.node = "node-" + std::to_string(node);
-    member.pid = 1000 + static_cast<int>(world.members.size());
-    world.members.push_back(std::move(member));
-  };
-  if (placement == Placement::block) {
-    for (std::size_t node = 0; node < shape.size(); ++node)
-      for (int i = 0; i < shape[node]; ++i) add(node);
-  } else {
-    int total = std::accumulate(shape.begin(), shape.end(), 0);
-    for (int turn = 0; static_cast<int>(world.members.size()) < total; ++turn)
-      for (std::size_t node = 0; node < shape.size(); ++node)
-        if (turn < shape[node]) add(node);
-  }
-  return world;
-}
-
-inline Group everybody(const World& world) {
-  Group group;
-  for (int rank = 0; rank < world.size(); ++rank) group.ranks.emplace_back(rank);
-  group.me = Seat{world.rank.value};
-  return group;
-}
 
 // Where ranks leave small values for each other. Keys are used once.
 class Blackboard {
