@@ -1,0 +1,238 @@
+// plugin: pmix
+#include "native/pmix/server.hpp"
+
+#include <pmix_server.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace hvd::pmix {
+namespace {
+
+Error refused(const std::string& call, pmix_status_t status) {
+  return Error(ErrorCode::system, call + ": " + PMIx_Error_string(status) + " (" + std::to_string(status) + ")");
+}
+
+// Many calls only begin something; this is where its end is awaited.
+class Completion {
+ public:
+  static void callback(pmix_status_t status, void* completion) {
+    auto* self = static_cast<Completion*>(completion);
+    std::lock_guard lock(self->mutex_);
+    self->status_ = status;
+    self->done_ = true;
+    self->changed_.notify_one();
+  }
+  pmix_status_t wait(pmix_status_t begun) {
+    if (begun == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
+    if (begun != PMIX_SUCCESS) return begun;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  pmix_status_t status_ = PMIX_SUCCESS;
+};
+
+// A growing array of pmix_info_t. PMIx's own array functions fix the size beforehand.
+class InfoList {
+ public:
+  InfoList() = default;
+  InfoList(const InfoList&) = delete;
+  InfoList& operator=(const InfoList&) = delete;
+  ~InfoList() {
+    for (pmix_info_t& info : infos_) PMIX_INFO_DESTRUCT(&info);
+  }
+  void add(const char* key, const std::string& value) { load(key, value.c_str(), PMIX_STRING); }
+  void add(const char* key, std::uint16_t value) { load(key, &value, PMIX_UINT16); }
+  void add(const char* key, std::uint32_t value) { load(key, &value, PMIX_UINT32); }
+  void add_rank(const char* key, pmix_rank_t value) { load(key, &value, PMIX_PROC_RANK); }
+  void add_regex(const char* key, const char* value) { load(key, value, PMIX_REGEX); }
+  // Takes the other list's elements.
+  void add_array(const char* key, InfoList& elements) {
+    pmix_data_array_t array;
+    PMIX_DATA_ARRAY_CONSTRUCT(&array, elements.infos_.size(), PMIX_INFO);
+    auto* copies = static_cast<pmix_info_t*>(array.array);
+    for (std::size_t at = 0; at < elements.infos_.size(); ++at) PMIX_INFO_XFER(&copies[at], &elements.infos_[at]);
+    load(key, &array, PMIX_DATA_ARRAY);
+    PMIX_DATA_ARRAY_DESTRUCT(&array);
+  }
+  pmix_info_t* data() { return infos_.data(); }
+  std::size_t size() const { return infos_.size(); }
+
+ private:
+  void load(const char* key, const void* value, pmix_data_type_t type) {
+    pmix_info_t& info = infos_.emplace_back();
+    PMIX_INFO_CONSTRUCT(&info);
+    PMIX_INFO_LOAD(&info, key, value, type);
+  }
+  std::vector<pmix_info_t> infos_;
+};
+
+// PMIx hands no context to these functions, and allows one server per process anyhow.
+std::function<void(Rank, int, std::string)>& abort_receiver() {
+  static std::function<void(Rank, int, std::string)> receiver;
+  return receiver;
+}
+
+pmix_status_t client_connected(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) { return PMIX_OPERATION_SUCCEEDED; }
+pmix_status_t client_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) { return PMIX_OPERATION_SUCCEEDED; }
+
+pmix_status_t abort_job(const pmix_proc_t* process, void*, int status, const char message[], pmix_proc_t[], std::size_t,
+                        pmix_op_cbfunc_t, void*) {
+  if (abort_receiver())
+    abort_receiver()(Rank{static_cast<std::int32_t>(process->rank)}, status, message == nullptr ? "" : message);
+  return PMIX_OPERATION_SUCCEEDED;
+}
+
+// Called when all local ranks take part; as all ranks are local, what they gave is already everything.
+pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::size_t, char* data, std::size_t size,
+                    pmix_modex_cbfunc_t callback, void* context) {
+  if (callback == nullptr)
+    std::free(data);
+  else
+    callback(PMIX_SUCCESS, data, size, context, &std::free, data);
+  return PMIX_SUCCESS;
+}
+
+// Asked for values of ranks of other hosts only: there are none.
+pmix_status_t direct_modex(const pmix_proc_t*, const pmix_info_t[], std::size_t, pmix_modex_cbfunc_t, void*) {
+  return PMIX_ERR_NOT_FOUND;
+}
+
+pmix_server_module_t make_module() {
+  pmix_server_module_t module;
+  std::memset(&module, 0, sizeof module);
+  module.client_connected = client_connected;
+  module.client_finalized = client_finalized;
+  module.abort = abort_job;
+  module.fence_nb = fence;
+  module.direct_modex = direct_modex;
+  return module;
+}
+
+class LibraryServer : public Server {
+ public:
+  ~LibraryServer() override {
+    if (!running_) return;
+    Completion gone;
+    PMIx_server_deregister_nspace(name_space_, Completion::callback, &gone);
+    gone.wait(PMIX_SUCCESS);
+    PMIx_server_finalize();
+    abort_receiver() = nullptr;
+  }
+
+  Status start(ServerOptions options) override {
+    options_ = std::move(options);
+    abort_receiver() = options_.on_abort;
+    PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
+    // Values in the server's memory, not in files that a killed server leaves behind (and that differ between versions).
+    ::setenv("PMIX_MCA_gds", "hash", 1);
+    InfoList init;
+    init.add(PMIX_SERVER_TMPDIR, options_.folder);
+    init.add(PMIX_SYSTEM_TMPDIR, options_.folder);
+    static pmix_server_module_t module = make_module();
+    if (auto status = PMIx_server_init(&module, init.data(), init.size()); status != PMIX_SUCCESS)
+      return refused("PMIx_server_init", status);
+    running_ = true;
+    HVD_RETURN_IF_ERROR(register_job());
+    for (int rank = 0; rank < options_.size; ++rank) {
+      pmix_proc_t process = process_of(Rank{rank});
+      Completion registered;
+      auto status = registered.wait(
+          PMIx_server_register_client(&process, ::geteuid(), ::getegid(), nullptr, Completion::callback, &registered));
+      if (status != PMIX_SUCCESS) return refused("PMIx_server_register_client", status);
+    }
+    return {};
+  }
+
+  Result<std::vector<std::pair<std::string, std::string>>> variables_for(Rank rank) override {
+    pmix_proc_t process = process_of(rank);
+    char** environment = nullptr;
+    if (auto status = PMIx_server_setup_fork(&process, &environment); status != PMIX_SUCCESS)
+      return refused("PMIx_server_setup_fork", status);
+    std::vector<std::pair<std::string, std::string>> variables;
+    for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
+      std::string text(*entry);
+      if (auto equals = text.find('='); equals != std::string::npos)
+        variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+      std::free(*entry);
+    }
+    std::free(environment);
+    variables.emplace_back("PMIX_MCA_gds", "hash");
+    return variables;
+  }
+
+ private:
+  pmix_proc_t process_of(Rank rank) const {
+    pmix_proc_t process;
+    PMIX_LOAD_PROCID(&process, name_space_, static_cast<pmix_rank_t>(rank.value));
+    return process;
+  }
+
+  // Everything that clients are known to ask for, in the types that Slurm and Open MPI send.
+  Status register_job() {
+    auto size = static_cast<std::uint32_t>(options_.size);
+    std::string ranks;
+    for (std::uint32_t rank = 0; rank < size; ++rank) ranks += (rank == 0 ? "" : ",") + std::to_string(rank);
+    char *nodes = nullptr, *processes = nullptr;
+    if (auto status = PMIx_generate_regex(options_.host.c_str(), &nodes); status != PMIX_SUCCESS)
+      return refused("PMIx_generate_regex", status);
+    if (auto status = PMIx_generate_ppn(ranks.c_str(), &processes); status != PMIX_SUCCESS) {
+      std::free(nodes);
+      return refused("PMIx_generate_ppn", status);
+    }
+    InfoList job;
+    job.add_regex(PMIX_NODE_MAP, nodes);
+    job.add_regex(PMIX_PROC_MAP, processes);
+    std::free(nodes);
+    std::free(processes);
+    job.add(PMIX_JOBID, options_.job);
+    job.add(PMIX_JOB_SIZE, size);
+    job.add(PMIX_UNIV_SIZE, size);
+    job.add(PMIX_MAX_PROCS, size);
+    job.add(PMIX_LOCAL_SIZE, size);
+    job.add(PMIX_NODE_SIZE, size);
+    job.add(PMIX_LOCAL_PEERS, ranks);
+    job.add_rank(PMIX_LOCALLDR, 0);
+    job.add(PMIX_NUM_NODES, std::uint32_t{1});
+    job.add(PMIX_NODE_LIST, options_.host);
+    job.add(PMIX_ANL_MAP, "(vector,(0,1," + std::to_string(size) + "))");
+    job.add(PMIX_JOB_NUM_APPS, std::uint32_t{1});
+    job.add(PMIX_APP_SIZE, size);
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+      InfoList process;
+      process.add_rank(PMIX_RANK, rank);
+      process.add(PMIX_LOCAL_RANK, static_cast<std::uint16_t>(rank));
+      process.add(PMIX_NODE_RANK, static_cast<std::uint16_t>(rank));
+      process.add(PMIX_NODEID, std::uint32_t{0});
+      process.add(PMIX_HOSTNAME, options_.host);
+      process.add(PMIX_APPNUM, std::uint32_t{0});
+      process.add_rank(PMIX_GLOBAL_RANK, rank);
+      process.add_rank(PMIX_APP_RANK, rank);
+      job.add_array(PMIX_PROC_DATA, process);
+    }
+    Completion registered;
+    auto status = registered.wait(PMIx_server_register_nspace(name_space_, options_.size, job.data(), job.size(),
+                                                             Completion::callback, &registered));
+    if (status != PMIX_SUCCESS) return refused("PMIx_server_register_nspace", status);
+    return {};
+  }
+
+  ServerOptions options_;
+  pmix_nspace_t name_space_{};
+  bool running_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> make_server() { return std::make_unique<LibraryServer>(); }
+
+}  // namespace hvd::pmix
