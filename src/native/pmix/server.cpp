@@ -1,6 +1,7 @@
 // plugin: pmix
 #include "native/pmix/server.hpp"
 
+#include <pmix.h>
 #include <pmix_server.h>
 #include <unistd.h>
 

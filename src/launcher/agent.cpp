@@ -1,0 +1,227 @@
+// What the agent does, and in which order:
+//  1. It starts ranks as they are ordered; says for each whether it was started.
+//  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not hide
+//     that a rank has failed.
+//  3. It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
+//  4. End: it ends all processes below it (ending.hpp). When no child is left and all output is sent: AllGone.
+//  5. Dismiss: it exits. The other end gone without that: it does as after End, throws the output away, removes the
+//     session's folder and exits.
+#include "launcher/agent.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "launcher/ending.hpp"
+#include "launcher/rank_process.hpp"
+#include "native/posix/cgroup.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+class Agent {
+ public:
+  Agent(posix::FileDescriptor stream, const AgentSettings& settings, posix::SignalReader signals)
+      : settings_(settings), channel_(std::move(stream)), signals_(std::move(signals)),
+        group_at_start_(posix::read_memory_group()) {}
+
+  int run() {
+    while (!dismissed_) {
+      wait();
+      for (const Message& message : channel_.pump()) std::visit([this](const auto& m) { obey(m); }, message);
+      if (channel_.closed() && !orphaned_ && !dismissed_) {
+        orphaned_ = true;
+        ending_.begin(SIGTERM, settings_.grace);
+      }
+      read_signals();
+      for (RankProcess& rank : ranks_) hear_of_start(rank);
+      relay_output();
+      ending_.step();
+      finish_if_none_is_left();
+      channel_.flush();
+    }
+    return 0;
+  }
+
+ private:
+  // Orders. What only an agent says is not for us.
+  template <typename Report>
+  void obey(const Report&) {}
+  void obey(const Launch& launch) {
+    auto started = start_rank(launch, settings_.signals);
+    if (started)
+      ranks_.push_back(std::move(*started));
+    else
+      channel_.send(NotStarted{launch.rank, EAGAIN, started.error().message});
+  }
+  void obey(const Forward& order) {
+    for (const RankProcess& rank : ranks_)
+      if (rank.process > 0) ::kill(-rank.process, order.signal);
+  }
+  void obey(const End& order) {
+    asked_to_end_ = true;
+    ending_.begin(order.signal, std::chrono::milliseconds(order.grace_ms));
+  }
+  void obey(const Credit& credit) { credit_ += credit.bytes; }
+  void obey(const Dismiss&) { dismissed_ = true; }
+
+  void wait() {
+    polled_.assign({{channel_.descriptor(), channel_.wants(), 0}, {signals_.descriptor(), POLLIN, 0}});
+    if (orphaned_) polled_[0].fd = -1;
+    for (RankProcess& rank : ranks_) {
+      if (rank.start_report) polled_.push_back({rank.start_report.get(), POLLIN, 0});
+      for (auto& pipe : rank.output)
+        if (pipe && may_relay()) polled_.push_back({pipe.get(), POLLIN, 0});
+    }
+    ::poll(polled_.data(), polled_.size(), ending_.begun() ? static_cast<int>(ending_.left().count()) : -1);
+  }
+
+  bool may_relay() const { return orphaned_ || credit_ > 0; }
+
+  void read_signals() {
+    // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first SIGCHLD
+    // and drops the others while it is pending, so its sender is the one that ended first.
+    while (auto event = signals_.next()) {
+      if (event->signal != SIGCHLD) {
+        channel_.send(Told{event->signal});
+        continue;
+      }
+      int status = 0;
+      if (event->sender > 0 && ::waitpid(event->sender, &status, WNOHANG) == event->sender) report_end(event->sender, status);
+    }
+    int status = 0;
+    while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+      if (child < 0 && errno == EINTR) continue;
+      if (child < 0) break;
+      report_end(child, status);
+    }
+  }
+
+  void report_end(pid_t child, int status) {
+    auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const RankProcess& r) { return r.process == child; });
+    if (rank == ranks_.end()) return;  // an adopted one
+    hear_of_start(*rank);
+    rank->process = 0;
+    Exited exited;
+    exited.rank = rank->rank;
+    exited.wait_status = status;
+    if (WIFSIGNALED(status)) {
+      auto now = posix::read_memory_group();
+      exited.group_known = now && group_at_start_ && now->path == group_at_start_->path;
+      if (exited.group_known) {
+        exited.oom_kills = now->oom_kills - group_at_start_->oom_kills;
+        exited.limit_bytes = now->limit_bytes.value_or(0);
+        exited.group = now->path;
+      }
+    }
+    channel_.send(exited);
+  }
+
+  void hear_of_start(RankProcess& rank) {
+    if (!rank.start_report) return;
+    StartFailure failure;
+    ssize_t count = ::read(rank.start_report.get(), &failure, sizeof failure);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    rank.start_report.reset();
+    if (count == static_cast<ssize_t>(sizeof failure))
+      channel_.send(NotStarted{rank.rank, failure.error, StartFailure::describe(failure.step)});
+    else
+      channel_.send(Started{rank.rank, rank.process});
+  }
+
+  // One chunk of each pipe that has something. True if there was anything.
+  bool relay_output() {
+    bool any = false;
+    for (RankProcess& rank : ranks_) {
+      for (Stream stream : {Stream::standard_output, Stream::standard_error}) {
+        auto& pipe = rank.output[static_cast<std::size_t>(stream)];
+        if (!pipe || !may_relay()) continue;
+        std::size_t size = orphaned_ ? chunk_.size() : std::min<std::size_t>(chunk_.size(), credit_);
+        ssize_t count = ::read(pipe.get(), chunk_.data(), size);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        any = true;
+        if (count <= 0) {
+          pipe.reset();
+        } else if (!orphaned_) {
+          credit_ -= static_cast<std::uint32_t>(count);
+          channel_.send(Output{rank.rank, stream, std::string(chunk_.data(), static_cast<std::size_t>(count))});
+        }
+      }
+    }
+    return any;
+  }
+
+  void finish_if_none_is_left() {
+    if (!ending_.begun() || posix::has_children()) return;
+    if (orphaned_) {
+      std::error_code ignored;
+      if (!settings_.session_folder.empty()) std::filesystem::remove_all(settings_.session_folder, ignored);
+      dismissed_ = true;
+      return;
+    }
+    // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
+    while (may_relay() && relay_output()) {}
+    if (!may_relay() || !asked_to_end_ || said_all_gone_) return;
+    for (RankProcess& rank : ranks_)
+      for (auto& pipe : rank.output) pipe.reset();
+    said_all_gone_ = true;
+    channel_.send(AllGone{});
+  }
+
+  const AgentSettings& settings_;
+  Channel channel_;
+  posix::SignalReader signals_;
+  std::optional<posix::MemoryGroup> group_at_start_;
+  std::vector<RankProcess> ranks_;
+  std::vector<pollfd> polled_;
+  std::vector<char> chunk_ = std::vector<char>(64 << 10);
+  Ending ending_;
+  std::uint32_t credit_ = output_window_bytes;
+  bool orphaned_ = false, dismissed_ = false, asked_to_end_ = false, said_all_gone_ = false;
+};
+
+}  // namespace
+
+int run_agent(posix::FileDescriptor stream, const AgentSettings& settings) {
+  ::prctl(PR_SET_NAME, "horovod-agent", 0, 0, 0);
+  auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  auto subreaper = posix::become_subreaper();
+  if (!signals || !subreaper) {
+    std::fprintf(stderr, "horovodrun: the agent cannot start: %s\n",
+                 (signals ? subreaper.error() : signals.error()).message.c_str());
+    return 1;
+  }
+  return Agent(std::move(stream), settings, std::move(*signals)).run();
+}
+
+Result<LocalAgent> start_local_agent(const AgentSettings& settings) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
+  posix::FileDescriptor ours(ends[0]), theirs(ends[1]);
+  pid_t child = ::fork();
+  if (child < 0) return system_error("no process for the agent (see ulimit -u)", errno);
+  if (child == 0) {
+    ours.reset();
+    ::setsid();
+    ::signal(SIGPIPE, SIG_IGN);
+    // Whoever reads our standard output to its end must not have to wait for the agent. Errors it may still report.
+    posix::FileDescriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
+    ::_exit(run_agent(std::move(theirs), settings));
+  }
+  LocalAgent agent{child, Channel(std::move(ours))};
+  posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // it is the first rank's now
+  return agent;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,113 @@
+#include "launcher/rank_process.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+struct Pipe {
+  posix::FileDescriptor read, write;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("no pipe for a rank's output (see ulimit -n)", errno);
+  return Pipe{posix::FileDescriptor(ends[0]), posix::FileDescriptor(ends[1])};
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& list) {
+  std::vector<char*> result;
+  for (const std::string& text : list) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// Not only the CPUs below 1024, which cpu_set_t ends at.
+bool bind_to(const std::vector<std::int32_t>& cpus) {
+  if (cpus.empty()) return true;
+  std::size_t count = static_cast<std::size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
+  cpu_set_t* set = CPU_ALLOC(count);
+  std::size_t size = CPU_ALLOC_SIZE(count);
+  CPU_ZERO_S(size, set);
+  for (std::int32_t cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), size, set);
+  bool bound = ::sched_setaffinity(0, size, set) == 0;
+  CPU_FREE(set);
+  return bound;
+}
+
+// The child's side of the fork. Only returns when the program could not be executed.
+StartFailure become_rank(const Launch& launch, const posix::SignalState& signals, pid_t agent, int output, int errors) {
+  ::setpgid(0, 0);
+  // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
+  if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
+  if (!launch.inherits_input) {
+    int nothing = ::open("/dev/null", O_RDONLY);
+    if (nothing > 0) {
+      ::dup2(nothing, STDIN_FILENO);
+      ::close(nothing);
+    }
+  }
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  if (!bind_to(launch.cpus)) return {errno, StartFailure::cpus};
+  if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
+  std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
+  posix::restore_signals(signals);
+  ::execve(command[0], command.data(), environment.data());
+  if (errno == ENOEXEC) {  // a script without a first line that names its interpreter, as execvp has it
+    char shell[] = "/bin/sh";
+    command.insert(command.begin(), shell);
+    ::execve(shell, command.data(), environment.data());
+  }
+  return {errno, StartFailure::execute};
+}
+
+}  // namespace
+
+const char* StartFailure::describe(Step step) {
+  switch (step) {
+    case folder: return "entering the working folder";
+    case cpus: return "binding to its CPUs";
+    case execute: return "executing the command";
+  }
+  return "starting";
+}
+
+Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& signals) {
+  auto output = make_pipe(), errors = make_pipe(), report = make_pipe();
+  if (!output) return output.error();
+  if (!errors) return errors.error();
+  if (!report) return report.error();
+  pid_t agent = ::getpid();
+  pid_t child = ::fork();
+  if (child < 0) return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
+  if (child == 0) {
+    StartFailure failure = become_rank(launch, signals, agent, output->write.get(), errors->write.get());
+    (void)!::write(report->write.get(), &failure, sizeof failure);
+    ::_exit(127);
+  }
+  ::setpgid(child, child);  // both sides do it, so that it is done whoever is first
+  if (launch.inherits_input) {
+    // The writer of our input must notice when the rank that reads it is gone.
+    posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
+  }
+  RankProcess rank;
+  rank.rank = launch.rank;
+  rank.process = child;
+  rank.output[0] = std::move(output->read);
+  rank.output[1] = std::move(errors->read);
+  rank.start_report = std::move(report->read);
+  for (int descriptor : {rank.output[0].get(), rank.output[1].get(), rank.start_report.get()})
+    ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
+  return rank;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,30 @@
+#pragma once
+// One rank on this host: its process, and the pipes that its output comes through.
+#include <sys/types.h>
+
+#include "launcher/messages.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/signals.hpp"
+
+namespace hvd::launcher {
+
+struct RankProcess {
+  Rank rank;
+  pid_t process = 0;  // also its process group; 0 after it was reaped
+  posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
+  // Closes without a word when the program has been executed; else says why not.
+  posix::FileDescriptor start_report;
+};
+
+// What comes out of start_report when the program could not be started.
+struct StartFailure {
+  int error = 0;
+  enum Step : int { folder, cpus, execute } step = execute;
+  static const char* describe(Step step);
+};
+
+// Forks; the program is executed (or not: start_report) after this returns. Gives away this process's standard input if the
+// rank inherits it. The caller has a single thread.
+Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& signals);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,147 @@
+#include "native/posix/process.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::posix {
+namespace {
+
+struct Stat {
+  pid_t parent = 0;
+  pid_t group = 0;
+};
+
+std::optional<Stat> read_stat(pid_t process) {
+  char path[48];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(process));
+  FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  char text[512];
+  ssize_t size = ::read(file.get(), text, sizeof text - 1);
+  if (size <= 0) return std::nullopt;
+  text[size] = '\0';
+  // "pid (name) state ppid pgrp …": the name may hold anything, so the last parenthesis counts.
+  const char* after_name = std::strrchr(text, ')');
+  Stat stat;
+  int parent = 0, group = 0;
+  if (after_name == nullptr || std::sscanf(after_name + 1, " %*c %d %d", &parent, &group) != 2)
+    return std::nullopt;
+  stat.parent = parent;
+  stat.group = group;
+  return stat;
+}
+
+}  // namespace
+
+Status become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
+  return {};
+}
+
+bool die_with_parent(int signal, pid_t expected_parent) {
+  ::prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0);
+  return ::getppid() == expected_parent;
+}
+
+std::vector<Descendant> descendants_of(pid_t ancestor) {
+  // One pass over /proc rather than /proc/PID/task/*/children, which not every kernel has.
+  std::multimap<pid_t, Descendant> by_parent;
+  DIR* processes = ::opendir("/proc");
+  if (processes == nullptr) return {};
+  while (const dirent* entry = ::readdir(processes)) {
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+    auto process = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (auto stat = read_stat(process)) {
+      by_parent.emplace(stat->parent, Descendant{process, stat->parent, stat->group});
+    }
+  }
+  ::closedir(processes);
+  std::vector<Descendant> found;
+  auto add_children_of = [&](pid_t parent) {
+    auto [first, last] = by_parent.equal_range(parent);
+    for (; first != last; ++first) found.push_back(first->second);
+    by_parent.erase(parent);
+  };
+  add_children_of(ancestor);
+  for (std::size_t at = 0; at < found.size(); ++at) add_children_of(found[at].process);
+  return found;
+}
+
+void signal_descendant(const Descendant& descendant, int signal) {
+  FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, descendant.process, 0)));
+  if (!handle) {
+    // Kernels before 5.3 have no such handles; there the check below narrows the window but does not close it.
+    if (errno != ENOSYS && errno != EPERM) return;
+  }
+  // The handle pins the process: if it is still what was seen, the signal cannot reach another one. Orphans change parents.
+  auto stat = read_stat(descendant.process);
+  if (!stat) return;
+  if (stat->parent != descendant.parent && stat->group != descendant.group && stat->parent != ::getpid()) return;
+  if (handle)
+    ::syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
+  else
+    ::kill(descendant.process, signal);
+}
+
+bool has_children() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+namespace {
+
+// 0: can be executed; else the exit code that a shell would give.
+int executability(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return errno == EACCES ? 126 : 127;
+  return S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0 ? 0 : 126;
+}
+
+}  // namespace
+
+Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code) {
+  exit_code = 127;
+  std::string refused;
+  if (program.find('/') != std::string::npos) {
+    exit_code = executability(program);
+    if (exit_code == 0) return program;
+    if (exit_code == 126) refused = program;
+  } else if (!program.empty()) {
+    for (std::size_t at = 0; at <= path.size();) {
+      std::size_t end = std::min(path.find(':', at), path.size());
+      std::string folder = path.substr(at, end - at);
+      std::string candidate = (folder.empty() ? "." : folder) + "/" + program;
+      int code = executability(candidate);
+      if (code == 0) {
+        exit_code = 0;
+        return candidate;
+      }
+      if (code == 126 && refused.empty()) refused = candidate;
+      at = end + 1;
+    }
+    exit_code = refused.empty() ? 127 : 126;
+  }
+  if (exit_code == 126)
+    return Error(ErrorCode::invalid_argument,
+                 refused + " is there but cannot be executed (is it a program, and has it the x permission?)");
+  return Error(ErrorCode::invalid_argument, "the command '" + program + "' does not exist" +
+                                                (program.find('/') == std::string::npos ? " in any folder of PATH" : ""));
+}
+
+}  // namespace hvd::posix

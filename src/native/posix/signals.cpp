@@ -1,0 +1,66 @@
+#include "native/posix/signals.hpp"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace hvd::posix {
+
+Result<SignalReader> SignalReader::open(std::initializer_list<int> signals) {
+  SignalReader reader;
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (int signal : signals) {
+    struct sigaction current{};
+    // A signal that we were started with ignored (nohup) stays ignored; a blocked one would be read all the same.
+    if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
+    sigaddset(&wanted, signal);
+  }
+  if (sigismember(&wanted, SIGCHLD) == 1) {
+    // Only ends are news, not stops; and an inherited "ignore" would let the kernel reap our children.
+    struct sigaction ends_only{};
+    ends_only.sa_handler = SIG_DFL;
+    ends_only.sa_flags = SA_NOCLDSTOP;
+    ::sigaction(SIGCHLD, &ends_only, nullptr);
+  }
+  if (int failed = ::pthread_sigmask(SIG_BLOCK, &wanted, &reader.previous_mask_); failed != 0)
+    return system_error("pthread_sigmask", failed);
+  reader.descriptor_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!reader.descriptor_) return system_error("signalfd", errno);
+  return reader;
+}
+
+SignalReader::~SignalReader() {
+  if (descriptor_) ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+std::optional<SignalEvent> SignalReader::next() {
+  signalfd_siginfo info{};
+  if (::read(descriptor_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+  return SignalEvent{static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)};
+}
+
+SignalState SignalState::of_this_process() {
+  SignalState state;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &state.mask);
+  struct sigaction pipe{};
+  state.pipe_ignored = ::sigaction(SIGPIPE, nullptr, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
+  return state;
+}
+
+void restore_signals(const SignalState& before) {
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  if (!before.pipe_ignored) ::sigaction(SIGPIPE, &standard, nullptr);
+  ::sigaction(SIGCHLD, &standard, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &before.mask, nullptr);
+}
+
+std::string name_of_signal(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+}
+
+}  // namespace hvd::posix

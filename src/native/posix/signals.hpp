@@ -1,0 +1,50 @@
+#pragma once
+// Signals as readable events, and what a child needs to start with a clean slate.
+#include <signal.h>
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::posix {
+
+struct SignalEvent {
+  int signal = 0;
+  pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, which is the first that ended
+};
+
+// Blocks some signals for the calling thread (and the threads it starts later) and makes them readable. Construct it before
+// any other thread exists. The destructor restores the mask.
+class SignalReader {
+ public:
+  static Result<SignalReader> open(std::initializer_list<int> signals);
+  SignalReader(SignalReader&&) = default;
+  SignalReader& operator=(SignalReader&&) = delete;
+  ~SignalReader();
+
+  int descriptor() const noexcept { return descriptor_.get(); }
+  std::optional<SignalEvent> next();  // never blocks
+
+ private:
+  SignalReader() = default;
+  FileDescriptor descriptor_;
+  sigset_t previous_mask_{};
+};
+
+// What this process was started with: a child gets the same again, whatever we block or ignore meanwhile.
+struct SignalState {
+  sigset_t mask{};
+  bool pipe_ignored = false;
+  static SignalState of_this_process();
+};
+
+// For a child between fork and exec: everything as `before`, and no handler of ours.
+void restore_signals(const SignalState& before);
+
+// "SIGKILL"; "signal 77" for one without a name.
+std::string name_of_signal(int signal);
+
+}  // namespace hvd::posix
