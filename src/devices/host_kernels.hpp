@@ -15,10 +15,10 @@ struct Scale {
 };
 
 // destinations[*][i] = post * (pre*sources[0][i] op pre*sources[1][i] op …), evaluated from left to right.
-// f16 and bf16 are accumulated and post-scaled in f32 and rounded once, to nearest even. f32 is scaled by the factor cast
-// to float; integers are scaled in double and truncated toward zero; a factor of exactly 1 changes nothing. bool: sum and
-// max are "or", product and min are "and". Integer sums wrap. Min and max of a NaN are NaN.
-// A destination may be equal to a source; other overlaps are not allowed. source_count >= 1, destination_count >= 1.
+// f16 and bf16 are accumulated and post-scaled in f32 and rounded once, to nearest even. f32 is scaled by the factor
+// cast to float; integers are scaled in double and truncated toward zero; a factor of exactly 1 changes nothing. bool:
+// sum and max are "or", product and min are "and". Integer sums wrap. Min and max of a NaN are NaN. A destination may
+// be equal to a source; other overlaps are not allowed. source_count >= 1, destination_count >= 1.
 using ReduceKernel = void (*)(const void* const* sources, int source_count, void* const* destinations,
                               int destination_count, std::int64_t count, Scale scale);
 ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept;  // never null

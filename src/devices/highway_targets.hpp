@@ -1,0 +1,13 @@
+#pragma once
+// Which instruction sets Google Highway compiles the kernels for. To be included before any header of Highway, of which
+// only headers are used: nothing of it has to be found at run time.
+
+// On x86: AVX3 (F, VL, DQ, BW; every AVX-512 CPU but the first), AVX2 with FMA and F16C, SSE4 and the baseline. What is
+// better than AVX3 (bits 0 to 7) brings nothing for sums in memory, and SSSE3 is not worth its build time. Elsewhere
+// the baseline alone: NEON on arm64, what a Highway newer than 1.0.3 knows on ppc64le.
+#if defined(__x86_64__)
+#define HWY_DISABLED_TARGETS (0xFFLL | HWY_SSSE3)
+#else
+#define HWY_COMPILE_ONLY_STATIC
+#endif
+#include <hwy/detect_targets.h>

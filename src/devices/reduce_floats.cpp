@@ -1,0 +1,38 @@
+// f32 and f64: reduced and scaled in their own precision.
+#include "devices/highway_targets.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "devices/reduce_floats.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "devices/kernel_table.hpp"
+#include "devices/reduce_loops.inl"
+
+HWY_BEFORE_NAMESPACE();
+namespace hvd::devices::HWY_NAMESPACE {
+
+template <class T, class Op>
+void reduce_floats(const void* const* sources, int source_count, void* const* destinations, int destination_count,
+                   std::int64_t count, Scale scale) {
+  if (count <= 0) return;
+  const Factors<T> factors{static_cast<T>(scale.pre), static_cast<T>(scale.post)};
+  reduce_scaled_or_not<PlainKit<T>, Op>(sources, source_count, destinations, destination_count,
+                                        static_cast<std::size_t>(count), scale, factors);
+}
+
+template <class T>
+void add_kernels_of(DataType dtype, KernelTable& table) noexcept {
+  table.at(dtype, ReduceOp::sum) = &reduce_floats<T, Sum>;
+  table.at(dtype, ReduceOp::min) = &reduce_floats<T, Minimum>;
+  table.at(dtype, ReduceOp::max) = &reduce_floats<T, Maximum>;
+  table.at(dtype, ReduceOp::product) = &reduce_floats<T, Product>;
+}
+
+void add_float_kernels(KernelTable& table) noexcept {
+  add_kernels_of<float>(DataType::f32, table);
+  add_kernels_of<double>(DataType::f64, table);
+}
+
+}  // namespace hvd::devices::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

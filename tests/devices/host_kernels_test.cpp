@@ -1,0 +1,342 @@
+#include "devices/host_kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "devices/kernel_table.hpp"
+#include "devices/naive_reduction.hpp"
+
+namespace hvd::devices {
+namespace {
+
+using naive::Bf16;
+using naive::Bool;
+using naive::F16;
+
+constexpr std::array<ReduceOp, 4> all_ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
+
+// An array in the middle of memory of its own, so that a sanitizer sees a step too far, and so do we without one.
+template <class T>
+class FencedArray {
+ public:
+  FencedArray(std::size_t count, std::size_t misalignment)
+      : count_(count), begin_(fence + misalignment), bytes_(begin_ + count * sizeof(T) + fence, fence_byte) {}
+
+  void* data() { return bytes_.data() + begin_; }
+  T at(std::size_t index) const {
+    T value{};
+    std::memcpy(&value, bytes_.data() + begin_ + index * sizeof(T), sizeof(T));
+    return value;
+  }
+  void set(std::size_t index, T value) { std::memcpy(bytes_.data() + begin_ + index * sizeof(T), &value, sizeof(T)); }
+  bool fences_stand() const {
+    const auto is_fence = [](unsigned char byte) { return byte == fence_byte; };
+    return std::all_of(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_), is_fence) &&
+           std::all_of(bytes_.end() - static_cast<std::ptrdiff_t>(fence), bytes_.end(), is_fence);
+  }
+
+ private:
+  static constexpr std::size_t fence = 128;
+  static constexpr unsigned char fence_byte = 0xA5;
+  std::size_t count_;
+  std::size_t begin_;
+  std::vector<unsigned char> bytes_;
+};
+
+// Numbers over many magnitudes, with the odd ones (zeros, infinities, NaN, subnormal, extreme) among them.
+template <class T>
+T any_value(std::mt19937_64& random) {
+  const std::uint64_t bits = random();
+  const bool odd_one = bits % 23 == 0;
+  if constexpr (std::is_same_v<T, Bool>) {
+    return {static_cast<std::uint8_t>((bits >> 32) % 2)};
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(odd_one ? (bits >> 32) % 3 - 1 : bits >> (bits % 64));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    constexpr T odd[] = {T(0),
+                         -T(0),
+                         std::numeric_limits<T>::infinity(),
+                         std::numeric_limits<T>::quiet_NaN(),
+                         std::numeric_limits<T>::denorm_min(),
+                         -std::numeric_limits<T>::max(),
+                         std::numeric_limits<T>::min()};
+    if (odd_one) return odd[(bits >> 32) % std::size(odd)];
+    const T number = std::ldexp(static_cast<T>(1 + (bits >> 20) % 1000003), static_cast<int>((bits >> 8) % 100) - 50);
+    return (bits & 32) != 0 ? -number : number;
+  } else {
+    if (odd_one) return {static_cast<std::uint16_t>(bits >> 32)};
+    T half{};
+    const double magnitude = std::ldexp(static_cast<double>(1 + (bits >> 20) % 4099), static_cast<int>(bits % 20) - 20);
+    naive::narrow(static_cast<float>((bits & 32) != 0 ? -magnitude : magnitude), half);
+    return half;
+  }
+}
+
+struct Case {
+  ReduceOp op;
+  std::size_t count;
+  int sources;
+  int destinations;
+  Scale scale;
+  std::size_t misalignment;  // in bytes, another for each array
+  int in_place;              // the source that the first destination is, or -1
+};
+
+std::string describe(const Case& c) {
+  return std::string(name_of(c.op)) + ", " + std::to_string(c.count) + " elements, " + std::to_string(c.sources) +
+         " sources, " + std::to_string(c.destinations) + " destinations, scale " + std::to_string(c.scale.pre) +
+         " and " + std::to_string(c.scale.post) + ", misaligned by " + std::to_string(c.misalignment) + ", in place " +
+         std::to_string(c.in_place);
+}
+
+template <class T>
+void check(DataType dtype, const Case& c, std::mt19937_64& random) {
+  std::vector<FencedArray<T>> inputs;
+  for (int k = 0; k < c.sources; ++k) {
+    inputs.emplace_back(c.count, c.misalignment * static_cast<std::size_t>(k + 1) % 64);
+    for (std::size_t i = 0; i < c.count; ++i) inputs.back().set(i, any_value<T>(random));
+  }
+  std::vector<T> expected;
+  std::vector<T> values(static_cast<std::size_t>(c.sources));
+  for (std::size_t i = 0; i < c.count; ++i) {
+    for (std::size_t k = 0; k < values.size(); ++k) values[k] = inputs[k].at(i);
+    expected.push_back(naive::reduce_element(values, c.op, c.scale));
+  }
+  for (const KernelTable& table : kernel_tables()) {
+    std::vector<FencedArray<T>> sources = inputs;
+    std::vector<FencedArray<T>> destinations;
+    for (int k = 0; k < c.destinations; ++k) {
+      destinations.emplace_back(c.count, c.misalignment * static_cast<std::size_t>(k + 2) % 64);
+    }
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (auto& source : sources) from.push_back(source.data());
+    for (auto& destination : destinations) to.push_back(destination.data());
+    if (c.in_place >= 0) {
+      destinations[0] = sources[static_cast<std::size_t>(c.in_place)];
+      to[0] = destinations[0].data();
+      from[static_cast<std::size_t>(c.in_place)] = to[0];
+    }
+    table.at(dtype, c.op)(from.data(), c.sources, to.data(), c.destinations, static_cast<std::int64_t>(c.count),
+                          c.scale);
+    for (const auto& destination : destinations) {
+      ASSERT_TRUE(destination.fences_stand()) << table.instruction_set << ": " << describe(c);
+      for (std::size_t i = 0; i < c.count; ++i) {
+        if (naive::same(destination.at(i), expected[i])) continue;
+        std::string seen = "sources:";
+        for (const auto& input : inputs) seen += " " + ::testing::PrintToString(input.at(i));
+        FAIL() << table.instruction_set << " " << name_of(dtype) << ": " << describe(c) << ": element " << i << " is "
+               << ::testing::PrintToString(destination.at(i)) << " instead of " << ::testing::PrintToString(expected[i])
+               << "; " << seen;
+      }
+    }
+    for (std::size_t k = 0; k < sources.size(); ++k) {
+      for (std::size_t i = 0; i < c.count; ++i) {
+        ASSERT_EQ(std::memcmp(static_cast<const char*>(sources[k].data()) + i * sizeof(T),
+                              static_cast<const char*>(inputs[k].data()) + i * sizeof(T), sizeof(T)),
+                  0)
+            << "source " << k << " was written to: " << describe(c);
+      }
+    }
+  }
+}
+
+template <class T>
+DataType dtype_of() {
+  if constexpr (std::is_same_v<T, Bool>) return DataType::boolean;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::u8;
+  if constexpr (std::is_same_v<T, std::int8_t>) return DataType::i8;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return DataType::u16;
+  if constexpr (std::is_same_v<T, std::int16_t>) return DataType::i16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::i32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::i64;
+  if constexpr (std::is_same_v<T, F16>) return DataType::f16;
+  if constexpr (std::is_same_v<T, Bf16>) return DataType::bf16;
+  if constexpr (std::is_same_v<T, float>) return DataType::f32;
+  return DataType::f64;
+}
+
+template <class T>
+class HostKernels : public ::testing::Test {};
+
+using Types = ::testing::Types<Bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::int32_t, std::int64_t,
+                               F16, Bf16, float, double>;
+struct TypeNames {
+  template <class T>
+  static std::string GetName(int) {
+    return name_of(dtype_of<T>());
+  }
+};
+TYPED_TEST_SUITE(HostKernels, Types, TypeNames);
+
+TYPED_TEST(HostKernels, give_the_naive_result_bit_by_bit_with_every_instruction_set) {
+  std::mt19937_64 random(20240611);
+  constexpr std::array<std::size_t, 13> counts = {0, 1, 2, 7, 15, 16, 17, 63, 64, 65, 300, 1000, 4099};
+  constexpr std::array<Scale, 4> scales = {Scale{1.0, 1.0}, Scale{1.0, 1.0 / 3}, Scale{0.7, 1.0},
+                                           Scale{-2.3, 0.123456789}};
+  constexpr std::array<int, 4> destination_counts = {1, 2, 4, 3};
+  std::size_t turn = 0;
+  for (const ReduceOp op : all_ops) {
+    for (const std::size_t count : counts) {
+      for (const int sources : {1, 2, 3, 4, 5, 8}) {
+        for (const Scale scale : scales) {
+          const std::size_t misalignment = turn % 3 == 0 ? 0 : turn % 64;
+          const int in_place = static_cast<int>(turn % 11) - 5;
+          const Case c{
+              op, count, sources, destination_counts[turn % 4], scale, misalignment, std::min(in_place, sources - 1)};
+          check<TypeParam>(dtype_of<TypeParam>(), c, random);
+          if (this->HasFatalFailure()) return;
+          ++turn;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(HostKernels, leave_everything_alone_when_there_is_nothing_to_reduce) {
+  for (const KernelTable& table : kernel_tables()) {
+    for (const ReduceOp op : all_ops) {
+      const void* const sources[] = {nullptr, nullptr};
+      void* const destinations[] = {nullptr};
+      table.at(dtype_of<TypeParam>(), op)(sources, 2, destinations, 1, 0, Scale{});
+      table.at(dtype_of<TypeParam>(), op)(sources, 2, destinations, 1, 0, Scale{0.5, 0.5});
+    }
+  }
+}
+
+// All numbers of a 16-bit format, scaled so that the results fall on every kind of rounding, overflow and underflow.
+template <class T>
+void check_all_halves() {
+  constexpr std::size_t count = 65536;
+  std::vector<T> input(count), zeros(count, T{0x8000}), output(count);  // minus zero changes nothing when added
+  for (std::size_t i = 0; i < count; ++i) input[i].bits = static_cast<std::uint16_t>(i);
+  for (const KernelTable& table : kernel_tables()) {
+    for (const double factor : {1.0, 0.5, 1.0 / 3, 1.0009765625, 0.000123, 1.5e-7, 777.7, -65504.0, 1e-38}) {
+      for (const Scale scale : {Scale{1.0, factor}, Scale{factor, 1.0}}) {
+        const void* const sources[] = {input.data(), zeros.data()};
+        void* const destinations[] = {output.data()};
+        table.at(dtype_of<T>(), ReduceOp::sum)(sources, 2, destinations, 1, count, scale);
+        for (std::size_t i = 0; i < count; ++i) {
+          const T expected = naive::reduce_element<T>({input[i], zeros[i]}, ReduceOp::sum, scale);
+          ASSERT_TRUE(naive::same(output[i], expected)) << table.instruction_set << ": " << i << " times " << factor
+                                                        << " is " << output[i].bits << " instead of " << expected.bits;
+        }
+      }
+    }
+  }
+}
+
+TEST(HostKernels, round_every_float16_to_nearest_even) {
+  check_all_halves<F16>();
+}
+TEST(HostKernels, round_every_bfloat16_to_nearest_even) {
+  check_all_halves<Bf16>();
+}
+
+TEST(HostKernels, accumulate_halves_in_single_precision_and_round_once) {
+  // 2048 + 1 + 1 is 2050; rounding after each addition would stay at 2048.
+  const std::uint16_t f16[] = {0x6800, 0x3C00, 0x3C00};
+  const std::uint16_t bf16[] = {0x4380, 0x3F80, 0x3F80};  // 256 + 1 + 1
+  std::uint16_t result = 0;
+  void* const destinations[] = {&result};
+  for (const KernelTable& table : kernel_tables()) {
+    const void* const halves[] = {&f16[0], &f16[1], &f16[2]};
+    table.at(DataType::f16, ReduceOp::sum)(halves, 3, destinations, 1, 1, Scale{});
+    EXPECT_EQ(result, 0x6801) << table.instruction_set;
+    const void* const brains[] = {&bf16[0], &bf16[1], &bf16[2]};
+    table.at(DataType::bf16, ReduceOp::sum)(brains, 3, destinations, 1, 1, Scale{});
+    EXPECT_EQ(result, 0x4381) << table.instruction_set;
+  }
+}
+
+template <class T>
+T reduce_two(const KernelTable& table, ReduceOp op, T left, T right, Scale scale = {}) {
+  T result{};
+  const void* const sources[] = {&left, &right};
+  void* const destinations[] = {&result};
+  table.at(dtype_of<T>(), op)(sources, 2, destinations, 1, 1, scale);
+  return result;
+}
+
+TEST(HostKernels, let_nan_win_the_minimum_and_the_maximum_from_either_side) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const KernelTable& table : kernel_tables()) {
+    for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+      EXPECT_TRUE(std::isnan(reduce_two(table, op, nan, 1.0F))) << table.instruction_set;
+      EXPECT_TRUE(std::isnan(reduce_two(table, op, 1.0F, nan))) << table.instruction_set;
+      EXPECT_TRUE(std::isnan(reduce_two(table, op, static_cast<double>(nan), -1.0))) << table.instruction_set;
+      EXPECT_TRUE(std::isnan(widen(reduce_two(table, op, F16{0x3C00}, F16{0xFC01})))) << table.instruction_set;
+      EXPECT_TRUE(std::isnan(widen(reduce_two(table, op, Bf16{0x7F81}, Bf16{0x3F80})))) << table.instruction_set;
+    }
+    EXPECT_TRUE(std::isnan(widen(reduce_two(table, ReduceOp::sum, Bf16{0x7FFF}, Bf16{0})))) << table.instruction_set;
+  }
+}
+
+TEST(HostKernels, saturate_integers_that_scaling_drives_out_of_range) {
+  constexpr auto greatest = std::numeric_limits<std::int64_t>::max();
+  constexpr auto least = std::numeric_limits<std::int64_t>::min();
+  for (const KernelTable& table : kernel_tables()) {
+    EXPECT_EQ(reduce_two<std::uint8_t>(table, ReduceOp::max, 100, 3, {1.0, 3.0}), 255) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint8_t>(table, ReduceOp::max, 100, 3, {-1.0, 1.0}), 0) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int8_t>(table, ReduceOp::min, -100, 3, {1.0, 3.0}), -128) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int64_t>(table, ReduceOp::max, greatest, 0, {1.0, 1.5}), greatest)
+        << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int64_t>(table, ReduceOp::max, greatest, 0, {1.0, -1.5}), least) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int32_t>(table, ReduceOp::sum, 7, 8, {1.0, std::nan("")}), 0) << table.instruction_set;
+  }
+}
+
+TEST(HostKernels, truncate_scaled_integers_toward_zero_and_wrap_their_sums) {
+  for (const KernelTable& table : kernel_tables()) {
+    EXPECT_EQ(reduce_two<std::int32_t>(table, ReduceOp::sum, -3, -4, {1.0, 0.5}), -3) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int32_t>(table, ReduceOp::sum, 3, -5, {0.5, 1.0}), -1) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint8_t>(table, ReduceOp::sum, 200, 100), 44) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int8_t>(table, ReduceOp::product, -100, 3), -44) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::int64_t>(table, ReduceOp::product, std::int64_t{1} << 33, (std::int64_t{1} << 32) + 5),
+              std::int64_t{5} << 33)
+        << table.instruction_set;
+  }
+}
+
+TEST(HostKernels, are_those_of_the_best_instruction_set_and_there_is_one_for_every_type_and_operation) {
+  ASSERT_FALSE(kernel_tables().empty());
+  EXPECT_STREQ(instruction_set(), kernel_tables()[0].instruction_set);
+  for (const KernelTable& table : kernel_tables()) {
+    for (int dtype = 0; dtype < data_type_count; ++dtype) {
+      for (const ReduceOp op : all_ops) {
+        EXPECT_NE(table.at(static_cast<DataType>(dtype), op), nullptr) << table.instruction_set;
+      }
+    }
+  }
+  EXPECT_EQ(reduce_kernel(DataType::f32, ReduceOp::sum), kernel_tables()[0].at(DataType::f32, ReduceOp::sum));
+}
+
+TEST(CopyStreaming, copies_every_byte_and_no_other_whatever_the_alignment) {
+  for (const std::size_t bytes : {0UL, 1UL, 63UL, 64UL, 4095UL, 4096UL, 4097UL, 5000UL, 100003UL}) {
+    for (const std::size_t to_offset : {0UL, 1UL, 17UL, 63UL}) {
+      for (const std::size_t from_offset : {0UL, 5UL, 32UL}) {
+        FencedArray<unsigned char> from(bytes, from_offset), to(bytes, to_offset);
+        for (std::size_t i = 0; i < bytes; ++i) from.set(i, static_cast<unsigned char>(i * 7 + i / 256));
+        copy_streaming(to.data(), from.data(), bytes);
+        ASSERT_TRUE(to.fences_stand());
+        ASSERT_TRUE(std::equal(static_cast<const unsigned char*>(to.data()),
+                               static_cast<const unsigned char*>(to.data()) + bytes,
+                               static_cast<const unsigned char*>(from.data())))
+            << bytes << " bytes";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hvd::devices
