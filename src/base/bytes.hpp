@@ -22,18 +22,13 @@ class ByteWriter {
   explicit ByteWriter(Buffer& out) : out_(out) {}
 
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void put(const T& value) { put_raw(&value, sizeof value); }
   void put_string(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     put_raw(text.data(), text.size());
   }
-  void put_raw(const void* data, std::size_t size) {
-    if (size == 0) return;
-    std::size_t at = out_.size();
-    out_.resize(at + size);
-    std::memcpy(out_.data() + at, data, size);
-  }
+  void put_raw(const void* data, std::size_t size);
 
  private:
   Buffer& out_;
@@ -45,8 +40,7 @@ class ByteReader {
   explicit ByteReader(ConstBytes in) : in_(in) {}
 
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  T get() {
+  requires std::is_trivially_copyable_v<T> T get() {
     T value{};
     if (take(sizeof value)) std::memcpy(&value, in_.data() + at_ - sizeof value, sizeof value);
     return value;
@@ -73,6 +67,8 @@ class ByteReader {
 inline ConstBytes as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
-inline std::string to_string(ConstBytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+inline std::string to_string(ConstBytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace hvd

@@ -19,23 +19,25 @@ struct Config {
   bool disable_group_fusion = false;
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
-  double stall_shutdown_time_s = 0;  // 0: never
-  double start_timeout_s = 30;       // for peers to appear at start
-  std::string bootstrap;             // name of the bootstrap to use; empty: the first that is detected
-  std::string algorithm;             // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
+  double stall_shutdown_time_s = 0;           // 0: never
+  double start_timeout_s = 30;                // for peers to appear at start
+  std::string bootstrap;                      // name of the bootstrap to use; empty: the first that is detected
+  std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
-  bool deterministic = false;        // freeze every measured choice
+  bool deterministic = false;                 // freeze every measured choice
   log::Style log;
 
   // Fails on a malformed value, with the name, the value, what was expected. Unknown HOROVOD_* names are put into
-  // `warnings` with the nearest known name.
+  // `warnings` with the nearest known name, and so are known ones that ask for what does not exist yet.
   static Result<Config> from(const Environment& environment, std::vector<std::string>& warnings);
+
+  friend bool operator==(const Config&, const Config&) = default;
 };
 
 // A row of the table, for help and documentation.
 struct KnobRow {
-  const char* name;           // HOROVOD_…
-  const char* kind;           // "bytes", "seconds", "flag", …
+  const char* name;  // HOROVOD_…
+  const char* kind;  // "bytes", "seconds", "flag", …
   const char* default_value;
   const char* meaning;
 };

@@ -15,10 +15,10 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using Rank = Id<struct RankTag>;                      // position in the world
-using Seat = Id<struct SeatTag>;                      // position in a group
-using ProcessSetId = Id<struct ProcessSetTag>;        // 0 is the whole world
-using SlotId = Id<struct SlotTag>;                    // cache slot of an agreed op, equal on all ranks
+using Rank = Id<struct RankTag>;                         // position in the world
+using Seat = Id<struct SeatTag>;                         // position in a group
+using ProcessSetId = Id<struct ProcessSetTag>;           // 0 is the whole world
+using SlotId = Id<struct SlotTag>;                       // cache slot of an agreed op, equal on all ranks
 using Sequence = Id<struct SequenceTag, std::uint64_t>;  // position of a batch in the schedule
 
 inline constexpr ProcessSetId global_process_set{0};

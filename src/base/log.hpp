@@ -11,6 +11,7 @@ enum class Level : int { trace, debug, info, warning, error, fatal };
 struct Style {
   Level level = Level::warning;
   bool hide_time = false;
+  friend bool operator==(const Style&, const Style&) = default;
 };
 
 void configure(Style style);
@@ -18,13 +19,24 @@ void configure(Style style);
 void set_rank(int rank);
 bool enabled(Level level) noexcept;
 
-// One line: [date time: LEVEL file:line] [rank]: text
+// One line, in one write(2): [date time: LEVEL file:line] [rank]: text. From any thread; whether the level is enabled
+// is for the caller to ask. At Level::fatal the process is then aborted.
 void write(Level level, std::string_view text, std::source_location where = std::source_location::current());
 
-inline void trace(std::string_view text, std::source_location w = std::source_location::current()) { if (enabled(Level::trace)) write(Level::trace, text, w); }
-inline void debug(std::string_view text, std::source_location w = std::source_location::current()) { if (enabled(Level::debug)) write(Level::debug, text, w); }
-inline void info(std::string_view text, std::source_location w = std::source_location::current()) { if (enabled(Level::info)) write(Level::info, text, w); }
-inline void warning(std::string_view text, std::source_location w = std::source_location::current()) { if (enabled(Level::warning)) write(Level::warning, text, w); }
-inline void error(std::string_view text, std::source_location w = std::source_location::current()) { if (enabled(Level::error)) write(Level::error, text, w); }
+inline void trace(std::string_view text, std::source_location w = std::source_location::current()) {
+  if (enabled(Level::trace)) write(Level::trace, text, w);
+}
+inline void debug(std::string_view text, std::source_location w = std::source_location::current()) {
+  if (enabled(Level::debug)) write(Level::debug, text, w);
+}
+inline void info(std::string_view text, std::source_location w = std::source_location::current()) {
+  if (enabled(Level::info)) write(Level::info, text, w);
+}
+inline void warning(std::string_view text, std::source_location w = std::source_location::current()) {
+  if (enabled(Level::warning)) write(Level::warning, text, w);
+}
+inline void error(std::string_view text, std::source_location w = std::source_location::current()) {
+  if (enabled(Level::error)) write(Level::error, text, w);
+}
 
 }  // namespace hvd::log

@@ -16,12 +16,12 @@ enum class ErrorCode : std::uint8_t {
   invalid_argument,  // the caller's mistake, found on this rank alone
   mismatch,          // the ranks disagree about an operation
   not_initialized,
-  shut_down,    // the runtime was shut down, here or by another rank
-  peer_lost,    // another rank ended or cannot be reached
+  shut_down,  // the runtime was shut down, here or by another rank
+  peer_lost,  // another rank ended or cannot be reached
   timeout,
   unsupported,
   out_of_memory,
-  system,       // the operating system or a library refused
+  system,  // the operating system or a library refused
 };
 
 const char* name_of(ErrorCode code) noexcept;
@@ -37,19 +37,24 @@ struct Error {
 };
 
 // An Error of code `system` whose message ends in the text of errno.
-Error system_error(std::string what, int errno_value,
-                   std::source_location origin = std::source_location::current());
+Error system_error(std::string what, int errno_value, std::source_location origin = std::source_location::current());
 
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool has_value() const noexcept { return content_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
-  T& value() { check(); return *std::get_if<0>(&content_); }
-  const T& value() const { check(); return *std::get_if<0>(&content_); }
+  T& value() {
+    check();
+    return *std::get_if<0>(&content_);
+  }
+  const T& value() const {
+    check();
+    return *std::get_if<0>(&content_);
+  }
   T& operator*() { return value(); }
   const T& operator*() const { return value(); }
   T* operator->() { return &value(); }
@@ -84,7 +89,7 @@ using Status = Result<void>;
 }  // namespace hvd
 
 // Passes a failed Status or Result up to the caller.
-#define HVD_RETURN_IF_ERROR(expression)                             \
-  do {                                                              \
-    if (auto hvd_status_ = (expression); !hvd_status_) return std::move(hvd_status_.error()); \
+#define HVD_RETURN_IF_ERROR(expression)                                                         \
+  do {                                                                                          \
+    if (auto&& hvd_status_ = (expression); !hvd_status_) return std::move(hvd_status_.error()); \
   } while (false)

@@ -12,7 +12,7 @@ namespace hvd {
 enum class Progress : std::uint8_t {
   pending,  // waits for a peer; step again
   done,
-  failed,   // failure() says why; the task is over
+  failed,  // failure() says why; the task is over
 };
 
 // Owned and stepped by one thread. Between restart() and the step() that returns done or failed the task borrows
@@ -22,8 +22,8 @@ class Task {
   virtual ~Task() = default;
   // Never blocks. Does as much as can be done now.
   virtual Progress step() = 0;
-  // Begins the next batch. `sequence` rises from call to call and is equal on all ranks. The batch may have any number of
-  // segments; a plan fixes verb, type, op, scales and root only (and counts, for allgather and reduce_scatter).
+  // Begins the next batch. `sequence` rises from call to call and is equal on all ranks. The batch may have any number
+  // of segments; a plan fixes verb, type, op, scales and root only (and counts, for allgather and reduce_scatter).
   virtual void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) = 0;
   // Valid after step() returned failed.
   virtual const Error& failure() const = 0;

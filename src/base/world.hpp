@@ -9,8 +9,8 @@
 namespace hvd {
 
 struct Member {
-  std::string host;     // as people know it; for messages
-  std::string node;     // ranks with an equal node id can map each other's memory (an equal host name is not enough)
+  std::string host;  // as people know it; for messages
+  std::string node;  // ranks with an equal node id can map each other's memory (an equal host name is not enough)
   std::int32_t pid = 0;
   std::string address;  // of this rank's unix socket (abstract name); more kinds of address may follow
 };

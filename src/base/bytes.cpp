@@ -1,0 +1,13 @@
+#include "base/bytes.hpp"
+
+namespace hvd {
+
+// Not inline: GCC 12 sees overflows that are none where it knows the size of a vector that grows.
+void ByteWriter::put_raw(const void* data, std::size_t size) {
+  if (size == 0) return;
+  std::size_t at = out_.size();
+  out_.resize(at + size);
+  std::memcpy(out_.data() + at, data, size);
+}
+
+}  // namespace hvd

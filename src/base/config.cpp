@@ -1,0 +1,328 @@
+#include "base/config.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string_view>
+#include <variant>
+
+#include "base/spelling.hpp"
+
+namespace hvd {
+
+namespace {
+
+// How a value is written and what it may be.
+struct Rule {
+  enum class Form { flag, integer, decimal, choice, text };
+  const char* kind;  // as people read it; for a choice the words themselves, "mpi | gloo"
+  Form form;
+  double least = 0;
+  double most = std::numeric_limits<double>::max();
+};
+constexpr Rule flag{"flag", Rule::Form::flag};
+constexpr Rule bytes{"bytes", Rule::Form::integer, 0, 1ll << 50};
+constexpr Rule slab_bytes{"bytes", Rule::Form::integer, 4096, 1 << 30};
+constexpr Rule count{"count", Rule::Form::integer, 0, 1ll << 40};
+constexpr Rule positive{"count", Rule::Form::integer, 1, 1ll << 40};
+constexpr Rule port{"port", Rule::Form::integer, 0, 65535};
+constexpr Rule seconds{"seconds", Rule::Form::decimal};
+constexpr Rule milliseconds{"milliseconds", Rule::Form::decimal};
+constexpr Rule variance{"variance", Rule::Form::decimal};
+constexpr Rule text{"text", Rule::Form::text};
+constexpr Rule name{"name", Rule::Form::text};
+constexpr Rule path{"path", Rule::Form::text};
+constexpr Rule log_level{"trace | debug | info | warning | error | fatal", Rule::Form::choice};
+constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
+constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
+
+// Where in the Config a value goes; nowhere for what others read from the environment, or nobody does.
+using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
+                           std::string& (*)(Config&), log::Level& (*)(Config&)>;
+template <typename Value, Value Config::*member>
+Value& at(Config& config) {
+  return config.*member;
+}
+template <bool Config::*member>
+constexpr auto flag_at = &at<bool, member>;
+template <std::int64_t Config::*member>
+constexpr auto integer_at = &at<std::int64_t, member>;
+template <double Config::*member>
+constexpr auto decimal_at = &at<double, member>;
+template <std::string Config::*member>
+constexpr auto text_at = &at<std::string, member>;
+bool& log_hide_time(Config& config) {
+  return config.log.hide_time;
+}
+log::Level& log_level_of(Config& config) {
+  return config.log.level;
+}
+
+struct Row {
+  const char* name;
+  Rule rule;
+  const char* default_value;
+  const char* meaning;
+  Place place = {};
+  bool missed = false;  // whoever sets it counts on something that does not exist yet: tell them
+};
+constexpr bool missed = true;
+constexpr std::monostate nowhere;
+
+// clang-format off
+constexpr Row rows[] = {
+    // What the runtime goes by.
+    {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
+    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "the longest that a ready tensor lingers for others to be fused with", decimal_at<&Config::cycle_time_ms>},
+    {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>},
+    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "keep grouped operations apart from all others", flag_at<&Config::disable_group_fusion>},
+    {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported", decimal_at<&Config::stall_check_time_s>},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
+    {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
+    {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},
+    {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
+    {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
+    {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
+    {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
+    {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
+    {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
+
+    // What launchers tell the ranks.
+    {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
+    {"HOROVOD_SIZE", positive, "", "set by the launcher: number of ranks"},
+    {"HOROVOD_LOCAL_RANK", count, "", "set by the launcher: rank among those of this node"},
+    {"HOROVOD_LOCAL_SIZE", positive, "", "set by the launcher: number of ranks of this node"},
+    {"HOROVOD_CROSS_RANK", count, "", "set by the launcher: this node among those that have the local rank"},
+    {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
+    {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
+    {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
+    {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
+
+    // What later parts of the system will go by: known, so that it is no typing error, but not there yet.
+    {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, or DYNAMIC", nowhere, missed},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark the engine's cycles in the timeline", nowhere, missed},
+    {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
+    {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops"},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", positive, "10", "steps of one sample of autotuning"},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", positive, "20", "samples after which autotuning settles"},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes"},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", nowhere, missed},
+    {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
+    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots"},
+    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas", nowhere, missed},
+    {"HOROVOD_NUM_NCCL_STREAMS", positive, "1", "GPU: streams that NCCL runs on"},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream"},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch"},
+    {"HOROVOD_DISABLE_NVTX_RANGES", flag, "0", "GPU: no ranges for NVIDIA's profilers"},
+    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message"},
+    {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
+
+    // Horovod's, accepted so that scripts run as they are: this system decides by itself, or has no such part.
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_CONTROLLER", controller, "", "accepted; agreement needs neither MPI nor Gloo"},
+    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "accepted; transports are chosen by what reaches the ranks"},
+    {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "accepted; no thread level is asked of MPI"},
+    {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
+    {"HOROVOD_GLOO_IFACE", text, "", "accepted; there is no Gloo here"},
+    {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "accepted; there is no Gloo here"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "accepted; there is no Gloo here"},
+    {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},
+    {"HOROVOD_SPARK_PYTHONPATH", text, "", "accepted; read by horovod.spark"},
+    {"HOROVOD_SPARK_WORK_DIR", path, "", "accepted; read by horovod.spark"},
+    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "accepted; read by horovod.spark"},
+
+    // Of Horovod's build and tests; images and shell profiles leave them behind.
+    {"HOROVOD_WITH_MPI", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_MPI", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITH_GLOO", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_GLOO", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITH_TENSORFLOW", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_TENSORFLOW", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITH_PYTORCH", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_PYTORCH", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITH_MXNET", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_MXNET", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITH_NVTX", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_WITHOUT_NVTX", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_OPERATIONS", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_ALLREDUCE", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_ALLGATHER", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_BROADCAST", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_ALLTOALL", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_GPU_REDUCESCATTER", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_ALLOW_MIXED_GPU_IMPL", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_CUDA_HOME", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_NCCL_HOME", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_NCCL_INCLUDE", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_NCCL_LIB", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_NCCL_LINK", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_ROCM_HOME", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_BUILD_ARCH_FLAGS", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_BUILD_CUDA_CC_LIST", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_CMAKE", path, "", "accepted; Horovod's build"},
+    {"HOROVOD_DEBUG", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_SKIP_COMPILE", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_LOCAL_VERSION", text, "", "accepted; Horovod's build"},
+    {"HOROVOD_TEST_GPU", text, "", "accepted; Horovod's tests"},
+    {"HOROVOD_MIXED_INSTALL", text, "", "accepted; Horovod's tests"},
+};
+// clang-format on
+
+std::string_view trimmed(std::string_view value) {
+  constexpr std::string_view blanks = " \t\r\n";
+  auto first = value.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return value.substr(first, value.find_last_not_of(blanks) - first + 1);
+}
+
+std::string lower(std::string_view value) {
+  std::string result(value);
+  for (char& letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return result;
+}
+
+// The whole of the value as a number, or nothing.
+template <typename Number>
+std::optional<Number> number_in(std::string_view value) {
+  if (value.starts_with('+')) value.remove_prefix(1);
+  Number number{};
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<bool> flag_in(std::string_view value) {
+  if (auto number = number_in<std::int64_t>(value)) return *number > 0;
+  std::string word = lower(value);
+  if (word == "true" || word == "on" || word == "yes") return true;
+  if (word == "false" || word == "off" || word == "no") return false;
+  return std::nullopt;
+}
+
+// Position of the value among the words of "mpi | gloo | ccl".
+std::optional<int> choice_in(std::string_view words, std::string_view value) {
+  std::string wanted = lower(value);
+  for (int position = 0; !words.empty(); ++position) {
+    auto bar = words.find('|');
+    if (trimmed(words.substr(0, bar)) == wanted) return position;
+    words.remove_prefix(bar == std::string_view::npos ? words.size() : bar + 1);
+  }
+  return std::nullopt;
+}
+
+std::string as_text(double limit) {
+  return std::floor(limit) == limit && std::abs(limit) < 1e15 ? std::to_string(static_cast<std::int64_t>(limit))
+                                                              : std::to_string(limit);
+}
+
+std::string expectation(const Rule& rule) {
+  switch (rule.form) {
+    case Rule::Form::flag: return "1, true, on, yes or 0, false, off, no";
+    case Rule::Form::choice: return std::string("one of ") + rule.kind;
+    case Rule::Form::text: return rule.kind;
+    case Rule::Form::integer:
+      return std::string("a whole number of ") + rule.kind + " from " + as_text(rule.least) + " to " +
+             as_text(rule.most);
+    case Rule::Form::decimal: return std::string("a number (") + rule.kind + ") not below " + as_text(rule.least);
+  }
+  return rule.kind;
+}
+
+template <typename Value, typename Found>
+void store(const Row& row, Config& config, const Found& found) {
+  if (auto place = std::get_if<Value& (*)(Config&)>(&row.place)) (*place)(config) = Value(found);
+}
+
+// False if the value breaks the row's rule.
+bool take(const Row& row, std::string_view value, Config& config) {
+  auto allowed = [&](double number) { return number >= row.rule.least && number <= row.rule.most; };
+  switch (row.rule.form) {
+    case Rule::Form::flag: {
+      auto found = flag_in(value);
+      if (found) store<bool>(row, config, *found);
+      return found.has_value();
+    }
+    case Rule::Form::integer: {
+      auto found = number_in<std::int64_t>(value);
+      if (!found || !allowed(static_cast<double>(*found))) return false;
+      store<std::int64_t>(row, config, *found);
+      return true;
+    }
+    case Rule::Form::decimal: {
+      auto found = number_in<double>(value);
+      if (!found || !std::isfinite(*found) || !allowed(*found)) return false;
+      store<double>(row, config, *found);
+      return true;
+    }
+    case Rule::Form::choice: {
+      auto found = choice_in(row.rule.kind, value);
+      if (found) store<log::Level>(row, config, *found);
+      return found.has_value();
+    }
+    case Rule::Form::text: store<std::string>(row, config, value); return true;
+  }
+  return false;
+}
+
+Error malformed(const Row& row, const std::string& value) {
+  std::string remedy = *row.default_value == '\0'
+                           ? "correct it or unset it"
+                           : std::string("correct it, or unset it for the default ") + row.default_value;
+  return {ErrorCode::invalid_argument, std::string(row.name) + "=" + value + ": expected " + expectation(row.rule) +
+                                           ", found '" + value + "'; " + remedy};
+}
+
+// A flag that is off, and a value that repeats the default, ask for nothing.
+bool asks_for_something(const Row& row, std::string_view value) {
+  if (row.rule.form == Rule::Form::flag) return flag_in(value).value_or(false);
+  return value != row.default_value;
+}
+
+std::string unknown_name(std::string_view found) {
+  std::vector<std::string_view> names;
+  for (const Row& row : rows) names.emplace_back(std::string_view(row.name).substr(8));
+  std::string_view nearest = nearest_name(found.substr(8), names);
+  std::string warning = "unknown variable " + std::string(found) + " has no effect";
+  return nearest.empty() ? warning + "; horovodrun --help lists the known ones"
+                         : warning + "; did you mean HOROVOD_" + std::string(nearest) + "?";
+}
+
+}  // namespace
+
+Result<Config> Config::from(const Environment& environment, std::vector<std::string>& warnings) {
+  Config config;
+  for (const auto& [variable, raw_value] : environment.variables()) {
+    if (!variable.starts_with("HOROVOD_")) continue;
+    auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return variable == r.name; });
+    if (row == std::end(rows)) {
+      warnings.push_back(unknown_name(variable));
+      continue;
+    }
+    std::string_view value = trimmed(raw_value);
+    if (value.empty()) continue;  // "HOROVOD_X= command" is the shell's way of saying unset
+    if (!take(*row, value, config)) return malformed(*row, raw_value);
+    if (row->missed && asks_for_something(*row, value))
+      warnings.push_back(variable + "=" + raw_value + " has no effect in this version (" + row->meaning + ")");
+  }
+  return config;
+}
+
+std::span<const KnobRow> knobs() {
+  static const std::vector<KnobRow> shown = [] {
+    std::vector<KnobRow> result;
+    for (const Row& row : rows) result.push_back({row.name, row.rule.kind, row.default_value, row.meaning});
+    return result;
+  }();
+  return shown;
+}
+
+}  // namespace hvd

@@ -1,0 +1,153 @@
+#include "base/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace hvd {
+namespace {
+
+struct Reading {
+  Result<Config> config;
+  std::vector<std::string> warnings;
+};
+
+Reading read(std::map<std::string, std::string, std::less<>> variables) {
+  std::vector<std::string> warnings;
+  auto config = Config::from(Environment(std::move(variables)), warnings);
+  return {std::move(config), std::move(warnings)};
+}
+
+std::string complaint_about(const std::string& name, const std::string& value) {
+  auto reading = read({{name, value}});
+  if (reading.config) return "";
+  EXPECT_EQ(reading.config.error().code, ErrorCode::invalid_argument);
+  return reading.config.error().message;
+}
+
+TEST(Config, of_an_empty_environment_is_the_default) {
+  auto reading = read({});
+  ASSERT_TRUE(reading.config);
+  EXPECT_EQ(*reading.config, Config{});
+  EXPECT_TRUE(reading.warnings.empty());
+}
+
+TEST(Config, table_shows_the_defaults_that_the_struct_has) {
+  for (const KnobRow& knob : knobs()) {
+    if (*knob.default_value == '\0') continue;
+    auto reading = read({{knob.name, knob.default_value}});
+    ASSERT_TRUE(reading.config) << knob.name;
+    EXPECT_EQ(*reading.config, Config{}) << knob.name << "=" << knob.default_value;
+    EXPECT_TRUE(reading.warnings.empty()) << knob.name << ": asking for the default asks for nothing";
+  }
+}
+
+TEST(Config, takes_every_knob_of_its_own) {
+  auto reading = read({{"HOROVOD_FUSION_THRESHOLD", "0"},
+                       {"HOROVOD_CYCLE_TIME", "2.5"},
+                       {"HOROVOD_CACHE_CAPACITY", "7"},
+                       {"HOROVOD_DISABLE_GROUP_FUSION", "1"},
+                       {"HOROVOD_STALL_CHECK_DISABLE", "true"},
+                       {"HOROVOD_STALL_CHECK_TIME_SECONDS", "5"},
+                       {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "+10"},
+                       {"HOROVOD_START_TIMEOUT", " 3 "},
+                       {"HOROVOD_BOOTSTRAP", "single"},
+                       {"HOROVOD_ALGORITHM", "allreduce=ring"},
+                       {"HOROVOD_SLAB_CHUNK", "131072"},
+                       {"HOROVOD_DETERMINISTIC", "yes"},
+                       {"HOROVOD_LOG_LEVEL", "Debug"},
+                       {"HOROVOD_LOG_HIDE_TIME", "on"}});
+  ASSERT_TRUE(reading.config) << reading.config.error().message;
+  Config expected;
+  expected.fusion_threshold_bytes = 0;
+  expected.cycle_time_ms = 2.5;
+  expected.cache_capacity = 7;
+  expected.disable_group_fusion = true;
+  expected.stall_check_disable = true;
+  expected.stall_check_time_s = 5;
+  expected.stall_shutdown_time_s = 10;
+  expected.start_timeout_s = 3;
+  expected.bootstrap = "single";
+  expected.algorithm = "allreduce=ring";
+  expected.slab_chunk_bytes = 131072;
+  expected.deterministic = true;
+  expected.log = {log::Level::debug, true};
+  EXPECT_EQ(*reading.config, expected);
+  EXPECT_TRUE(reading.warnings.empty());
+}
+
+TEST(Config, reads_flags_as_horovod_does_and_as_people_write_them) {
+  for (const char* on : {"1", "2", "true", "TRUE", "on", "yes"})
+    EXPECT_TRUE(read({{"HOROVOD_DETERMINISTIC", on}}).config.value().deterministic) << on;
+  for (const char* off : {"0", "-1", "false", "off", "No", ""})
+    EXPECT_FALSE(read({{"HOROVOD_DETERMINISTIC", off}}).config.value().deterministic) << off;
+}
+
+TEST(Config, refuses_a_malformed_value_and_names_variable_value_and_expectation) {
+  EXPECT_EQ(complaint_about("HOROVOD_CYCLE_TIME", "fast"),
+            "HOROVOD_CYCLE_TIME=fast: expected a number (milliseconds) not below 0, found 'fast'; "
+            "correct it, or unset it for the default 1");
+  EXPECT_NE(complaint_about("HOROVOD_LOG_LEVEL", "loud").find("trace | debug | info | warning | error | fatal"),
+            std::string::npos);
+  EXPECT_NE(complaint_about("HOROVOD_SLAB_CHUNK", "100").find("from 4096 to 1073741824"), std::string::npos);
+  for (const char* value : {"12x", "1.5", "-1", "0x10", "(None,)", "99999999999999999999", "1 2"})
+    EXPECT_NE(complaint_about("HOROVOD_FUSION_THRESHOLD", value), "") << value;
+  for (const char* value : {"-1", "nan", "inf", "1e999", "2s"})
+    EXPECT_NE(complaint_about("HOROVOD_STALL_CHECK_TIME_SECONDS", value), "") << value;
+  for (const char* value : {"maybe", "1.5", "truee"})
+    EXPECT_NE(complaint_about("HOROVOD_DETERMINISTIC", value), "") << value;
+  EXPECT_NE(complaint_about("HOROVOD_CONTROLLER", "pigeon"), "");
+  EXPECT_NE(complaint_about("HOROVOD_SIZE", "0"), "");
+}
+
+TEST(Config, takes_an_empty_value_for_an_unset_one) {
+  auto reading = read({{"HOROVOD_CYCLE_TIME", ""}, {"HOROVOD_LOG_LEVEL", " "}});
+  ASSERT_TRUE(reading.config);
+  EXPECT_EQ(*reading.config, Config{});
+}
+
+TEST(Config, warns_of_an_unknown_name_with_the_nearest_known_one) {
+  auto reading = read({{"HOROVOD_FUSION_TRESHOLD", "1"}, {"HOROVOD_QWERTZUIOP", "1"}, {"PATH", "/bin"}});
+  ASSERT_TRUE(reading.config);
+  EXPECT_EQ(reading.config->fusion_threshold_bytes, Config{}.fusion_threshold_bytes);
+  ASSERT_EQ(reading.warnings.size(), 2u);
+  EXPECT_EQ(reading.warnings[0],
+            "unknown variable HOROVOD_FUSION_TRESHOLD has no effect; did you mean HOROVOD_FUSION_THRESHOLD?");
+  EXPECT_EQ(reading.warnings[1],
+            "unknown variable HOROVOD_QWERTZUIOP has no effect; horovodrun --help lists the known ones");
+}
+
+TEST(Config, says_so_when_a_known_variable_asks_for_what_does_not_exist_yet) {
+  auto reading = read({{"HOROVOD_TIMELINE", "/tmp/t.json"}, {"HOROVOD_AUTOTUNE", "0"}, {"HOROVOD_CONTROLLER", "Gloo"}});
+  ASSERT_TRUE(reading.config);
+  ASSERT_EQ(reading.warnings.size(), 1u);
+  EXPECT_NE(reading.warnings[0].find("HOROVOD_TIMELINE=/tmp/t.json has no effect in this version"), std::string::npos);
+}
+
+TEST(Config, accepts_what_launchers_set_without_a_word) {
+  auto reading = read({{"HOROVOD_RANK", "3"},
+                       {"HOROVOD_SIZE", "4"},
+                       {"HOROVOD_LOCAL_RANK", "3"},
+                       {"HOROVOD_LOCAL_SIZE", "4"},
+                       {"HOROVOD_CROSS_RANK", "0"},
+                       {"HOROVOD_CROSS_SIZE", "1"},
+                       {"HOROVOD_HOSTNAME", "n12"},
+                       {"HOROVOD_LOCAL_STORE", "@x"},
+                       {"HOROVOD_LOCAL_STORE_SECRET", "00"}});
+  EXPECT_TRUE(reading.config);
+  EXPECT_TRUE(reading.warnings.empty());
+}
+
+TEST(Config, table_has_each_knob_once_and_explains_it) {
+  std::set<std::string> names;
+  for (const KnobRow& knob : knobs()) {
+    EXPECT_TRUE(names.insert(knob.name).second) << knob.name << " has two rows";
+    EXPECT_TRUE(std::string(knob.name).starts_with("HOROVOD_"));
+    EXPECT_NE(*knob.kind, '\0') << knob.name;
+    EXPECT_NE(*knob.meaning, '\0') << knob.name;
+  }
+}
+
+}  // namespace
+}  // namespace hvd
