@@ -3,9 +3,9 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <ctime>
-#include <climits>
 #include <unistd.h>
+#include <climits>
+#include <ctime>
 
 namespace hvd::posix {
 
@@ -26,7 +26,9 @@ std::uint32_t WaitWord::announce() noexcept {
   return announced;
 }
 
-void WaitWord::retract() noexcept { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
+void WaitWord::retract() noexcept {
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+}
 
 void WaitWord::sleep(std::uint32_t announced, std::chrono::nanoseconds span) noexcept {
   timespec timeout{};

@@ -1,6 +1,6 @@
 #pragma once
-// The place where one engine sleeps and everybody else wakes it. Lives in memory that the ranks of a node share, so it is
-// a raw shared futex (std::atomic::wait neither wakes another process nor has a timeout).
+// The place where one engine sleeps and everybody else wakes it. Lives in memory that the ranks of a node share, so it
+// is a raw shared futex (std::atomic::wait neither wakes another process nor has a timeout).
 //
 // How a wake-up is never lost:
 //  1. A waker makes its news visible (a store), then calls post().

@@ -1,0 +1,346 @@
+// The C functions of horovod.h over one Runtime: checks arguments, keeps each thread's last error, knows about forks.
+#include "api/horovod.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/config.hpp"
+#include "runtime/runtime.hpp"
+#include "runtime/session.hpp"
+
+using hvd::Error;
+using hvd::ErrorCode;
+using hvd::runtime::Handles;
+using hvd::runtime::Runtime;
+
+struct hvd_runtime {
+  std::unique_ptr<Runtime> runtime;
+};
+// Prepared operations are handed out as they are.
+static hvd::runtime::Operation* from_c(hvd_op* op) {
+  return reinterpret_cast<hvd::runtime::Operation*>(op);
+}
+static hvd_op* to_c(hvd::runtime::Operation* operation) {
+  return reinterpret_cast<hvd_op*>(operation);
+}
+
+namespace {
+
+thread_local std::string last_error;
+
+// What a process has once, however often it starts a runtime. Never destroyed: launchers' libraries must not be called
+// from static destructors.
+struct Process {
+  std::mutex mutex;  // one init at a time
+  hvd::runtime::Session* session = nullptr;
+};
+Process& process() {
+  static auto* instance = new Process;
+  return *instance;
+}
+
+// Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
+std::atomic<bool> is_forked_child{false};
+
+constexpr const char* owner_variable = "HOROVOD_OWNER_PID";
+
+hvd_status fail(ErrorCode code, std::string message) {
+  last_error = std::move(message);
+  switch (code) {
+    case ErrorCode::invalid_argument: return HVD_INVALID_ARGUMENT;
+    case ErrorCode::mismatch: return HVD_MISMATCH;
+    case ErrorCode::not_initialized: return HVD_NOT_INITIALIZED;
+    case ErrorCode::shut_down: return HVD_SHUT_DOWN;
+    case ErrorCode::peer_lost: return HVD_PEER_LOST;
+    case ErrorCode::timeout: return HVD_TIMEOUT;
+    case ErrorCode::unsupported: return HVD_UNSUPPORTED;
+    case ErrorCode::out_of_memory: return HVD_OUT_OF_MEMORY;
+    case ErrorCode::system: return HVD_SYSTEM_ERROR;
+  }
+  return HVD_SYSTEM_ERROR;
+}
+hvd_status fail(const Error& error) {
+  return fail(error.code, error.message);
+}
+
+hvd_status no_runtime() {
+  return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
+}
+hvd_status in_forked_child() {
+  return fail(
+      ErrorCode::invalid_argument,
+      "this process was forked from a rank after hvd.init(); only the rank itself may communicate. Do the work of "
+      "the child without Horovod, or send its result to the rank");
+}
+bool usable(const hvd_runtime* runtime) {
+  return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
+}
+hvd_status why_unusable(const hvd_runtime* runtime) {
+  return runtime == nullptr ? no_runtime() : in_forked_child();
+}
+
+hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
+  return fail(ErrorCode::invalid_argument, std::string(name) + ".struct_size is " + std::to_string(found) +
+                                               "; set it to sizeof(" + name + "), here " + std::to_string(expected));
+}
+
+// A child of a rank inherits the environment that makes it look like that rank.
+hvd_status check_owner() {
+  if (is_forked_child.load()) return in_forked_child();
+  const char* owner = std::getenv(owner_variable);
+  std::string me = std::to_string(::getpid());
+  if (owner != nullptr && owner != me)
+    return fail(ErrorCode::invalid_argument,
+                std::string("this process (") + me + ") is a child of the rank in process " + owner +
+                    " and inherited its environment; it cannot join the job in its parent's place. Remove the call of "
+                    "hvd.init() from the child, or unset " +
+                    owner_variable + " and the launcher's variables to run alone");
+  ::setenv(owner_variable, me.c_str(), 1);
+  return HVD_OK;
+}
+
+void take_position(const hvd::runtime::Position& position, hvd_world& world) {
+  world.rank = position.rank;
+  world.size = position.size;
+  world.local_rank = position.local_rank;
+  world.local_size = position.local_size;
+  world.cross_rank = position.cross_rank;
+  world.cross_size = position.cross_size;
+  world.is_homogeneous = position.homogeneous;
+}
+
+// Average becomes a sum with 1/n in the postscale.
+hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
+  if (description.struct_size != sizeof description)
+    return wrong_struct("hvd_op_description", sizeof description, description.struct_size);
+  auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
+  if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
+  if (description.verb < HVD_ALLREDUCE || description.verb > HVD_BARRIER)
+    return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
+  if (description.dtype < HVD_BOOL || description.dtype > HVD_FLOAT64)
+    return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");
+  if (description.dimensions < 0 || description.dimensions > HVD_MAX_DIMENSIONS)
+    return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
+                   std::to_string(HVD_MAX_DIMENSIONS));
+  if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
+  signature.verb = static_cast<hvd::Verb>(description.verb);
+  signature.dtype = static_cast<hvd::DataType>(description.dtype);
+  signature.set = hvd::ProcessSetId{description.process_set};
+  signature.transient = description.transient != 0;
+  signature.shape.assign(description.shape, description.shape + description.dimensions);
+  // The rows are each call's own affair.
+  if (signature.verb == hvd::Verb::allgather && !signature.shape.empty()) signature.shape[0] = 0;
+  if (signature.verb == hvd::Verb::broadcast) signature.root = hvd::Rank{description.root_rank};
+  if (signature.verb != hvd::Verb::allreduce) return HVD_OK;
+  signature.prescale = description.prescale;
+  signature.postscale = description.postscale;
+  switch (description.reduce_op) {
+    case HVD_AVERAGE: signature.postscale *= 1.0 / size; break;
+    case HVD_SUM: break;
+    case HVD_MIN: signature.op = hvd::ReduceOp::min; break;
+    case HVD_MAX: signature.op = hvd::ReduceOp::max; break;
+    case HVD_PRODUCT: signature.op = hvd::ReduceOp::product; break;
+    default:
+      return invalid("reduce operation " + std::to_string(description.reduce_op) +
+                     " is not known; expected average (0), sum (1), min (3), max (4) or product (5)");
+  }
+  return HVD_OK;
+}
+
+hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
+  return runtime->runtime->handles().find(handle);
+}
+hvd_status no_such_handle() {
+  return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
+}
+
+// The result of an operation that kept one; null with the error set if there is none.
+const hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) {
+    (void)no_such_handle();
+    return nullptr;
+  }
+  if (!Handles::is_done(*cell)) {
+    (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
+    return nullptr;
+  }
+  if (index >= cell->results.size()) {
+    (void)fail(ErrorCode::invalid_argument, "the handle keeps no result of operation " + std::to_string(index));
+    return nullptr;
+  }
+  return &cell->results[index];
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* hvd_last_error(void) {
+  return last_error.c_str();
+}
+const char* hvd_version(void) {
+  return HVD_VERSION;
+}
+
+hvd_status hvd_init(hvd_runtime** runtime) {
+  if (runtime == nullptr) return fail(ErrorCode::invalid_argument, "hvd_init needs a place for the runtime; got null");
+  *runtime = nullptr;
+  if (hvd_status status = check_owner(); status != HVD_OK) return status;
+  Process& mine = process();
+  std::lock_guard lock(mine.mutex);
+  if (mine.session == nullptr) {
+    mine.session = new hvd::runtime::Session;
+    ::pthread_atfork(nullptr, nullptr, [] { is_forked_child.store(true); });
+  }
+  auto started = mine.session->start(hvd::Environment::of_this_process());
+  if (!started) return fail(started.error());
+  *runtime = new hvd_runtime{std::move(*started)};
+  return HVD_OK;
+}
+
+void hvd_shutdown(hvd_runtime* runtime) {
+  if (runtime == nullptr) return;
+  // A forked child has the object but neither its thread nor a right to its links.
+  if (is_forked_child.load()) return;
+  delete runtime;
+}
+
+hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (world == nullptr || world->struct_size != sizeof(hvd_world))
+    return wrong_struct("hvd_world", sizeof(hvd_world), world == nullptr ? 0 : world->struct_size);
+  take_position(runtime->runtime->position(), *world);
+  return HVD_OK;
+}
+
+int hvd_is_running(hvd_runtime* runtime) {
+  return usable(runtime) && runtime->runtime->ended() == nullptr;
+}
+
+hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (description == nullptr || op == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_prepare needs a description and a place for the operation; got null");
+  hvd::runtime::Signature signature;
+  if (hvd_status status = read_description(*description, runtime->runtime->world().size(), signature); status != HVD_OK)
+    return status;
+  auto prepared = runtime->runtime->prepare(description->name, std::move(signature));
+  if (!prepared) return fail(prepared.error());
+  *op = to_c(*prepared);
+  return HVD_OK;
+}
+
+hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (arguments == nullptr || handle == nullptr || count == 0)
+    return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
+  constexpr size_t few = 16;
+  hvd::runtime::Submission on_stack[few];
+  std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
+  hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
+  for (size_t i = 0; i < count; ++i) {
+    const hvd_start_arguments& it = arguments[i];
+    if (it.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
+    const hvd::runtime::Operation& operation = *from_c(it.op);
+    bool gathers = operation.signature.verb == hvd::Verb::allgather;
+    if (gathers && it.first_dimension < 0)
+      return fail(ErrorCode::invalid_argument,
+                  "first_dimension is " + std::to_string(it.first_dimension) + "; expected 0 or more");
+    if (!gathers && operation.count > 0 && (it.input == nullptr || it.output == nullptr))
+      return fail(ErrorCode::invalid_argument,
+                  "'" + operation.entry->name + "' needs an input and an output; got null");
+    submissions[i] = {from_c(it.op), it.input, it.output, it.first_dimension, nullptr, 0};
+  }
+  auto number = runtime->runtime->submit({submissions, count});
+  if (!number) return fail(number.error());
+  *handle = *number;
+  return HVD_OK;
+}
+
+int hvd_poll(hvd_runtime* runtime, hvd_handle handle) {
+  if (!usable(runtime)) return -1;
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) return -1;
+  return Handles::is_done(*cell) ? 1 : 0;
+}
+
+hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) return no_such_handle();
+  auto deadline = timeout_ms < 0 ? hvd::Deadline::never() : hvd::Deadline::after(std::chrono::milliseconds(timeout_ms));
+  if (!runtime->runtime->wait(*cell, deadline))
+    return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
+  return cell->error ? fail(*cell->error) : HVD_OK;
+}
+
+void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
+  if (!usable(runtime)) return;
+  if (hvd::runtime::HandleCell* cell = find_handle(runtime, handle)) runtime->runtime->handles().release(*cell);
+}
+
+hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
+                            int64_t shape[HVD_MAX_DIMENSIONS]) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  *dimensions = static_cast<int>(result->shape.size());
+  std::copy(result->shape.begin(), result->shape.end(), shape);
+  return HVD_OK;
+}
+
+hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination, size_t bytes) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (bytes != result->bytes)
+    return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
+                                                 " bytes; room was given for " + std::to_string(bytes));
+  if (bytes > 0) std::memcpy(destination, result->data.get(), bytes);
+  return HVD_OK;
+}
+
+hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (memory == nullptr || bytes == 0)
+    return fail(ErrorCode::invalid_argument, "hvd_shared_allocate needs a size above 0 and a place for the memory");
+  auto allocated = runtime->runtime->allocate_shared(bytes);
+  if (!allocated) return fail(allocated.error());
+  *memory = *allocated;
+  return HVD_OK;
+}
+
+void hvd_shared_free(hvd_runtime* runtime, void* memory) {
+  if (usable(runtime) && memory != nullptr) runtime->runtime->free_shared(memory);
+}
+
+int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
+  if (!usable(runtime) || name == nullptr) return -1;
+  const hvd::runtime::Counters& counters = runtime->runtime->counters();
+  const std::pair<const char*, const hvd::runtime::Counter&> table[] = {
+      {"submissions", counters.submissions},
+      {"requests_sent", counters.requests_sent},
+      {"log_records", counters.log_records},
+      {"log_bytes", counters.log_bytes},
+      {"batches", counters.batches},
+      {"plans", counters.plans},
+      {"engine_sleeps", counters.engine_sleeps},
+  };
+  for (const auto& [known, counter] : table)
+    if (std::strcmp(known, name) == 0) return counter.get();
+  return -1;
+}
+
+void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
+  for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
+}
+
+}  // extern "C"

@@ -1,0 +1,132 @@
+#pragma once
+// The one thread of a rank that owns all changing state of the runtime: takes submissions, agrees, runs batches.
+//
+//  1. Submissions come from the inbox. An op whose slot is known marks its arrival; another sends a ballot.
+//  2. The engine of the lowest rank also feeds the coordinator and appends what it decides to the log.
+//  3. The log is executed in order: slots are learned and forgotten, batches queue up, the end is the end for all.
+//  4. The batch at the head of the queue runs: task steps, until done; its handles are settled and announced.
+//  5. With nothing to do the engine sleeps on its wait word; callers, peers and transports wake it.
+#include <atomic>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/world.hpp"
+#include "runtime/coordinator.hpp"
+#include "runtime/counters.hpp"
+#include "runtime/handle.hpp"
+#include "runtime/inbox.hpp"
+#include "runtime/observer.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/patience.hpp"
+#include "runtime/runner.hpp"
+#include "runtime/stall.hpp"
+#include "runtime/teams.hpp"
+#include "transport/node_board.hpp"
+
+namespace hvd::runtime {
+
+class Engine final : private transport::Exchange {
+ public:
+  struct Parts {
+    const World* world = nullptr;
+    const Config* config = nullptr;
+    transport::NodeBoard* board = nullptr;
+    Teams* teams = nullptr;
+    OperationTable* operations = nullptr;
+    Handles* handles = nullptr;
+    std::vector<Observer*> observers;
+    bool spin = false;
+  };
+
+  explicit Engine(Parts parts);
+  ~Engine();
+
+  // Starts the thread; returns when the links of the world are there, or with the reason why not.
+  Status start(Deadline deadline);
+  Inbox& inbox() { return inbox_; }
+  void wake() { board_.wake_word(board_.me()).post(); }
+  // Asks all ranks to stop; returns when this engine has.
+  void stop();
+  // Any thread: a peer is gone. Everything in flight fails, unless the job had agreed to end.
+  void report_lost(Rank peer);
+  // Why nothing is accepted any more; nothing while it runs.
+  std::shared_ptr<const Error> ended() const;
+  const Counters& counters() const { return counters_; }
+
+ private:
+  enum class Phase : std::uint8_t { connecting, running, ended };
+
+  void run(Deadline start_deadline);
+  void connect(Deadline deadline);
+  bool progress();
+  bool take_submissions();
+  void introduce(Operation& operation);
+  bool lead();
+  bool read_log();
+  void execute(const Record& record);
+  void learn_slot(const GiveRecord& record);
+  void forget_slot(SlotId slot);
+  void queue_batch(const BatchRecord& record);
+  bool run_batches();
+  void settle(Operation& operation, const Error* error);
+  void end(const Error& reason);
+  void take_last_submissions();
+  void send(const Request& request);
+  bool send_waiting();
+  void append(const Record& record);
+  bool append_waiting();
+  std::chrono::nanoseconds longest_sleep() const;
+  void watch_for_stalls();
+  void hear_of_stall(const StallRequest& stall);
+  std::vector<StalledName> find_stalled() const;
+  void agree_to_end(const ShutdownRecord& record);
+
+  // transport::Exchange, over the log
+  Status put(std::string_view key, ConstBytes value) override;
+  Result<bool> get(Rank from, std::string_view key, Buffer& value) override;
+
+  const World& world_;
+  const Config& config_;
+  transport::NodeBoard& board_;
+  Teams& teams_;
+  OperationTable& operations_;
+  Handles& handles_;
+  std::vector<Observer*> observers_;
+  bool spin_;
+
+  Inbox inbox_;
+  std::thread thread_;
+  std::atomic<bool> stop_requested_{false};
+  std::atomic<int> lost_rank_{-1};
+  mutable std::mutex ended_mutex_;
+  std::shared_ptr<const Error> ended_;
+  std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; waited for by start()
+
+  // The thread's own:
+  Phase phase_ = Phase::connecting;
+  bool stop_sent_ = false;
+  Deadline stop_deadline_ = Deadline::never();
+  std::optional<Error> ending_;  // the log has ended; what it scheduled is still carried out
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<NameEntry*> slots_;      // by slot
+  std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
+  std::vector<SlotId> batch_slots_;
+  std::list<Buffer> unsent_;
+  std::list<Buffer> unlogged_;
+  Buffer scratch_;
+  std::map<std::pair<std::int32_t, std::string>, Buffer, std::less<>> published_;
+  std::unique_ptr<Runner> runner_;
+  StallWatch stalls_;
+  Clock::time_point last_stall_report_;
+  Counters counters_;
+};
+
+}  // namespace hvd::runtime

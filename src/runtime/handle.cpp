@@ -1,0 +1,91 @@
+#include "runtime/handle.hpp"
+
+#include <sched.h>
+
+namespace hvd::runtime {
+
+HandleCell* Handles::open(std::uint32_t operations) {
+  HandleCell* cell = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      auto block = static_cast<std::uint32_t>(owned_.size());
+      if (block == most_blocks) return nullptr;
+      owned_.push_back(std::make_unique<HandleCell[]>(cells_per_block));
+      free_.reserve(owned_.size() * cells_per_block);
+      for (std::uint32_t i = cells_per_block; i-- > 0;) {
+        owned_.back()[i].index = block * cells_per_block + i;
+        free_.push_back(&owned_.back()[i]);
+      }
+      blocks_[block].store(owned_.back().get(), std::memory_order_release);
+    }
+    cell = free_.back();
+    free_.pop_back();
+  }
+  cell->remaining = operations;
+  cell->state.store(HandleCell::running, std::memory_order_release);
+  return cell;
+}
+
+HandleCell* Handles::find(Number number) {
+  auto index = static_cast<std::uint32_t>(number) - 1;
+  if (static_cast<std::uint32_t>(number) == 0 || index / cells_per_block >= most_blocks) return nullptr;
+  HandleCell* block = blocks_[index / cells_per_block].load(std::memory_order_acquire);
+  if (block == nullptr) return nullptr;
+  HandleCell& cell = block[index % cells_per_block];
+  if (cell.generation.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(number >> 32)) return nullptr;
+  std::uint32_t state = cell.state.load(std::memory_order_acquire);
+  return state == HandleCell::running || state == HandleCell::done ? &cell : nullptr;
+}
+
+bool Handles::wait(HandleCell& cell, Deadline deadline, bool spin) {
+  // Batches of small tensors take microseconds: look a while before going to sleep. With one core for both of us a
+  // yield hands it to the engine.
+  constexpr auto patience = std::chrono::microseconds(50);
+  auto began = Clock::now();
+  for (int looks = 0; !is_done(cell); ++looks) {
+    if (!spin) ::sched_yield();
+    if ((looks & 15) == 15 && Clock::now() - began > patience) break;
+  }
+  while (!is_done(cell)) {
+    std::uint32_t announced = completed_.announce();
+    if (is_done(cell)) {
+      completed_.retract();
+      break;
+    }
+    auto left = deadline.left();
+    if (left.count() <= 0) {
+      completed_.retract();
+      return is_done(cell);
+    }
+    completed_.sleep(announced,
+                     left > std::chrono::hours(24) ? posix::WaitWord::forever : std::chrono::nanoseconds(left));
+  }
+  return true;
+}
+
+void Handles::release(HandleCell& cell) {
+  std::uint32_t expected = HandleCell::running;
+  // Still running: the engine recycles it when it is done.
+  if (cell.state.compare_exchange_strong(expected, HandleCell::abandoned, std::memory_order_acq_rel)) return;
+  if (expected == HandleCell::done) recycle(cell);
+}
+
+void Handles::settle(HandleCell& cell, const Error* error) {
+  if (error != nullptr && cell.error == nullptr) cell.error = std::make_unique<Error>(*error);
+  if (--cell.remaining > 0) return;
+  if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) == HandleCell::abandoned) recycle(cell);
+}
+
+void Handles::recycle(HandleCell& cell) {
+  for (Operation* operation : cell.transients) discard_(discard_context_, operation);
+  cell.transients.clear();
+  cell.results.clear();
+  cell.error.reset();
+  cell.generation.fetch_add(1, std::memory_order_relaxed);
+  cell.state.store(HandleCell::free, std::memory_order_release);
+  std::lock_guard lock(mutex_);
+  free_.push_back(&cell);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,80 @@
+#pragma once
+// Handles: how a caller waits for what it submitted. The only thing besides the inbox that callers and the engine
+// share.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/deadline.hpp"
+#include "base/result.hpp"
+#include "native/posix/wait_word.hpp"
+
+namespace hvd::runtime {
+
+struct Operation;
+
+// An allgather's outcome, kept by the runtime because its size was not known beforehand.
+struct KeptResult {
+  std::vector<std::int64_t> shape;
+  std::unique_ptr<std::byte[]> data;
+  std::size_t bytes = 0;
+};
+
+// One handle. Cells are reused; the generation tells an old handle from a new one.
+struct HandleCell {
+  enum State : std::uint32_t { free, running, done, abandoned };
+  std::atomic<std::uint32_t> state{free};
+  std::atomic<std::uint32_t> generation{0};
+  std::uint32_t index = 0;
+  // Written by the engine while running, read by callers once done:
+  std::uint32_t remaining = 0;   // operations
+  std::unique_ptr<Error> error;  // the first one
+  std::vector<KeptResult> results;
+  std::vector<Operation*> transients;  // to be discarded with the handle
+};
+
+class Handles {
+ public:
+  using Number = std::uint64_t;  // generation << 32 | index + 1
+
+  // Called with every cell that is recycled, for its transients.
+  explicit Handles(void (*discard)(void* context, Operation* operation), void* context)
+      : discard_(discard), discard_context_(context) {}
+
+  // ---- callers
+  HandleCell* open(std::uint32_t operations);
+  static Number number_of(const HandleCell& cell) {
+    return static_cast<Number>(cell.generation.load(std::memory_order_relaxed)) << 32 | (cell.index + 1);
+  }
+  HandleCell* find(Number number);  // null if there is none
+  static bool is_done(const HandleCell& cell) { return cell.state.load(std::memory_order_acquire) == HandleCell::done; }
+  // False when the deadline passed first. `spin`: the mask has a core for the engine besides mine.
+  bool wait(HandleCell& cell, Deadline deadline, bool spin);
+  void release(HandleCell& cell);
+
+  // ---- the engine
+  // One operation of the handle is over. announce() wakes the waiters, once for many settled handles.
+  void settle(HandleCell& cell, const Error* error);
+  void announce() { completed_.post(); }
+
+ private:
+  static constexpr std::uint32_t cells_per_block = 256;
+  static constexpr std::uint32_t most_blocks = 1 << 14;  // 4 Mi handles that nobody released
+
+  void recycle(HandleCell& cell);
+
+  void (*discard_)(void*, Operation*);
+  void* discard_context_;
+  std::mutex mutex_;
+  std::array<std::atomic<HandleCell*>, most_blocks> blocks_{};
+  std::vector<std::unique_ptr<HandleCell[]>> owned_;
+  std::vector<HandleCell*> free_;
+  posix::WaitWord completed_;
+};
+
+}  // namespace hvd::runtime

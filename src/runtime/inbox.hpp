@@ -1,0 +1,46 @@
+#pragma once
+// Where callers leave what the engine shall do.
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/operation.hpp"
+
+namespace hvd::runtime {
+
+class Inbox {
+ public:
+  // Any thread. All of them become visible together. False once closed.
+  bool push(std::span<const Submission> submissions) {
+    std::lock_guard lock(mutex_);
+    if (is_closed()) return false;
+    waiting_.insert(waiting_.end(), submissions.begin(), submissions.end());
+    has_some_.store(true, std::memory_order_release);
+    return true;
+  }
+  // The engine: what has come since the last call, in order; valid until the next call.
+  std::span<const Submission> take() {
+    if (!has_some_.load(std::memory_order_acquire)) return {};
+    std::lock_guard lock(mutex_);
+    taken_.clear();
+    taken_.swap(waiting_);
+    has_some_.store(false, std::memory_order_relaxed);
+    return taken_;
+  }
+  // Nothing is accepted any more; what came before can still be taken.
+  void close() {
+    std::lock_guard lock(mutex_);
+    closed_.store(true, std::memory_order_release);
+  }
+  bool is_closed() const { return closed_.load(std::memory_order_acquire); }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> has_some_{false};
+  std::vector<Submission> waiting_;
+  std::vector<Submission> taken_;
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,38 @@
+#pragma once
+// How an engine waits: looks again at once while that is cheap for everybody else, then lets others run, then sleeps.
+#include <sched.h>
+
+#include <chrono>
+
+#include "base/deadline.hpp"
+
+namespace hvd::runtime {
+
+class Patience {
+ public:
+  // `spin`: the mask has a core for every thread of ours. On a shared core spinning costs others whole scheduler ticks.
+  explicit Patience(bool spin) : spin_(spin) {}
+
+  void found_work() { looks_ = 0; }
+  // False when it is time to sleep.
+  bool look_again() {
+    if (looks_++ == 0) began_ = Clock::now();
+    if (!spin_) ::sched_yield();
+    else pause();
+    if ((looks_ & (spin_ ? 63 : 7)) != 0) return true;
+    return Clock::now() - began_ < limit;
+  }
+
+ private:
+  static constexpr auto limit = std::chrono::microseconds(50);
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  bool spin_;
+  unsigned looks_ = 0;
+  Clock::time_point began_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,167 @@
+#include "runtime/runner.hpp"
+
+#include <algorithm>
+
+namespace hvd::runtime {
+
+namespace {
+
+Segment segment(const void* data, std::int64_t count, DataType dtype) {
+  return {{const_cast<void*>(data), count, dtype, {}}, {}};
+}
+
+}  // namespace
+
+Runner::Runner(Teams& teams, const World& world, Counters& counters, const std::vector<Observer*>& observers,
+               Finished finished)
+    : teams_(teams),
+      world_(world),
+      counters_(counters),
+      observers_(observers),
+      finished_(std::move(finished)),
+      ones_(static_cast<std::size_t>(world.size()), 1),
+      rows_(static_cast<std::size_t>(world.size())) {}
+
+std::vector<Operation*>& Runner::queue(Sequence sequence) {
+  if (idle_.empty()) idle_.emplace_back();
+  queued_.splice(queued_.end(), idle_, idle_.begin());
+  queued_.back().sequence = sequence;
+  queued_.back().operations.clear();
+  return queued_.back().operations;
+}
+
+bool Runner::step() {
+  if (queued_.empty() || failure_) return false;
+  bool began = !started_;
+  if (began) {
+    started_ = true;
+    counters_.batches.add();
+    start(queued_.front());
+  }
+  switch (task_->step()) {
+    case Progress::pending: return began;
+    case Progress::failed: finish(&task_->failure()); return true;
+    case Progress::done: break;
+  }
+  if (stage_ == Stage::sizes) {
+    start_gather(queued_.front());
+    return true;
+  }
+  finish(nullptr);
+  return true;
+}
+
+void Runner::start(Batch& batch) {
+  const Operation& first = *batch.operations.front();
+  const Signature& kind = first.signature;
+  if (kind.verb == Verb::allgather) return start_sizes(batch);
+  stage_ = Stage::data;
+  in_.clear();
+  out_.clear();
+  Collective collective;
+  collective.verb = kind.verb;
+  collective.dtype = kind.dtype;
+  collective.op = kind.op;
+  collective.prescale = kind.prescale;
+  collective.postscale = kind.postscale;
+  collective.root = Seat{kind.root.value};
+  collective.device = kind.device;
+  if (kind.verb != Verb::barrier) {
+    for (const Operation* operation : batch.operations) {
+      in_.push_back(segment(operation->submission.input, operation->count, kind.dtype));
+      out_.push_back(segment(operation->submission.output, operation->count, kind.dtype));
+      collective.count += operation->count;
+    }
+  }
+  begin(collective, batch.sequence);
+}
+
+void Runner::start_sizes(Batch& batch) {
+  stage_ = Stage::sizes;
+  my_rows_ = batch.operations.front()->submission.first_dimension;
+  in_.assign(1, segment(&my_rows_, 1, DataType::i64));
+  out_.assign(1, segment(rows_.data(), world_.size(), DataType::i64));
+  Collective collective;
+  collective.verb = Verb::allgather;
+  collective.dtype = DataType::i64;
+  collective.count = world_.size();
+  collective.counts = ones_;
+  begin(collective, batch.sequence);
+}
+
+void Runner::start_gather(Batch& batch) {
+  stage_ = Stage::data;
+  Operation& operation = *batch.operations.front();
+  const Signature& kind = operation.signature;
+  counts_.clear();
+  std::int64_t all_rows = 0;
+  for (std::int64_t rows : rows_) {
+    all_rows += rows;
+    counts_.push_back(rows * operation.count);
+  }
+  KeptResult result;
+  result.shape = kind.shape;
+  result.shape[0] = all_rows;
+  Collective collective;
+  collective.verb = Verb::allgather;
+  collective.dtype = kind.dtype;
+  collective.device = kind.device;
+  collective.count = all_rows * operation.count;
+  collective.counts = counts_;
+  result.bytes = static_cast<std::size_t>(collective.count) * size_of(kind.dtype);
+  result.data = std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(result.bytes, 1));
+  const Submission& submission = operation.submission;
+  in_.assign(1, segment(submission.input, submission.first_dimension * operation.count, kind.dtype));
+  out_.assign(1, segment(result.data.get(), collective.count, kind.dtype));
+  auto& results = submission.handle->results;
+  if (results.size() <= submission.index) results.resize(submission.index + 1);
+  results[submission.index] = std::move(result);
+  begin(collective, batch.sequence);
+}
+
+void Runner::begin(const Collective& collective, Sequence batch) {
+  task_ = find_plan(collective);
+  for (Observer* observer : observers_) observer->started(batch, algorithm_name_);
+  task_->restart(in_, out_, Sequence{task_sequence_++});
+}
+
+Task* Runner::find_plan(const Collective& collective) {
+  collectives::Team& team = teams_.world();
+  const collectives::Algorithm* algorithm = &teams_.choose(collective, team);
+  algorithm_name_ = algorithm->name();
+  for (Plan& plan : plans_) {
+    if (plan.verb == collective.verb && plan.dtype == collective.dtype && plan.op == collective.op &&
+        plan.prescale == collective.prescale && plan.postscale == collective.postscale &&
+        plan.root == collective.root && plan.algorithm == algorithm &&
+        std::equal(plan.counts.begin(), plan.counts.end(), collective.counts.begin(), collective.counts.end()))
+      return plan.task.get();
+  }
+  // Results of changing sizes need a plan each; only the latest are worth keeping.
+  constexpr std::size_t most_gathers = 32;
+  if (!collective.counts.empty() && plans_.size() > most_gathers)
+    if (auto oldest = std::find_if(plans_.begin(), plans_.end(), [](const Plan& p) { return !p.counts.empty(); });
+        oldest != plans_.end())
+      plans_.erase(oldest);
+  counters_.plans.add();
+  plans_.push_back({collective.verb,
+                    collective.dtype,
+                    collective.op,
+                    collective.prescale,
+                    collective.postscale,
+                    collective.root,
+                    algorithm,
+                    {collective.counts.begin(), collective.counts.end()},
+                    algorithm->plan(collective, team)});
+  return plans_.back().task.get();
+}
+
+void Runner::finish(const Error* error) {
+  if (error != nullptr) failure_ = *error;
+  started_ = false;
+  // Off the queue first: settling an operation may let its owner submit the next one.
+  idle_.splice(idle_.end(), queued_, queued_.begin());
+  Batch& batch = idle_.back();
+  for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error);
+}
+
+}  // namespace hvd::runtime

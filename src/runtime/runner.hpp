@@ -1,0 +1,86 @@
+#pragma once
+// Runs agreed batches one after the other: finds or plans the task of a batch, restarts it with the batch's tensors and
+// steps it. In steady state nothing is planned and nothing is allocated.
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "runtime/counters.hpp"
+#include "runtime/observer.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/teams.hpp"
+
+namespace hvd::runtime {
+
+class Runner {
+ public:
+  // `finished` gets every operation of a batch that is over, and the error if it failed.
+  using Finished = std::function<void(Operation&, Sequence, const Error*)>;
+
+  Runner(Teams& teams, const World& world, Counters& counters, const std::vector<Observer*>& observers,
+         Finished finished);
+
+  // Opens a batch at the end of the queue; the caller fills in its operations.
+  std::vector<Operation*>& queue(Sequence sequence);
+  int batches_in_flight() const { return static_cast<int>(queued_.size()); }
+  // True if a batch began or ended. After a failure the error is in failure(): the links are of no use any more.
+  bool step();
+  const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+  // Gives up everything queued.
+  void abandon() {
+    idle_.splice(idle_.end(), queued_);
+    started_ = false;
+  }
+  // Whom the running batch waits for; Seat{-1} if none runs.
+  Seat waiting_for() const { return started_ && task_ != nullptr ? task_->waiting_for() : Seat{-1}; }
+  const std::vector<Operation*>* running() const { return queued_.empty() ? nullptr : &queued_.front().operations; }
+
+ private:
+  struct Batch {
+    Sequence sequence;
+    std::vector<Operation*> operations;
+  };
+  // What a planned task fits, besides the algorithm.
+  struct Plan {
+    Verb verb;
+    DataType dtype;
+    ReduceOp op;
+    double prescale, postscale;
+    Seat root;
+    const collectives::Algorithm* algorithm;
+    std::vector<std::int64_t> counts;
+    std::unique_ptr<Task> task;
+  };
+  enum class Stage : std::uint8_t { data, sizes };  // allgather: the sizes go first
+
+  void start(Batch& batch);
+  void start_sizes(Batch& batch);
+  void start_gather(Batch& batch);
+  void begin(const Collective& collective, Sequence sequence);
+  Task* find_plan(const Collective& collective);
+  void finish(const Error* error);
+
+  Teams& teams_;
+  const World& world_;
+  Counters& counters_;
+  const std::vector<Observer*>& observers_;
+  Finished finished_;
+  std::list<Batch> queued_;
+  std::list<Batch> idle_;
+  std::vector<Plan> plans_;
+  Task* task_ = nullptr;
+  const char* algorithm_name_ = "";
+  bool started_ = false;
+  Stage stage_ = Stage::data;
+  std::uint64_t task_sequence_ = 0;  // rises with every restart, equally on all ranks
+  std::vector<Segment> in_;
+  std::vector<Segment> out_;
+  std::vector<std::int64_t> ones_;  // one element from each
+  std::vector<std::int64_t> rows_;  // of an allgather, by seat
+  std::vector<std::int64_t> counts_;
+  std::int64_t my_rows_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace hvd::runtime

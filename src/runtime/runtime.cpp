@@ -1,0 +1,193 @@
+#include "runtime/runtime.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "native/posix/affinity.hpp"
+#include "native/posix/shared_memory.hpp"
+#include "topology/layout.hpp"
+#include "transport/node_peers.hpp"
+#include "transport/thread_hub.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+using transport::NodeBoard;
+
+constexpr std::string_view board_name = "board";
+// More slots than may be cached: for ops whose names do not come again, and while evicted ones are being forgotten.
+constexpr std::int64_t spare_slots = 1024;
+constexpr std::int64_t most_slots = 1 << 16;
+
+std::shared_ptr<void> private_memory(std::size_t bytes) {
+  constexpr std::align_val_t alignment{64};
+  void* memory = ::operator new(bytes, alignment);
+  std::memset(memory, 0, bytes);
+  return {memory, [alignment](void* data) { ::operator delete(data, alignment); }};
+}
+
+// Whether every thread of ours on this node can have a core: only then may an engine spin.
+bool cores_for_all(const Position& position) {
+  auto mask = posix::affinity();
+  long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return mask && mask->count() >= 2 && online >= 2L * position.local_size;
+}
+
+}  // namespace
+
+Runtime::Runtime(Parts parts)
+    : world_(std::move(parts.world)),
+      config_(std::move(parts.config)),
+      peers_(std::move(parts.peers)),
+      threads_(std::move(parts.threads)),
+      observers_(std::move(parts.observers)),
+      handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->discard(operation); },
+               &operations_) {
+  topology::Layout layout = topology::layout_of(world_);
+  position_ = {world_.rank.value,     world_.size(),       layout.node.me.value,   layout.node.size(),
+               layout.cross.me.value, layout.cross.size(), layout.is_homogeneous()};
+  spin_ = cores_for_all(position_);
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
+  std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
+  HVD_RETURN_IF_ERROR(runtime->share_board(deadline));
+  NodeBoard& board = *runtime->board_;
+  transport::Surroundings& surroundings = runtime->surroundings_;
+  surroundings.world = &runtime->world_;
+  surroundings.config = &runtime->config_;
+  surroundings.wake = &board.wake_word(board.me());
+  surroundings.wake_of = [&board](Rank rank) { return &board.wake_word(Seat{rank.value}); };
+  surroundings.asymmetric_wake = posix::register_asymmetric_barrier();
+  surroundings.threads = runtime->threads_;
+  surroundings.peers = runtime->peers_;
+  if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
+  auto teams = Teams::make(surroundings);
+  if (!teams) return teams.error();
+  runtime->teams_ = std::move(*teams);
+
+  Engine::Parts engine;
+  engine.world = &runtime->world_;
+  engine.config = &runtime->config_;
+  engine.board = runtime->board_.get();
+  engine.teams = runtime->teams_.get();
+  engine.operations = &runtime->operations_;
+  engine.handles = &runtime->handles_;
+  engine.observers = runtime->observers_;
+  engine.spin = runtime->spin_;
+  runtime->engine_ = std::make_unique<Engine>(std::move(engine));
+  if (runtime->peers_) {
+    runtime->peers_->set_wake(surroundings.wake);
+    runtime->peers_->on_lost([raw = runtime->engine_.get()](Rank peer) { raw->report_lost(peer); });
+  }
+  HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
+  return runtime;
+}
+
+Runtime::~Runtime() {
+  if (engine_) engine_->stop();
+  // The watcher calls into the engine: it goes first.
+  teams_.reset();
+  surroundings_ = {};
+  peers_.reset();
+}
+
+// The memory in which all ranks agree: made by rank 0, mapped by the others.
+Status Runtime::share_board(Deadline deadline) {
+  NodeBoard::Shape shape;
+  shape.seats = world_.size();
+  shape.slots = static_cast<int>(std::min(std::max<std::int64_t>(config_.cache_capacity, 0) + spare_slots, most_slots));
+  std::size_t bytes = NodeBoard::bytes_needed(shape);
+  std::shared_ptr<void> memory;
+  if (threads_) {
+    memory = threads_->share_memory(std::string(board_name) + std::to_string(world_.epoch), bytes);
+  } else if (world_.size() == 1) {
+    memory = private_memory(bytes);
+  } else {
+    topology::Layout layout = topology::layout_of(world_);
+    if (layout.nodes > 1)
+      return Error(ErrorCode::unsupported, "the ranks of this job run on " + std::to_string(layout.nodes) +
+                                               " machines; this version runs on one. Start all ranks on one machine");
+    auto owner = std::make_shared<posix::SharedMemory>();
+    if (world_.rank == Rank{0}) {
+      auto created = posix::SharedMemory::create(board_name, bytes);
+      if (!created) return created.error();
+      *owner = std::move(*created);
+      HVD_RETURN_IF_ERROR(peers_->offer(layout.world, board_name, owner->descriptor()));
+    } else {
+      std::optional<posix::FileDescriptor> descriptor;
+      while (!(descriptor = peers_->take(board_name))) {
+        if (deadline.passed())
+          return Error(ErrorCode::timeout, describe(world_, Rank{0}) + " did not hand over the board in time");
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      auto mapped = posix::SharedMemory::map(*descriptor, bytes);
+      if (!mapped) return mapped.error();
+      *owner = std::move(*mapped);
+    }
+    memory = std::shared_ptr<void>(owner, owner->data());
+  }
+  board_ = std::make_unique<NodeBoard>(std::move(memory), shape, Seat{world_.rank.value});
+  return {};
+}
+
+Status Runtime::check(const Signature& signature) const {
+  if (signature.set != global_process_set)
+    return Error(ErrorCode::invalid_argument, "process set " + std::to_string(signature.set.value) +
+                                                  " is not known; this version has the global set (0) only");
+  if (signature.verb == Verb::broadcast && (signature.root.value < 0 || signature.root.value >= world_.size()))
+    return Error(ErrorCode::invalid_argument, "broadcast root rank " + std::to_string(signature.root.value) +
+                                                  " is not one of the ranks 0 to " + std::to_string(world_.size() - 1));
+  if (signature.verb == Verb::allgather && signature.shape.empty())
+    return Error(ErrorCode::mismatch, "allgather of a tensor without dimensions; give it a first dimension, as in [1]");
+  for (std::int64_t extent : signature.shape)
+    if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
+  return {};
+}
+
+Result<Operation*> Runtime::prepare(std::string_view name, Signature signature) {
+  // A request carries the name; half a ring leaves room for the rest of it.
+  std::size_t longest = board_->largest_request() / 2;
+  if (name.empty() || name.size() > longest)
+    return Error(ErrorCode::invalid_argument, "an operation's name must have 1 to " + std::to_string(longest) +
+                                                  " bytes; this one has " + std::to_string(name.size()));
+  HVD_RETURN_IF_ERROR(check(signature));
+  return operations_.prepare(name, std::move(signature));
+}
+
+Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
+  if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
+  for (std::size_t i = 0; i < submissions.size(); ++i) {
+    NameEntry& entry = *submissions[i].operation->entry;
+    if (!entry.in_flight.exchange(true, std::memory_order_acq_rel)) continue;
+    Error duplicate(ErrorCode::invalid_argument, "'" + entry.name + "' is in flight already on " +
+                                                     describe(world_, world_.rank) +
+                                                     "; wait for it or give this one another name");
+    for (std::size_t taken = 0; taken < i; ++taken) submissions[taken].operation->entry->in_flight.store(false);
+    return duplicate;
+  }
+  HandleCell* cell = handles_.open(static_cast<std::uint32_t>(submissions.size()));
+  if (cell == nullptr) panic("four million handles were never released");
+  Handles::Number number = Handles::number_of(*cell);
+  for (std::size_t i = 0; i < submissions.size(); ++i) {
+    submissions[i].handle = cell;
+    submissions[i].index = static_cast<std::uint32_t>(i);
+    if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
+  }
+  if (engine_->inbox().push(submissions)) {
+    engine_->wake();
+    return number;
+  }
+  for (const Submission& submission : submissions) {
+    submission.operation->entry->in_flight.store(false);
+    handles_.settle(*cell, nullptr);
+  }
+  handles_.release(*cell);
+  return *ended();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,79 @@
+#pragma once
+// One rank of a job: everything between the C API and the links, assembled. An object, no globals: a test has as many
+// of them in one process as it likes.
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/result.hpp"
+#include "base/world.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/handle.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/teams.hpp"
+#include "transport/node_board.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::runtime {
+
+// Where this rank stands, in Horovod's words.
+struct Position {
+  int rank, size, local_rank, local_size, cross_rank, cross_size;
+  bool homogeneous;
+};
+
+class Runtime {
+ public:
+  struct Parts {
+    World world;
+    Config config;
+    std::shared_ptr<transport::NodePeers> peers;    // null for one rank alone, and for threads
+    std::shared_ptr<transport::ThreadHub> threads;  // ranks as threads
+    std::vector<Observer*> observers;               // outlive the runtime
+  };
+  // Collective over the world. Blocks until the links are there or the deadline has passed.
+  static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
+  // Ends the work of all ranks and waits until this one has agreed with them.
+  ~Runtime();
+
+  const World& world() const { return world_; }
+  const Position& position() const { return position_; }
+  const Config& config() const { return config_; }
+  // Nothing while it runs; else why it does not.
+  std::shared_ptr<const Error> ended() const { return engine_->ended(); }
+
+  // Callers, any thread.
+  Result<Operation*> prepare(std::string_view name, Signature signature);
+  // All or none; `submissions` need operation, input, output and first_dimension.
+  Result<Handles::Number> submit(std::span<Submission> submissions);
+  Handles& handles() { return handles_; }
+  bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  const Counters& counters() const { return engine_->counters(); }
+
+  // As Teams::report: a peer of my node is gone.
+  void report_lost(Rank peer) { engine_->report_lost(peer); }
+
+ private:
+  explicit Runtime(Parts parts);
+  Status share_board(Deadline deadline);
+  Status check(const Signature& signature) const;
+
+  World world_;
+  Config config_;
+  std::shared_ptr<transport::NodePeers> peers_;
+  std::shared_ptr<transport::ThreadHub> threads_;
+  std::vector<Observer*> observers_;
+  Position position_;
+  bool spin_ = false;
+  OperationTable operations_;
+  Handles handles_;
+  std::unique_ptr<transport::NodeBoard> board_;
+  transport::Surroundings surroundings_;
+  std::unique_ptr<Teams> teams_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,49 @@
+#include "runtime/session.hpp"
+
+#include "base/log.hpp"
+#include "bootstrap/meeting.hpp"
+#include "topology/layout.hpp"
+#include "transport/node_peers.hpp"
+
+namespace hvd::runtime {
+
+Status Session::join(const Environment& environment, const Config& config) {
+  std::vector<bootstrap::Notice> notices;
+  auto chosen = bootstrap::choose(environment, config, notices);
+  if (!chosen) return chosen.error();
+  chosen_ = std::move(*chosen);
+  log::set_rank(chosen_->identity.rank.value);
+  if (chosen_->identity.rank == Rank{0})
+    for (const bootstrap::Notice& notice : notices) log::warning(notice);
+  return {};
+}
+
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) {
+  std::vector<std::string> warnings;
+  auto config = Config::from(environment, warnings);
+  if (!config) return config.error();
+  log::configure(config->log);
+  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
+  const bootstrap::Identity& identity = chosen_->identity;
+  if (identity.rank == Rank{0} && epoch_ == 0)
+    for (const std::string& warning : warnings) log::warning(warning);
+
+  auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000)));
+  auto listener = transport::PeerListener::open();
+  if (!listener) return listener.error();
+  auto world = bootstrap::meet(*chosen_->bootstrap, identity, epoch_++, listener->address(), deadline);
+  if (!world) return world.error();
+
+  Runtime::Parts parts;
+  parts.config = std::move(*config);
+  parts.world = std::move(*world);
+  topology::Layout layout = topology::layout_of(parts.world);
+  if (layout.node.size() > 1) {
+    auto peers = transport::NodePeers::meet(parts.world, layout.node, std::move(*listener), deadline);
+    if (!peers) return peers.error();
+    parts.peers = std::move(*peers);
+  }
+  return Runtime::start(std::move(parts), deadline);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,100 @@
+#include "runtime/signature.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// Shortest text that reads back as the same number.
+std::string text_of(double number) {
+  char text[32];
+  for (int digits = 6; digits <= 17; digits += 11) {
+    std::snprintf(text, sizeof text, "%.*g", digits, number);
+    if (std::strtod(text, nullptr) == number) break;
+  }
+  return text;
+}
+
+bool shapes_agree(const Signature& a, const Signature& b) {
+  if (a.verb != Verb::allgather) return a.shape == b.shape;
+  return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
+}
+
+}  // namespace
+
+std::int64_t Signature::count() const {
+  std::int64_t product = 1;
+  for (std::size_t i = verb == Verb::allgather ? 1 : 0; i < shape.size(); ++i) product *= shape[i];
+  return verb == Verb::barrier ? 0 : product;
+}
+
+bool Signature::fuses_with(const Signature& other) const {
+  return verb == Verb::allreduce && other.verb == verb && dtype == other.dtype && op == other.op && set == other.set &&
+         device == other.device && prescale == other.prescale && postscale == other.postscale;
+}
+
+void Signature::write(ByteWriter& out) const {
+  out.put(verb);
+  out.put(dtype);
+  out.put(op);
+  out.put(device);
+  out.put(transient);
+  out.put(prescale);
+  out.put(postscale);
+  out.put(root.value);
+  out.put(set.value);
+  out.put(static_cast<std::uint32_t>(shape.size()));
+  out.put_raw(shape.data(), shape.size() * sizeof(std::int64_t));
+}
+
+Signature Signature::read(ByteReader& in) {
+  Signature result;
+  result.verb = in.get<Verb>();
+  result.dtype = in.get<DataType>();
+  result.op = in.get<ReduceOp>();
+  result.device = in.get<DeviceKind>();
+  result.transient = in.get<bool>();
+  result.prescale = in.get<double>();
+  result.postscale = in.get<double>();
+  result.root = Rank{in.get<std::int32_t>()};
+  result.set = ProcessSetId{in.get<std::int32_t>()};
+  auto dimensions = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < dimensions && in.ok(); ++i) result.shape.push_back(in.get<std::int64_t>());
+  return result;
+}
+
+std::optional<std::string> find_mismatch(const std::string& name, const Signature& first, const std::string& first_rank,
+                                         const Signature& second, const std::string& second_rank) {
+  auto differ = [&](const std::string& what, const std::string& a, const std::string& b, const std::string& remedy) {
+    return "Mismatched " + what + " for '" + name + "': " + first_rank + " sent " + a + ", " + second_rank + " sent " +
+           b + ". " + remedy;
+  };
+  const std::string same = "All ranks must submit the same under one name.";
+  if (first.dtype != second.dtype) return differ("data types", name_of(first.dtype), name_of(second.dtype), same);
+  if (first.verb != second.verb)
+    return differ("collective operations", name_of(first.verb), name_of(second.verb), same);
+  if (!shapes_agree(first, second))
+    return differ(std::string(name_of(first.verb)) + " tensor shapes", text_of(first.shape), text_of(second.shape),
+                  first.verb == Verb::allgather ? "Only the first dimension may differ between ranks." : same);
+  if (first.verb == Verb::allreduce) {
+    if (first.prescale != second.prescale)
+      return differ("prescale factors", text_of(first.prescale), text_of(second.prescale), same);
+    if (first.postscale != second.postscale)
+      return differ("postscale factors (an average is a sum with postscale 1/n)", text_of(first.postscale),
+                    text_of(second.postscale), same);
+    if (first.op != second.op) return differ("reduce operations", name_of(first.op), name_of(second.op), same);
+  }
+  if (first.verb == Verb::broadcast && first.root != second.root)
+    return differ("broadcast root ranks", std::to_string(first.root.value), std::to_string(second.root.value), same);
+  if (first.device != second.device)
+    return differ("devices", first.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor",
+                  second.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor", same);
+  return std::nullopt;
+}
+
+}  // namespace hvd::runtime

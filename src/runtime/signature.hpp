@@ -1,0 +1,41 @@
+#pragma once
+// What the ranks must agree on about an operation, besides its name.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/collective.hpp"
+#include "base/world.hpp"
+
+namespace hvd::runtime {
+
+struct Signature {
+  Verb verb = Verb::allreduce;
+  DataType dtype = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Rank root;
+  ProcessSetId set;
+  DeviceKind device = DeviceKind::host;
+  bool transient = false;           // the name will not come again
+  std::vector<std::int64_t> shape;  // of the input; allgather: the first dimension is each rank's own affair
+
+  friend bool operator==(const Signature&, const Signature&) = default;
+
+  std::int64_t count() const;  // elements; for allgather: per row
+  // Two operations of equal kind may share a batch.
+  bool fuses_with(const Signature& other) const;
+
+  void write(ByteWriter& out) const;
+  static Signature read(ByteReader& in);
+};
+
+// The first difference that matters between what two ranks submitted under one name, as a sentence for people; nothing
+// if they agree.
+std::optional<std::string> find_mismatch(const std::string& name, const Signature& first, const std::string& first_rank,
+                                         const Signature& second, const std::string& second_rank);
+
+}  // namespace hvd::runtime

@@ -1,0 +1,46 @@
+#pragma once
+// The teams of a world: all ranks, my node, my rail, with the links that the transports offer.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/selector.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::runtime {
+
+class Teams {
+ public:
+  // Needs an algorithm choice that can be made (HOROVOD_ALGORITHM).
+  static Result<std::unique_ptr<Teams>> make(const transport::Surroundings& surroundings);
+
+  // Connects all links, on the engine's thread, in the same order on all ranks. Never blocks.
+  Progress connect(transport::Exchange& exchange);
+  const Error& failure() const { return *failure_; }
+
+  collectives::Team& world() { return world_; }
+  const collectives::Algorithm& choose(const Collective& collective, const collectives::Team& team) const {
+    return selector_->choose(collective, team);
+  }
+  void abort(const Error& reason) noexcept;
+
+ private:
+  struct Member {
+    collectives::Team* team;
+    const char* name;
+    std::unique_ptr<transport::Connecting> connecting;
+    std::unique_ptr<transport::Link> link;
+  };
+  Teams() = default;
+  Progress fail(Error error);
+
+  std::unique_ptr<collectives::Selector> selector_;
+  std::vector<std::unique_ptr<transport::Transport>> transports_;  // preferred first
+  collectives::Team world_, node_, rail_;
+  std::vector<Member> members_;
+  std::size_t next_ = 0;  // member to connect
+  std::optional<Error> failure_;
+};
+
+}  // namespace hvd::runtime

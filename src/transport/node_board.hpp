@@ -1,0 +1,109 @@
+#pragma once
+// The memory in which the ranks of a node agree: who has arrived at which slot, what is asked of the leader, and the
+// log of what is to be done. The control link inside a node; no tensor passes through it.
+//
+//  1. A rank marks its arrival at a slot: one bit. The rank that sets the last one clears the word, puts the slot on
+//  the
+//     completed ring and wakes the leader (seat 0); nobody else is disturbed.
+//  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
+//  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
+//  Room
+//     in the log is what the slowest reader leaves.
+// Every seat's engine sleeps on its own wait word. Only offsets are stored, never pointers: the mapping differs by
+// process.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "native/posix/wait_word.hpp"
+#include "transport/byte_ring.hpp"
+
+namespace hvd::transport {
+
+// All methods belong to the engine of the seat, except the wait words, which anybody may post.
+class NodeBoard {
+ public:
+  struct Shape {
+    int seats = 1;
+    int slots = 0;
+  };
+  static std::size_t bytes_needed(Shape shape);
+
+  // `memory` is zeroed when the first seat comes, shared by all seats, and kept alive by the board.
+  NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me);
+
+  Seat me() const { return me_; }
+  int slots() const { return shape_.slots; }
+  static constexpr Seat leader{0};
+  posix::WaitWord& wake_word(Seat seat) { return seats_[seat.value].wake; }
+
+  // I have done my part of an agreed end: that my process goes away is no loss any more.
+  void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
+  bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
+
+  // True if I was the last: the leader has been told.
+  bool arrive(SlotId slot);
+  // Who has not arrived at a slot that somebody waits for; for reports.
+  std::vector<Seat> missing_at(SlotId slot) const;
+  // For the leader.
+  bool take_completed(SlotId& slot);
+  void clear_arrivals(SlotId slot);
+
+  // False while my ring is full. A record must not be larger than largest_request().
+  bool send_request(ConstBytes request);
+  std::size_t largest_request() const { return static_cast<std::size_t>(requests_[0].largest_record()); }
+  // For the leader: the next request of any seat; valid until the next call.
+  bool take_request(Seat& from, ConstBytes& request);
+
+  // For the leader: false while the log is full.
+  bool append(ConstBytes record);
+  std::size_t largest_record() const { return static_cast<std::size_t>(log_.largest_record()); }
+  // The next record; valid until the next call of read() or publish_position().
+  bool read(ConstBytes& record);
+  void publish_position();
+  // For the leader: every seat has published that it read at least so many records.
+  std::uint64_t records_read_by_all() const;
+  std::uint64_t records_appended() const { return records_appended_; }
+
+ private:
+  struct alignas(64) SeatState {
+    posix::WaitWord wake;
+    alignas(64) std::atomic<std::uint64_t> log_bytes_read;
+    std::atomic<std::uint64_t> log_records_read;
+    std::atomic<std::uint64_t> request_bytes_taken;  // written by the leader
+    std::atomic<std::uint32_t> has_left;
+  };
+  struct alignas(64) Ticket {
+    std::atomic<std::uint64_t> next;
+  };
+  struct Layout;
+
+  std::atomic<std::uint64_t>* arrival_words(SlotId slot) const {
+    return arrivals_ + static_cast<std::size_t>(slot.value) * static_cast<std::size_t>(words_ + 1);
+  }
+  std::uint64_t full_word(int word) const;
+
+  std::shared_ptr<void> memory_;
+  Shape shape_;
+  Seat me_;
+  int words_;  // of 64 arrival bits per slot; one more word counts the full ones
+  SeatState* seats_ = nullptr;
+  std::atomic<std::uint64_t>* arrivals_ = nullptr;
+  Ticket* completed_ticket_ = nullptr;
+  std::atomic<std::uint32_t>* completed_ = nullptr;  // ring of slot + 1; 0: empty
+  std::uint64_t completed_capacity_ = 0;
+  std::uint64_t completed_taken_ = 0;
+  std::vector<ByteRing> requests_;
+  std::vector<std::uint64_t> request_cursors_;
+  int next_requester_ = 0;
+  ByteRing log_;
+  std::uint64_t log_cursor_ = 0;
+  std::uint64_t records_read_ = 0;
+  std::uint64_t records_appended_ = 0;
+};
+
+}  // namespace hvd::transport
