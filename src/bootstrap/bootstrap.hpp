@@ -25,6 +25,7 @@ class Bootstrap {
   virtual const char* name() const = 0;
   // Cheap and without side effects. "Not mine" is not an error.
   virtual bool detected(const Environment& environment) const = 0;
+  // ErrorCode::unsupported: what it needs is missing here (a library, a server); another way may still work.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
   // Values put before a fence can be got after it. A key is used once in the life of a process.
   virtual Status put(std::string_view key, ConstBytes value) = 0;

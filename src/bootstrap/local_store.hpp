@@ -1,17 +1,21 @@
 #pragma once
-// A small key-value store for the ranks of one machine, served by the launcher where PMIx is absent. The server is polled
-// by its owner's loop (no thread, so the owner may fork); the client is used by the `environment` bootstrap.
+// A small key-value store for the ranks of one machine, served by the launcher where PMIx is absent. The server is
+// polled by its owner's loop (no thread, so the owner may fork); the client is used by the `environment` bootstrap.
 //
-// Wire format, over a SOCK_SEQPACKET socket of the abstract unix namespace whose name the kernel chose (host byte order):
-//  1. A message is one packet of at most largest_message bytes: a u8 verb, a u32 ticket, a body that ends with the packet.
+// Wire format, over a SOCK_SEQPACKET socket of the abstract unix namespace whose name the kernel chose (host byte
+// order):
+//  1. A message is one packet of at most largest_message bytes: a u8 verb, a u32 ticket, a body that ends with the
+//  packet.
 //     Strings and values in a body are a u32 length and the bytes.
 //  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
-//     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or `failed`.
-//     Anything else, or a wrong secret, is dropped without an answer. A rank is in at most once at a time.
-//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key} →
+//     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or
+//     `failed`. Anything else, or a wrong secret, is dropped without an answer. A rank is in at most once at a time.
+//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key}
+//  →
 //     `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this one;
 //     `abort` {reason} and `leave` {} have no answer.
-//  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death of that
+//  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
+//  of that
 //     rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
 //  5. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
 #include <cstddef>
@@ -33,7 +37,7 @@ namespace hvd::bootstrap {
 
 namespace local_store {
 // Set for every rank by the launcher, besides HOROVOD_RANK and HOROVOD_SIZE.
-inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";         // "@00f3a": an abstract socket name
+inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
 inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
@@ -46,7 +50,7 @@ class LocalStoreServer {
   struct Options {
     std::string job;  // equal to no other job's on this machine; handed to the ranks as Identity::job
     int size = 1;
-    // A rank asked for the end of the job. Called from within serve().
+    // A rank asked for the end of the job. Called from within serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);
@@ -58,8 +62,8 @@ class LocalStoreServer {
   int descriptor() const;
   // Handles everything that can be handled now.
   void serve();
-  // The owner saw the process of a rank end ("exited with code 3"): fences that wait for it fail and say so. Harmless for a
-  // rank that has done its part.
+  // The owner saw the process of a rank end ("exited with code 3"): fences that wait for it fail and say so. Harmless
+  // for a rank that has done its part.
   void rank_ended(Rank rank, std::string_view how);
 
  private:
@@ -71,8 +75,8 @@ class LocalStoreServer {
 // Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
 class LocalStoreClient {
  public:
-  static Result<std::unique_ptr<LocalStoreClient>> join(std::string_view address, std::string_view secret, Rank rank, int size,
-                                                        Deadline deadline);
+  static Result<std::unique_ptr<LocalStoreClient>> join(std::string_view address, std::string_view secret, Rank rank,
+                                                        int size, Deadline deadline);
   ~LocalStoreClient();
   LocalStoreClient(const LocalStoreClient&) = delete;
   LocalStoreClient& operator=(const LocalStoreClient&) = delete;

@@ -1,6 +1,6 @@
 #pragma once
-// Which bootstrap this process uses: the first of pmix, pmi, mpi, environment, rendezvous, single that is detected and can
-// be used here; HOROVOD_BOOTSTRAP forces one.
+// Which bootstrap this process uses: the first of pmix, pmi, mpi, environment, rendezvous, single that is detected and
+// can be used here; HOROVOD_BOOTSTRAP forces one.
 #include <memory>
 #include <span>
 #include <string>
@@ -23,9 +23,10 @@ struct Chosen {
   std::string why;  // "detected", "forced by HOROVOD_BOOTSTRAP"
 };
 
-// Chooses and joins. May be called again in a process once the last choice was destroyed; keeping one per process is cheaper.
-// A bootstrap that was detected but cannot be used (its library is missing, its server is gone) is skipped with a notice if
-// another launcher's traces lead to the next one. It never ends in `single` then: that would be N jobs of one rank.
+// Chooses and joins. May be called again in a process once the last choice was destroyed; keeping one per process is
+// cheaper. A bootstrap that was detected but cannot be used (its library is missing, its server is gone) is skipped
+// with a notice if another launcher's traces lead to the next one. It never ends in `single` then: that would be N jobs
+// of one rank.
 Result<Chosen> choose(const Environment& environment, const Config& config, std::vector<Notice>& notices);
 // The same over other bootstraps than the registered ones, for tests.
 Result<Chosen> choose(std::span<const Maker> makers, const Environment& environment, const Config& config,

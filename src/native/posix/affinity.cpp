@@ -15,11 +15,14 @@ namespace {
 constexpr int bits = 64;
 constexpr int largest_cpu = (1 << 20) - 1;  // far above any kernel's NR_CPUS; bounds what a malformed list can allocate
 
-std::size_t word_of(int cpu) { return static_cast<std::size_t>(cpu) / bits; }
-std::uint64_t bit_of(int cpu) { return std::uint64_t{1} << (cpu % bits); }
+std::size_t word_of(int cpu) {
+  return static_cast<std::size_t>(cpu) / bits;
+}
+std::uint64_t bit_of(int cpu) {
+  return std::uint64_t{1} << (cpu % bits);
+}
 
-// Raw system calls: glibc's wrappers for a set are the same, but musl's sched_getaffinity hides the size that the kernel reports.
-constexpr std::size_t first_try_words = 16;     // 1024 processors
+constexpr std::size_t first_try_words = 16;  // 1024 processors
 constexpr std::size_t largest_try_words = 16384;
 
 }  // namespace
@@ -27,8 +30,8 @@ constexpr std::size_t largest_try_words = 16384;
 Result<CpuMask> CpuMask::parse(std::string_view list) {
   while (!list.empty() && (list.back() == '\n' || list.back() == ' ')) list.remove_suffix(1);
   auto malformed = [&](std::string_view part) {
-    return Error(ErrorCode::invalid_argument,
-                 "expected a list of processors such as \"0-3,8\", found \"" + std::string(list) + "\" (at \"" + std::string(part) + "\")");
+    return Error(ErrorCode::invalid_argument, "expected a list of processors such as \"0-3,8\", found \"" +
+                                                  std::string(list) + "\" (at \"" + std::string(part) + "\")");
   };
   CpuMask mask;
   std::string_view rest = list;
@@ -124,7 +127,7 @@ std::string CpuMask::to_string() const {
     while (test(end + 1)) ++end;
     if (!text.empty()) text += ',';
     text += std::to_string(cpu);
-    if (end > cpu) text += "-" + std::to_string(end);
+    if (end > cpu) text.append("-").append(std::to_string(end));
     cpu = next(end);
   }
   return text;
@@ -175,7 +178,8 @@ Status set_process_affinity(const CpuMask& mask) {
     pid_t thread = 0;
     std::string_view name(entry->d_name);
     if (std::from_chars(name.data(), name.data() + name.size(), thread).ec != std::errc{}) continue;
-    if (auto status = set_affinity(mask, thread); !status && errno != ESRCH) return status;  // a thread may have ended since
+    if (auto status = set_affinity(mask, thread); !status && errno != ESRCH)
+      return status;  // a thread may have ended since
   }
   return {};
 }

@@ -18,7 +18,7 @@ std::string node_id() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   // Without /proc nothing better is known; two machines of one name would then be taken for one and fail to connect.
   if (boot.empty()) boot = "host:" + host_name();
-  struct stat network{};
+  struct stat network {};
   if (::stat("/proc/self/ns/net", &network) == 0)
     boot += "/" + std::to_string(network.st_dev) + ":" + std::to_string(network.st_ino);
   return boot;

@@ -34,8 +34,9 @@ Result<const void*> table_of(const SharedLibrary& library, std::string_view name
   const PluginStamp* found = entry();
   PluginStamp wanted = plugin_stamp(table_bytes);
   if (std::strcmp(found->version, wanted.version) != 0)
-    return Error(ErrorCode::unsupported, library.path() + " is of Horovod " + found->version + ", but this is Horovod " +
-                                             wanted.version + ": install both from one build");
+    return Error(ErrorCode::unsupported, library.path() + " is of Horovod " + found->version +
+                                             ", but this is Horovod " + wanted.version +
+                                             ": install both from one build");
   if (found->table_bytes != wanted.table_bytes)
     return Error(ErrorCode::unsupported, library.path() + " has a table of " + std::to_string(found->table_bytes) +
                                              " bytes, expected " + std::to_string(wanted.table_bytes) +

@@ -1,6 +1,7 @@
 #pragma once
 // Parts of ours that need an optional library are shared objects of their own, opened when they are wanted.
-// libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a PluginStamp.
+// libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a
+// PluginStamp.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,8 +20,9 @@ struct PluginStamp {
 PluginStamp plugin_stamp(std::size_t table_bytes) noexcept;
 
 // Opens a plugin for the rest of the process's life (its library may have threads and handlers: it is never unloaded).
-// Looks in the folder of the object that contains this code, in ../lib beside it, then in the folders of HOROVOD_PLUGIN_PATH.
-// ErrorCode::unsupported if there is none or it cannot be loaded, with what was found at every place.
+// Looks in the folder of the object that contains this code, in ../lib beside it, then in the folders of
+// HOROVOD_PLUGIN_PATH. ErrorCode::unsupported if there is none or it cannot be loaded, with what was found at every
+// place.
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment);
 
 template <typename Table>

@@ -9,7 +9,8 @@ namespace hvd::posix {
 
 class SharedLibrary {
  public:
-  // `name` is a path, or a soname for the loader's own search. `flags` are dlopen's. The error holds the loader's words.
+  // `name` is a path, or a soname for the loader's own search. `flags` are dlopen's. The error holds the loader's
+  // words.
   static Result<SharedLibrary> open(const char* name, int flags);
 
   SharedLibrary() = default;

@@ -1,0 +1,104 @@
+// Ranks started by our own horovodrun where PMIx is absent: HOROVOD_RANK and HOROVOD_SIZE say who this is, and the
+// launcher's local store carries the values. A single rank needs no store.
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/local_store.hpp"
+#include "bootstrap/own_values.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
+constexpr int most_ranks = 1 << 24;
+
+Result<int> number_in(const Environment& environment, const char* name, int smallest, int largest) {
+  std::string text = environment.get(name).value_or("");
+  int value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < smallest || value > largest)
+    return Error(ErrorCode::invalid_argument, std::string(name) + "=\"" + text + "\": expected a number from " +
+                                                  std::to_string(smallest) + " to " + std::to_string(largest));
+  return value;
+}
+
+class EnvironmentBootstrap final : public Bootstrap {
+ public:
+  const char* name() const override { return "environment"; }
+
+  // One of the pair is enough to be meant; join() says what is missing.
+  bool detected(const Environment& environment) const override {
+    return environment.has("HOROVOD_RANK") || environment.has("HOROVOD_SIZE");
+  }
+
+  Result<Identity> join(const Environment& environment, const Config& config) override {
+    for (auto [present, absent] :
+         {std::pair("HOROVOD_RANK", "HOROVOD_SIZE"), std::pair("HOROVOD_SIZE", "HOROVOD_RANK")})
+      if (!environment.has(absent))
+        return Error(ErrorCode::invalid_argument,
+                     std::string(absent) + " is not set" +
+                         (environment.has(present) ? std::string(", but ") + present + " is" : std::string()) +
+                         ": set both or none, or start the ranks with horovodrun");
+    auto size = number_in(environment, "HOROVOD_SIZE", 1, most_ranks);
+    if (!size) return std::move(size.error());
+    auto rank = number_in(environment, "HOROVOD_RANK", 0, *size - 1);
+    if (!rank) {
+      rank.error().message += ", since HOROVOD_SIZE=" + std::to_string(*size);
+      return std::move(rank.error());
+    }
+    identity_ = Identity{Rank{*rank}, *size, "process-" + std::to_string(::getpid())};
+    if (*size > 1) HVD_RETURN_IF_ERROR(join_store(environment, config));
+    return identity_;
+  }
+
+  Status put(std::string_view key, ConstBytes value) override {
+    if (store_ != nullptr) return store_->put(key, value, Deadline::after(store_answer_time));
+    return alone_.put(key, value);
+  }
+
+  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
+    if (store_ != nullptr) return store_->get(from, key, deadline);
+    return alone_.get(from, key);
+  }
+
+  Status fence(Deadline deadline) override { return store_ != nullptr ? store_->fence(deadline) : Status(); }
+
+  void abort(std::string_view reason) noexcept override {
+    if (store_ != nullptr) store_->abort(reason);
+  }
+
+ private:
+  Status join_store(const Environment& environment, const Config& config) {
+    for (const char* name : {local_store::address_variable, local_store::secret_variable})
+      if (!environment.has(name))
+        return Error(ErrorCode::invalid_argument,
+                     "HOROVOD_RANK and HOROVOD_SIZE=" + std::to_string(identity_.size) + " are set, but " + name +
+                         " is not, so the other ranks cannot be found: start them with horovodrun");
+    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto store = LocalStoreClient::join(*environment.get(local_store::address_variable),
+                                        *environment.get(local_store::secret_variable), identity_.rank, identity_.size,
+                                        Deadline::after(patience));
+    if (!store) return std::move(store.error());
+    store_ = std::move(*store);
+    identity_.job = store_->job();
+    return {};
+  }
+
+  Identity identity_;
+  std::unique_ptr<LocalStoreClient> store_;  // null for a single rank
+  OwnValues alone_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> make_environment() {
+  return std::make_unique<EnvironmentBootstrap>();
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,93 @@
+#include "bootstrap/meeting.hpp"
+
+#include <unistd.h>
+
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// A card: u32 mark, u32 protocol version, and only then what belongs to that version.
+constexpr std::uint32_t mark = 0x48766443;
+
+Buffer card_of(const Member& member) {
+  Buffer card;
+  ByteWriter out(card);
+  out.put(mark);
+  out.put(protocol_version);
+  out.put_string(member.host);
+  out.put_string(member.node);
+  out.put(member.pid);
+  out.put_string(member.address);
+  return card;
+}
+
+Result<Member> read_card(ConstBytes card, Rank from, Rank me) {
+  ByteReader in(card);
+  auto found_mark = in.get<std::uint32_t>();
+  auto version = in.get<std::uint32_t>();
+  if (!in.ok() || found_mark != mark)
+    return Error(ErrorCode::mismatch, "rank " + std::to_string(from.value) + " sent " + std::to_string(card.size()) +
+                                          " bytes that are no introduction of Horovod's");
+  if (version != protocol_version)
+    return Error(ErrorCode::mismatch,
+                 "rank " + std::to_string(from.value) + " speaks protocol version " + std::to_string(version) +
+                     ", rank " + std::to_string(me.value) + " version " + std::to_string(protocol_version) +
+                     ": all ranks must load the same release of Horovod (see their PYTHONPATH, modules, images)");
+  Member member;
+  member.host = in.get_string();
+  member.node = in.get_string();
+  member.pid = in.get<std::int32_t>();
+  member.address = in.get_string();
+  if (!in.ok() || !in.at_end())
+    return Error(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
+  return member;
+}
+
+}  // namespace
+
+Member introduce_myself(const Environment& environment, std::string address) {
+  Member me;
+  std::string given = environment.get("HOROVOD_HOSTNAME").value_or("");
+  me.host = given.empty() ? posix::host_name() : given;
+  me.node = posix::node_id();
+  me.pid = ::getpid();
+  me.address = std::move(address);
+  return me;
+}
+
+Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, const Member& me,
+                   Deadline deadline) {
+  World world;
+  world.rank = identity.rank;
+  world.epoch = epoch;
+  world.job = identity.job;
+  if (identity.size == 1) {
+    world.members.push_back(me);
+    return world;
+  }
+  std::string key = "hvd.meet." + std::to_string(epoch);
+  HVD_RETURN_IF_ERROR(bootstrap.put(key, card_of(me)));
+  HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
+  world.members.reserve(static_cast<std::size_t>(identity.size));
+  for (int rank = 0; rank < identity.size; ++rank) {
+    if (Rank{rank} == identity.rank) {
+      world.members.push_back(me);
+      continue;
+    }
+    auto card = bootstrap.get(Rank{rank}, key, deadline);
+    if (!card) return std::move(card.error());
+    auto member = read_card(*card, Rank{rank}, identity.rank);
+    if (!member) return std::move(member.error());
+    world.members.push_back(std::move(*member));
+  }
+  return world;
+}
+
+Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, std::string address,
+                   Deadline deadline) {
+  Member me = introduce_myself(Environment::of_this_process(), std::move(address));
+  return meet(bootstrap, identity, epoch, me, deadline);
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,144 @@
+#include "bootstrap/selection.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <type_traits>
+
+#include "base/log.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Best first. One that is not named here comes just before the last.
+constexpr std::string_view preference[] = {"pmix", "pmi", "mpi", "environment", "rendezvous", "single"};
+
+std::size_t place_of(std::string_view name) {
+  constexpr std::size_t count = std::size(preference);
+  for (std::size_t place = 0; place < count; ++place)
+    if (preference[place] == name) return place * 2;
+  return count * 2 - 3;
+}
+
+// Logs every verb of another bootstrap with the time that it took.
+class Traced final : public Bootstrap {
+  template <typename Call>
+  std::invoke_result_t<Call> timed(std::string what, Call call) {
+    auto begin = Clock::now();
+    auto result = call();
+    char took[48];
+    std::snprintf(took, sizeof took, " in %.3f ms",
+                  std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    log::trace("bootstrap " + std::string(name()) + ": " + what + took + (result ? "" : ": " + result.error().message));
+    return result;
+  }
+
+ public:
+  explicit Traced(std::unique_ptr<Bootstrap> inner) : inner_(std::move(inner)) {}
+
+  const char* name() const override { return inner_->name(); }
+  bool detected(const Environment& environment) const override { return inner_->detected(environment); }
+  Result<Identity> join(const Environment& environment, const Config& config) override {
+    return timed("join", [&] { return inner_->join(environment, config); });
+  }
+  Status put(std::string_view key, ConstBytes value) override {
+    return timed("put " + std::string(key) + " (" + std::to_string(value.size()) + " bytes)",
+                 [&] { return inner_->put(key, value); });
+  }
+  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
+    return timed("get " + std::string(key) + " of rank " + std::to_string(from.value),
+                 [&] { return inner_->get(from, key, deadline); });
+  }
+  Status fence(Deadline deadline) override {
+    return timed("fence", [&] { return inner_->fence(deadline); });
+  }
+  void abort(std::string_view reason) noexcept override {
+    log::trace("bootstrap " + std::string(name()) + ": abort: " + std::string(reason));
+    inner_->abort(reason);
+  }
+
+ private:
+  std::unique_ptr<Bootstrap> inner_;
+};
+
+std::unique_ptr<Bootstrap> make(const Maker& maker) {
+  auto bootstrap = maker.make();
+  if (!log::enabled(log::Level::trace)) return bootstrap;
+  return std::make_unique<Traced>(std::move(bootstrap));
+}
+
+Result<Chosen> forced(std::span<const Maker> makers, const Environment& environment, const Config& config) {
+  std::string known;
+  for (const Maker& maker : makers) {
+    known += (known.empty() ? "" : ", ") + std::string(maker.name);
+    if (config.bootstrap != maker.name) continue;
+    auto bootstrap = make(maker);
+    auto identity = bootstrap->join(environment, config);
+    if (!identity) {
+      identity.error().message = "HOROVOD_BOOTSTRAP=" + config.bootstrap + ": " + identity.error().message;
+      return std::move(identity.error());
+    }
+    return Chosen{std::move(bootstrap), std::move(*identity), "forced by HOROVOD_BOOTSTRAP"};
+  }
+  return Error(ErrorCode::invalid_argument,
+               "HOROVOD_BOOTSTRAP=\"" + config.bootstrap + "\" is unknown: expected one of " + known);
+}
+
+// Two launchers around one another (horovodrun inside of srun, say) may both have left their marks: going by the wrong
+// one would make every rank the same rank.
+Status check_agreement(const std::string& name_of_bootstrap, const Identity& identity, const Environment& environment) {
+  for (auto [name, value] :
+       {std::pair("HOROVOD_RANK", identity.rank.value), std::pair("HOROVOD_SIZE", identity.size)}) {
+    std::string text = environment.get(name).value_or("");
+    int said = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), said);
+    if (text.empty() || (error == std::errc{} && *end == '\0' && said == value)) continue;
+    return Error(ErrorCode::mismatch, "two launchers contradict each other: by " + name_of_bootstrap +
+                                          " this is rank " + std::to_string(identity.rank.value) + " of " +
+                                          std::to_string(identity.size) + ", but " + name + "=" + text +
+                                          ": set HOROVOD_BOOTSTRAP to \"" + name_of_bootstrap +
+                                          "\" or \"environment\" to choose one");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Chosen> choose(std::span<const Maker> makers, const Environment& environment, const Config& config,
+                      std::vector<Notice>& notices) {
+  if (!config.bootstrap.empty()) return forced(makers, environment, config);
+  std::vector<Maker> ordered(makers.begin(), makers.end());
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const Maker& a, const Maker& b) { return place_of(a.name) < place_of(b.name); });
+  std::string unusable;  // detected, but cannot be used here
+  for (const Maker& maker : ordered) {
+    auto bootstrap = make(maker);
+    if (!bootstrap->detected(environment)) continue;
+    if (std::string_view(maker.name) == "single" && !unusable.empty())
+      return Error(
+          ErrorCode::unsupported,
+          "this process was started as one of several, but cannot find the others: " + unusable +
+              ". Install what is missing, start the ranks with horovodrun, or set HOROVOD_BOOTSTRAP=single to let "
+              "each run alone");
+    auto identity = bootstrap->join(environment, config);
+    if (!identity && identity.error().code == ErrorCode::unsupported && std::string_view(maker.name) != "single") {
+      unusable += (unusable.empty() ? "" : "; ") + std::string(maker.name) + ": " + identity.error().message;
+      continue;
+    }
+    if (!identity) return std::move(identity.error());
+    HVD_RETURN_IF_ERROR(check_agreement(maker.name, *identity, environment));
+    if (!unusable.empty())
+      notices.push_back("the ranks find each other by " + std::string(maker.name) +
+                        ", since another way cannot be used: " + unusable);
+    return Chosen{std::move(bootstrap), std::move(*identity), "detected"};
+  }
+  return Error(ErrorCode::unsupported, unusable.empty() ? "no bootstrap was detected" : unusable);
+}
+
+Result<Chosen> choose(const Environment& environment, const Config& config, std::vector<Notice>& notices) {
+  return choose(registry(), environment, config, notices);
+}
+
+}  // namespace hvd::bootstrap

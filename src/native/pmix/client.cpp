@@ -1,0 +1,220 @@
+// plugin: pmix
+#include "native/pmix/client.hpp"
+
+#include <pmix.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+namespace hvd::pmix {
+namespace {
+
+constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
+
+std::string text_of(pmix_status_t status) {
+  const char* text = PMIx_Error_string(status);
+  return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
+}
+
+Error failure(std::string what, pmix_status_t status) {
+  ErrorCode code = ErrorCode::system;
+  if (status == PMIX_ERR_TIMEOUT) code = ErrorCode::timeout;
+  if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
+    code = ErrorCode::peer_lost;
+  return {code, "PMIx: " + what + ": " + text_of(status)};
+}
+
+// An operation that PMIx finishes on its own thread. Both sides hold it, so that one that outlives our deadline is
+// harmless; it also owns the arguments, which PMIx may read until then.
+struct Operation {
+  pmix_proc_t process{};
+  std::string key;
+  pmix_info_t info[1]{};
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::optional<pmix_status_t> status;
+  Buffer value;
+
+  ~Operation() { PMIX_INFO_DESTRUCT(&info[0]); }
+
+  void finish(pmix_status_t result) {
+    std::lock_guard lock(mutex);
+    status = result;
+    finished.notify_one();
+  }
+  // Nothing if the deadline passed first.
+  std::optional<pmix_status_t> wait(Deadline deadline) {
+    std::unique_lock lock(mutex);
+    finished.wait_for(lock, deadline.left(), [&] { return status.has_value(); });
+    return status;
+  }
+};
+
+using Held = std::shared_ptr<Operation>;
+
+void when_done(pmix_status_t status, void* data) {
+  std::unique_ptr<Held> operation(static_cast<Held*>(data));
+  (*operation)->finish(status);
+}
+
+void when_got(pmix_status_t status, pmix_value_t* value, void* data) {
+  std::unique_ptr<Held> operation(static_cast<Held*>(data));
+  if (status == PMIX_SUCCESS && (value == nullptr || value->type != PMIX_BYTE_OBJECT)) status = PMIX_ERR_TYPE_MISMATCH;
+  if (status == PMIX_SUCCESS) {
+    auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+    (*operation)->value.assign(bytes, bytes + value->data.bo.size);
+  }
+  (*operation)->finish(status);
+}
+
+// Servers send numbers in whatever type they like.
+std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
+  auto if_not_negative = [](auto number) -> std::optional<std::uint64_t> {
+    if (number < 0) return std::nullopt;
+    return static_cast<std::uint64_t>(number);
+  };
+  switch (value.type) {
+    case PMIX_BYTE: return value.data.byte;
+    case PMIX_SIZE: return value.data.size;
+    case PMIX_UINT: return value.data.uint;
+    case PMIX_UINT8: return value.data.uint8;
+    case PMIX_UINT16: return value.data.uint16;
+    case PMIX_UINT32: return value.data.uint32;
+    case PMIX_UINT64: return value.data.uint64;
+    case PMIX_PROC_RANK: return value.data.rank;
+    case PMIX_INT: return if_not_negative(value.data.integer);
+    case PMIX_INT8: return if_not_negative(value.data.int8);
+    case PMIX_INT16: return if_not_negative(value.data.int16);
+    case PMIX_INT32: return if_not_negative(value.data.int32);
+    case PMIX_INT64: return if_not_negative(value.data.int64);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::open() {
+  pmix_proc_t me{};
+  pmix_status_t status = PMIx_Init(&me, nullptr, 0);
+  // UNREACH is how PMIx says "there is no server, be a job of one"; whether that is what the user meant is not for us
+  // to guess.
+  if (status == PMIX_ERR_UNREACH) {
+    PMIx_Finalize(nullptr, 0);
+    return Error(ErrorCode::unsupported,
+                 "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
+                 "container, or PMIX_NAMESPACE was inherited from a job that is over)");
+  }
+  if (status != PMIX_SUCCESS)
+    return Error(ErrorCode::unsupported,
+                 "PMIx_Init failed: " + text_of(status) + ", PMIx library " + PMIx_Get_version());
+  std::unique_ptr<Client> client(new Client);
+  client->process_ = ::getpid();
+  client->job_ = me.nspace;
+  client->rank_ = me.rank;
+  auto size = client->read_size();
+  if (!size) return std::move(size.error());
+  client->size_ = *size;
+  if (client->rank_ >= client->size_)
+    return Error(ErrorCode::system, "PMIx: this is rank " + std::to_string(client->rank_) + " of a job of " +
+                                        std::to_string(client->size_) + " ranks: the launcher contradicts itself");
+  return client;
+}
+
+Client::~Client() {
+  if (::getpid() == process_)
+    PMIx_Finalize(nullptr, 0);  // a forked child shares the connection and must leave it alone
+}
+
+Result<std::uint32_t> Client::read_size() {
+  pmix_proc_t all{};
+  PMIX_LOAD_PROCID(&all, job_.c_str(), PMIX_RANK_WILDCARD);
+  pmix_value_t* value = nullptr;
+  // Job information comes with PMIx_Init; OPTIONAL keeps a missing key from blocking.
+  pmix_info_t info[1]{};
+  PMIX_INFO_LOAD(&info[0], PMIX_OPTIONAL, nullptr, PMIX_BOOL);
+  pmix_status_t status = PMIx_Get(&all, PMIX_JOB_SIZE, info, 1, &value);
+  PMIX_INFO_DESTRUCT(&info[0]);
+  if (status != PMIX_SUCCESS || value == nullptr) return failure("reading the job's size (" PMIX_JOB_SIZE ")", status);
+  std::optional<std::uint64_t> number = number_in(*value);
+  int type = value->type;
+  PMIX_VALUE_RELEASE(value);
+  if (!number || *number < 1 || *number > INT32_MAX)
+    return Error(ErrorCode::system,
+                 "PMIx: the job's size (" PMIX_JOB_SIZE ") is no sensible number (type " + std::to_string(type) + ")");
+  return static_cast<std::uint32_t>(*number);
+}
+
+Status Client::put(std::string_view key, ConstBytes bytes) {
+  if (key.empty() || key.size() > PMIX_MAX_KEYLEN || bytes.size() > largest_value)
+    return Error(ErrorCode::invalid_argument, "PMIx takes keys of 1 to " + std::to_string(PMIX_MAX_KEYLEN) +
+                                                  " bytes, and we values of up to " + std::to_string(largest_value) +
+                                                  "; found " + std::to_string(key.size()) + " and " +
+                                                  std::to_string(bytes.size()));
+  pmix_value_t value{};
+  value.type = PMIX_BYTE_OBJECT;
+  value.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));  // PMIx_Put copies it
+  value.data.bo.size = bytes.size();
+  std::string name(key);
+  if (pmix_status_t status = PMIx_Put(PMIX_GLOBAL, name.c_str(), &value); status != PMIX_SUCCESS)
+    return failure("putting \"" + name + "\"", status);
+  return {};
+}
+
+Status Client::fence(Deadline deadline) {
+  if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
+  if (pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS) return failure("committing what was put", status);
+  auto operation = std::make_shared<Operation>();
+  PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
+  // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not bound one; our deadline
+  // does.
+  bool collect = true;
+  PMIX_INFO_LOAD(&operation->info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+  auto handed = std::make_unique<Held>(operation);
+  pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
+  if (started == PMIX_OPERATION_SUCCEEDED) return {};  // the callback is not called then
+  if (started != PMIX_SUCCESS) return failure("fence", started);
+  (void)handed.release();  // now the callback's
+  std::optional<pmix_status_t> status = operation->wait(deadline);
+  if (!status) {
+    broken_ = "PMIx: not all " + std::to_string(size_) + " ranks arrived at the fence in time";
+    return Error(ErrorCode::timeout, broken_);
+  }
+  if (*status == PMIX_SUCCESS) return {};
+  broken_ = "PMIx: the fence failed, probably because a rank ended: " + text_of(*status);
+  return failure("the fence failed, probably because a rank ended", *status);
+}
+
+Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline deadline) {
+  std::string what = "getting \"" + std::string(key) + "\" of rank " + std::to_string(rank);
+  // Servers answer for ranks beyond the job with silence.
+  if (rank >= size_ || key.empty() || key.size() > PMIX_MAX_KEYLEN)
+    return Error(ErrorCode::invalid_argument, what + ": there are " + std::to_string(size_) + " ranks");
+  auto operation = std::make_shared<Operation>();
+  PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
+  operation->key = key;
+  // Lets the server forget the request, if it knows how to; our deadline is what we count on.
+  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, 24 * 3600));
+  PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
+  auto handed = std::make_unique<Held>(operation);
+  pmix_status_t started =
+      PMIx_Get_nb(&operation->process, operation->key.c_str(), operation->info, 1, &when_got, handed.get());
+  if (started != PMIX_SUCCESS) return failure(what, started);
+  (void)handed.release();
+  std::optional<pmix_status_t> status = operation->wait(deadline);
+  if (!status) return Error(ErrorCode::timeout, "PMIx: " + what + " took too long");
+  if (*status != PMIX_SUCCESS) return failure(what, *status);
+  return std::move(operation->value);
+}
+
+void Client::abort(std::string_view reason) noexcept {
+  std::string text(reason);
+  PMIx_Abort(1, text.c_str(), nullptr, 0);
+}
+
+}  // namespace hvd::pmix
