@@ -1,0 +1,354 @@
+// Whole runtimes, one per thread, over links in the process.
+#include "runtime/runtime.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "ranks_as_threads.hpp"
+
+namespace hvd::runtime {
+namespace {
+
+using testing::Ensemble;
+using testing::RankThread;
+using testing::run_ranks;
+
+constexpr auto start_time = std::chrono::seconds(30);
+
+// A rank's runtime, with the calls that a program makes.
+class Rig {
+ public:
+  Rig(Ensemble& ensemble, RankThread& thread, std::vector<Observer*> observers = {}) {
+    Runtime::Parts parts;
+    parts.world = ensemble.world;
+    parts.world.rank = thread.rank();
+    parts.config = ensemble.config;
+    parts.threads = ensemble.hub;
+    parts.observers = std::move(observers);
+    auto started = Runtime::start(std::move(parts), Deadline::after(start_time));
+    if (!started) {
+      ADD_FAILURE() << started.error().message;
+      return;
+    }
+    runtime = std::move(*started);
+  }
+
+  struct Use {
+    Signature signature;
+    std::string name;
+    const void* input = nullptr;
+    void* output = nullptr;
+    std::int64_t rows = 0;
+  };
+  Result<Handles::Number> start(const std::vector<Use>& uses) {
+    std::vector<Submission> submissions;
+    for (const Use& use : uses) {
+      auto operation = runtime->prepare(use.name, use.signature);
+      if (!operation) return operation.error();
+      submissions.push_back({*operation, use.input, use.output, use.rows, nullptr, 0});
+    }
+    return runtime->submit(submissions);
+  }
+  // "" or the error's text.
+  std::string finish(Handles::Number handle) {
+    HandleCell* cell = runtime->handles().find(handle);
+    EXPECT_NE(cell, nullptr);
+    if (cell == nullptr) return "no handle";
+    EXPECT_TRUE(runtime->wait(*cell, Deadline::after(std::chrono::seconds(60))));
+    std::string text = cell->error ? cell->error->message : "";
+    runtime->handles().release(*cell);
+    return text;
+  }
+  std::string allreduce(const std::string& name, std::vector<float>& data) {
+    auto handle = start({{floats(static_cast<std::int64_t>(data.size())), name, data.data(), data.data()}});
+    return handle ? finish(*handle) : handle.error().message;
+  }
+  static Signature floats(std::int64_t count) {
+    Signature signature;
+    signature.shape = {count};
+    return signature;
+  }
+
+  std::unique_ptr<Runtime> runtime;
+};
+
+float part(int rank, std::size_t i) { return static_cast<float>(rank + 1) * static_cast<float>(i % 13); }
+std::vector<float> parts(int rank, std::size_t count) {
+  std::vector<float> result(count);
+  for (std::size_t i = 0; i < count; ++i) result[i] = part(rank, i);
+  return result;
+}
+std::vector<float> sums(int ranks, std::size_t count) {
+  std::vector<float> result(count);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i) result[i] += part(rank, i);
+  return result;
+}
+
+void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
+  run_ranks(ensemble, [&](RankThread& thread) {
+    Rig rig(ensemble, thread);
+    if (rig.runtime) program(rig, thread.rank().value);
+  });
+}
+
+TEST(Runtime, reduces_what_all_ranks_submitted) {
+  for (int ranks : {1, 2, 3, 5}) {
+    Ensemble ensemble(testing::made_up_world({ranks}));
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+        auto data = parts(rank, count);
+        EXPECT_EQ(rig.allreduce("sum" + std::to_string(count), data), "");
+        EXPECT_EQ(data, sums(ranks, count));
+      }
+    });
+  }
+}
+
+TEST(Runtime, does_not_care_in_which_order_ranks_submit) {
+  constexpr int ranks = 3, ops = 20;
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    Ensemble ensemble(testing::made_up_world({ranks}));
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      std::mt19937 random(seed * 100 + static_cast<unsigned>(rank));
+      for (int round = 0; round < 4; ++round) {
+        std::vector<int> order(ops);
+        std::iota(order.begin(), order.end(), 0);
+        std::shuffle(order.begin(), order.end(), random);
+        std::vector<std::vector<float>> data;
+        for (int op = 0; op < ops; ++op) data.push_back(parts(rank, static_cast<std::size_t>(op)));
+        std::vector<Handles::Number> handles;
+        for (int op : order) {
+          auto& it = data[static_cast<std::size_t>(op)];
+          auto handle = rig.start({{Rig::floats(op), "op" + std::to_string(op), it.data(), it.data()}});
+          ASSERT_TRUE(handle) << handle.error().message;
+          handles.push_back(*handle);
+        }
+        for (auto handle : handles) EXPECT_EQ(rig.finish(handle), "");
+        for (int op = 0; op < ops; ++op)
+          EXPECT_EQ(data[static_cast<std::size_t>(op)], sums(ranks, static_cast<std::size_t>(op)));
+      }
+    });
+  }
+}
+
+TEST(Runtime, sends_no_strings_and_plans_nothing_once_the_set_of_ops_repeats) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto step = [&] {
+      std::vector<std::vector<float>> data(50, parts(rank, 10));
+      std::vector<Rig::Use> uses;
+      for (std::size_t op = 0; op < data.size(); ++op)
+        uses.push_back({Rig::floats(10), "gradient" + std::to_string(op), data[op].data(), data[op].data()});
+      auto handle = rig.start(uses);
+      ASSERT_TRUE(handle);
+      EXPECT_EQ(rig.finish(*handle), "");
+      EXPECT_EQ(data[49], sums(2, 10));
+    };
+    step();
+    step();
+    auto requests = rig.runtime->counters().requests_sent.get();
+    auto plans = rig.runtime->counters().plans.get();
+    for (int i = 0; i < 50; ++i) step();
+    EXPECT_EQ(rig.runtime->counters().requests_sent.get(), requests);
+    EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
+  });
+}
+
+TEST(Runtime, fails_a_mismatch_on_every_rank_and_goes_on) {
+  Ensemble ensemble(testing::made_up_world({3}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto data = parts(rank, rank == 1 ? 5 : 4);
+    EXPECT_NE(rig.allreduce("a", data).find("Mismatched allreduce tensor shapes"), std::string::npos);
+    auto good = parts(rank, 4);
+    EXPECT_EQ(rig.allreduce("a", good), "");
+    EXPECT_EQ(good, sums(3, 4));
+    // The same name with another shape, on all ranks: a change, not a mistake.
+    auto changed = parts(rank, 9);
+    EXPECT_EQ(rig.allreduce("a", changed), "");
+    EXPECT_EQ(changed, sums(3, 9));
+  });
+}
+
+TEST(Runtime, survives_changing_signatures_in_random_order) {
+  constexpr int ranks = 3;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Ensemble ensemble(testing::made_up_world({ranks}));
+    ensemble.config.cache_capacity = seed % 3 == 0 ? 0 : 3;
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      std::mt19937 shapes(seed), order(seed * 31 + static_cast<unsigned>(rank));
+      for (int round = 0; round < 30; ++round) {
+        std::vector<std::vector<float>> data;
+        for (int op = 0; op < 6; ++op) data.push_back(parts(rank, shapes() % 4 + 1));
+        std::vector<std::size_t> sequence{0, 1, 2, 3, 4, 5};
+        std::shuffle(sequence.begin(), sequence.end(), order);
+        std::vector<Handles::Number> handles;
+        for (std::size_t op : sequence) {
+          auto handle = rig.start({{Rig::floats(static_cast<std::int64_t>(data[op].size())), "op" + std::to_string(op),
+                                    data[op].data(), data[op].data()}});
+          ASSERT_TRUE(handle) << handle.error().message;
+          handles.push_back(*handle);
+        }
+        for (auto handle : handles) EXPECT_EQ(rig.finish(handle), "") << "seed " << seed << " round " << round;
+        for (const auto& it : data) EXPECT_EQ(it, sums(ranks, it.size()));
+      }
+    });
+  }
+}
+
+TEST(Runtime, refuses_a_name_that_is_in_flight_and_the_first_one_still_completes) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  std::atomic<bool> refused{false};
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto data = parts(rank, 4), other = parts(rank, 4);
+    if (rank == 0) {
+      auto first = rig.start({{Rig::floats(4), "a", data.data(), data.data()}});
+      ASSERT_TRUE(first);
+      auto second = rig.start({{Rig::floats(4), "b", other.data(), other.data()}, {Rig::floats(4), "a", other.data(), other.data()}});
+      ASSERT_FALSE(second);
+      EXPECT_EQ(second.error().code, ErrorCode::invalid_argument);
+      EXPECT_NE(second.error().message.find("in flight"), std::string::npos);
+      refused = true;
+      refused.notify_all();
+      EXPECT_EQ(rig.finish(*first), "");
+    } else {
+      refused.wait(false);
+      EXPECT_EQ(rig.allreduce("a", data), "");
+    }
+    EXPECT_EQ(data, sums(2, 4));
+    // Nothing of the refused group is left behind.
+    EXPECT_EQ(rig.allreduce("b", other), "");
+  });
+}
+
+TEST(Runtime, gathers_rows_of_different_numbers) {
+  constexpr int ranks = 3;
+  Ensemble ensemble(testing::made_up_world({ranks}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    for (int round = 0; round < 4; ++round) {
+      // Rank r gives (r + round) % 3 rows of two.
+      auto rows_of = [&](int r) { return (r + round) % 3; };
+      std::vector<std::int64_t> mine;
+      for (int row = 0; row < rows_of(rank); ++row) mine.insert(mine.end(), {rank * 100 + row, round});
+      Signature signature;
+      signature.verb = Verb::allgather;
+      signature.dtype = DataType::i64;
+      signature.shape = {0, 2};
+      auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows_of(rank)}});
+      ASSERT_TRUE(handle) << handle.error().message;
+      HandleCell* cell = rig.runtime->handles().find(*handle);
+      ASSERT_TRUE(rig.runtime->wait(*cell, Deadline::after(start_time)));
+      std::vector<std::int64_t> expected;
+      for (int r = 0; r < ranks; ++r)
+        for (int row = 0; row < rows_of(r); ++row) expected.insert(expected.end(), {r * 100 + row, round});
+      ASSERT_EQ(cell->results.size(), 1u);
+      EXPECT_EQ(cell->results[0].shape, (std::vector<std::int64_t>{static_cast<std::int64_t>(expected.size()) / 2, 2}));
+      EXPECT_EQ(std::memcmp(cell->results[0].data.get(), expected.data(), cell->results[0].bytes), 0);
+      rig.finish(*handle);
+    }
+  });
+}
+
+TEST(Runtime, broadcasts_from_any_root_and_barriers) {
+  Ensemble ensemble(testing::made_up_world({3}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    for (int root = 0; root < 3; ++root) {
+      auto data = parts(rank, 100);
+      Signature signature = Rig::floats(100);
+      signature.verb = Verb::broadcast;
+      signature.root = Rank{root};
+      auto handle = rig.start({{signature, "b" + std::to_string(root), data.data(), data.data()}});
+      ASSERT_TRUE(handle);
+      EXPECT_EQ(rig.finish(*handle), "");
+      EXPECT_EQ(data, parts(root, 100));
+      Signature barrier;
+      barrier.verb = Verb::barrier;
+      auto met = rig.start({{barrier, "barrier"}});
+      ASSERT_TRUE(met);
+      EXPECT_EQ(rig.finish(*met), "");
+    }
+  });
+}
+
+TEST(Runtime, fails_what_is_in_flight_when_another_rank_shuts_down) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto data = parts(rank, 4);
+    EXPECT_EQ(rig.allreduce("together", data), "");
+    if (rank == 1) return;  // its runtime ends here
+    std::string text = rig.allreduce("alone", data);
+    EXPECT_NE(text.find("Horovod has been shut down"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    text = rig.allreduce("later", data);
+    EXPECT_NE(text.find("Horovod has been shut down"), std::string::npos) << text;
+  });
+}
+
+TEST(Runtime, names_a_lost_peer_in_the_error) {
+  Ensemble ensemble(testing::made_up_world({3}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto data = parts(rank, 4);
+    EXPECT_EQ(rig.allreduce("together", data), "");
+    if (rank != 2) {
+      auto handle = rig.start({{Rig::floats(4), "alone", data.data(), data.data()}});
+      ASSERT_TRUE(handle);
+      rig.runtime->report_lost(Rank{2});
+      std::string text = rig.finish(*handle);
+      EXPECT_NE(text.find("rank 2 (host n0, process 1002)"), std::string::npos) << text;
+    } else {
+      rig.runtime->report_lost(Rank{0});
+    }
+    EXPECT_NE(rig.runtime->ended(), rig.runtime->ended() == nullptr ? rig.runtime->ended() : nullptr);
+  });
+}
+
+TEST(Runtime, starts_again_in_the_same_process) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  for (std::uint32_t epoch = 0; epoch < 20; ++epoch) {
+    ensemble.world.epoch = epoch;
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      auto data = parts(rank, 7);
+      EXPECT_EQ(rig.allreduce("a", data), "");
+      EXPECT_EQ(data, sums(2, 7));
+    });
+  }
+}
+
+// Writes down what it is told.
+class Recorder final : public Observer {
+ public:
+  std::vector<std::string> events;
+  void submitted(std::string_view name, const Signature&) override { add("submitted", name); }
+  void ready(std::string_view name, Rank) override { add("ready", name); }
+  void agreed(std::string_view name, Sequence) override { add("agreed", name); }
+  void started(Sequence, std::string_view) override { events.push_back("started"); }
+  void finished(std::string_view name, Sequence) override { add("finished", name); }
+  void failed(std::string_view name, const Error&) override { add("failed", name); }
+
+ private:
+  void add(const char* what, std::string_view name) { events.push_back(std::string(what) + " " + std::string(name)); }
+};
+
+TEST(Runtime, tells_observers_the_life_of_an_op_in_order) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  run_ranks(ensemble, [&](RankThread& thread) {
+    Recorder recorder;
+    {
+      Rig rig(ensemble, thread, {&recorder});
+      ASSERT_TRUE(rig.runtime);
+      auto data = parts(thread.rank().value, 4);
+      EXPECT_EQ(rig.allreduce("a", data), "");
+      EXPECT_EQ(rig.allreduce("a", data), "");
+    }
+    std::vector<std::string> expected{"submitted a", "agreed a", "started", "finished a",
+                                      "submitted a", "agreed a", "started", "finished a"};
+    std::erase(recorder.events, "ready a");  // the writer's alone, and only for ballots
+    EXPECT_EQ(recorder.events, expected);
+  });
+}
+
+}  // namespace
+}  // namespace hvd::runtime
