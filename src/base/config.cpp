@@ -89,6 +89,7 @@ constexpr Row rows[] = {
     {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
+    {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
 
     // What launchers tell the ranks.
@@ -99,6 +100,7 @@ constexpr Row rows[] = {
     {"HOROVOD_CROSS_RANK", count, "", "set by the launcher: this node among those that have the local rank"},
     {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
     {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
+    {"HOROVOD_OWNER_PID", count, "", "set by the library: the process that is the rank; its children must not join in its place"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 

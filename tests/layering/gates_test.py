@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The gates must be able to fail: each gets a tree with one thing wrong in it."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import includes  # noqa: E402
+import names  # noqa: E402
+import symbols  # noqa: E402
+
+CMAKE = """hvd_layer(base)
+hvd_layer(transport USES base native devices bootstrap)
+hvd_registry(transport INTERFACE Transport ARGUMENT "" EXCEPT node_peers)
+"""
+GOOD = {
+    "src/CMakeLists.txt": CMAKE,
+    "src/base/ids.hpp": "#include <cstdint>\n",
+    "src/base/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
+    "src/native/posix/thing.hpp": '#include "base/ids.hpp"\n#include <unistd.h>\n',
+    "src/native/pmix/client.cpp": "#include <pmix.h>\n",
+    "src/topology/layout.hpp": "",
+    "src/transport/transport.hpp": '#include "base/ids.hpp"\n',
+    "src/transport/node_peers.hpp": '#include "transport/transport.hpp"\n',
+    "src/transport/node_peers.cpp": '#include "transport/node_peers.hpp"\n',
+    "src/transport/shm/slab.hpp": '#include "native/posix/thing.hpp"\n',
+    "src/transport/shm.cpp": '#include "transport/node_peers.hpp"\n#include "transport/shm/slab.hpp"\n',
+    "src/transport/inproc.cpp": '#include "transport/transport.hpp"\n',
+    "src/runtime/engine.hpp": '#include "transport/transport.hpp"\nauto x = "HOROVOD_KNOWN";\n',
+    "src/api/horovod.h": "#include <stddef.h>\n",
+    "src/api/horovod.hpp": '#include "horovod.h"\n',
+    "src/launcher/ranks.cpp": '#include "native/posix/thing.hpp"\n#include "schedulers/slurm.hpp"\n',
+    "src/python/core/session.hpp": '#include "horovod.h"\n',
+    "src/python/core/module.cpp": '#include <Python.h>\n#include "api/horovod.h"\n#include "session.hpp"\n',
+    "src/python/horovod/common/util.py": "",
+    "schedulers/slurm.hpp": '#include "base/ids.hpp"\n',
+}
+
+
+class Gates(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root)
+
+    def write(self, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def assert_one_fault(self, file, text, words):
+        self.write(GOOD | {file: text})
+        found = includes.faults_of(self.root)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_a_good_tree_passes(self):
+        self.write(GOOD)
+        self.assertEqual(includes.faults_of(self.root), [])
+        self.assertEqual(names.faults_of(self.root), [])
+
+    def test_an_arrow_upwards_is_found(self):
+        self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
+
+    def test_siblings_do_not_see_each_other(self):
+        self.assert_one_fault("src/devices/host.cpp", '#  include "topology/layout.hpp"\n', "devices must not include")
+        self.assert_one_fault("src/devices/host.cpp", '#include "transport/transport.hpp"\n', "devices must not include")
+
+    def test_collectives_do_not_see_c_libraries(self):
+        self.assert_one_fault("src/collectives/ring.cpp", '#include "native/posix/thing.hpp"\n', "collectives must not")
+
+    def test_the_launcher_sees_a_part_of_native(self):
+        self.write({"src/native/hwloc/tree.hpp": "#include <hwloc.h>\n"})
+        self.assert_one_fault("src/launcher/bind.cpp", '#include "native/hwloc/tree.hpp"\n',
+                              "launcher must not include native/hwloc/tree.hpp")
+
+    def test_the_extension_sees_the_c_header_alone(self):
+        self.assert_one_fault("src/python/core/x.cpp", '#include "base/ids.hpp"\n', "python must not include")
+
+    def test_entries_of_a_registry_do_not_know_each_other(self):
+        self.assert_one_fault("src/transport/inproc.cpp", '#include "transport/shm/slab.hpp"\n', "must not know each other")
+
+    def test_headers_of_libraries_stay_in_native(self):
+        for header in ("mpi.h", "nccl.h", "cuda_runtime.h", "hwloc.h", "hwloc/helper.h", "pmix_server.h", "hdf5.h",
+                       "torch/extension.h"):
+            self.assert_one_fault("src/transport/inproc.cpp", f"#include <{header}>\n", "alone")
+
+    def test_includes_are_written_from_src(self):
+        self.assert_one_fault("src/transport/shm.cpp", '#include "shm/slab.hpp"\n', "written from src/")
+
+    def test_what_cmake_links_is_what_the_table_allows(self):
+        self.assert_one_fault("src/CMakeLists.txt", CMAKE.replace("hvd_layer(base)", "hvd_layer(base USES runtime)"),
+                              "hvd_layer(base) must not use runtime")
+
+    def test_a_folder_that_is_no_layer_is_found(self):
+        self.assert_one_fault("src/stuff/thing.hpp", "", "stuff is no layer")
+
+    def test_names_that_tell_nothing_are_found(self):
+        self.write(GOOD)
+        self.write({"src/base/utils.hpp": "", "tests/helpers/x.py": ""})
+        self.assertEqual(len(names.faults_of(self.root)), 2)
+
+    def test_variables_without_a_row_are_found(self):
+        self.write(GOOD)
+        self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})
+        self.assertIn("HOROVOD_SECRET_SWITCH has no row", names.faults_of(self.root)[0])
+
+    def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
+        self.write({
+            "good.h": "HVD_API int hvd_one(void);\nHVD_API const char* hvd_two(int);\n",
+            "good.c": "int hvd_one(void) { return 1; }\nconst char* hvd_two(int x) { return x ? \"\" : 0; }\n",
+            "bad.c": "int MPI_Send(void); int hvd_one(void) { return MPI_Send(); } void stray(void) {}\n",
+        })
+        for name in ("good", "bad"):
+            subprocess.run(["cc", "-shared", "-fPIC", "-nostartfiles", "-o", self.root / f"{name}.so",
+                            self.root / f"{name}.c"], check=True)
+        header = str(self.root / "good.h")
+        self.assertEqual(list(symbols.faults_of(str(self.root / "good.so"), header)), [])
+        found = "\n".join(symbols.faults_of(str(self.root / "bad.so"), header))
+        for words in ("needs MPI_Send", "exports stray", "does not export hvd_two"):
+            self.assertIn(words, found)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Who includes whom: fails on every #include of src/ and schedulers/ that the rule below does not allow.
+
+usage: includes.py ROOT     (the folder that has src/ in it)
+
+The rule is the table of src/README.md. Besides: files of a registry folder never include each other, the headers of an
+optional C library appear in src/native/<library> alone, our own headers are written from src/, and what CMake links
+is what the table allows.
+"""
+import pathlib
+import re
+import sys
+
+MAY_USE = {
+    "base": set(),
+    "native": {"base"},
+    "devices": {"base", "native"},
+    "topology": {"base", "native"},
+    "bootstrap": {"base", "native"},
+    "transport": {"base", "native", "devices", "bootstrap"},
+    "collectives": {"base", "devices", "topology", "transport"},
+    "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "transport", "collectives"},
+    "checkpoint": {"base", "native", "devices", "bootstrap"},
+    "schedulers": {"base"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "schedulers"},
+    "api": {"base", "native", "devices", "topology", "bootstrap", "transport", "collectives", "runtime", "checkpoint"},
+    "python": {"api/horovod.h"},
+}
+
+# Patterns of header names, and the only folder of src/ where they may appear.
+HEADERS_OF = {
+    "native/pmix": r"pmix(_\w+)?\.h|pmix/.*",
+    "native/hwloc": r"hwloc\.h|hwloc/.*",
+    "native/mpi": r"mpi(-ext|x|cxx)?\.h",
+    "native/nccl": r"nccl(_net)?\.h",
+    "native/cuda": r"(cuda|nvtx|nvml)\w*\.h(pp)?|cooperative_groups\.h|cub/.*",
+    "native/hdf5": r"hdf5(_hl)?\.h|H5\w*\.h",
+    "devices": r"hwy/.*",
+    "python": r"Python\.h|structmember\.h",
+    "(nowhere)": r"(c10|ATen|torch|tensorflow)/.*",
+}
+
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".inl", ".in"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
+        for folder, prefix in ((self.root / "src", ""), (self.root / "schedulers", "schedulers/")):
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.suffix in SOURCES:
+                    self.files[prefix + path.relative_to(folder).as_posix()] = path
+        cmake = self.root / "src" / "CMakeLists.txt"
+        self.cmake = cmake.read_text() if cmake.exists() else ""
+
+    def registries(self):
+        """Folder → names of its entries: the .cpp files in it, less those that CMake leaves out of the table."""
+        found = {}
+        for call in re.finditer(r"^hvd_registry\(([^)]*)\)", self.cmake, re.MULTILINE):
+            words = call.group(1).split()
+            left_out = words[words.index("EXCEPT") + 1:] if "EXCEPT" in words else []
+            found[words[0]] = {
+                pathlib.PurePath(file).stem
+                for file in self.files
+                if re.fullmatch(rf"{words[0]}/[^/]+\.cpp", file)
+            } - set(left_out)
+            found[words[0]] -= {entry for entry in found[words[0]] if entry.endswith("_plugin")}
+        return found
+
+
+def layer_of(file):
+    return file.split("/", 1)[0]
+
+
+def allowed(file, target):
+    own = layer_of(file)
+    if layer_of(target) == own:
+        return True
+    return any(target == use or target.startswith(use + "/") for use in MAY_USE[own])
+
+
+def entry_of(file, registries):
+    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp, transport/shm/slab.hpp and
+    transport/shm_plugin.cpp all belong to shm."""
+    for folder, entries in registries.items():
+        if file.startswith(folder + "/"):
+            first = file[len(folder) + 1:].split("/")[0]
+            entry = pathlib.PurePath(first).stem.removesuffix("_plugin")
+            return (folder, entry) if entry in entries else None
+    return None
+
+
+def stands_beside(tree, file, target):
+    """horovod.hpp and horovod.h are installed side by side, and the extension is an outside program over them, with
+    folders of its own."""
+    folder = file.rsplit("/", 1)[0]
+    if layer_of(file) == "python":
+        return target in {"horovod.h", "horovod.hpp"} or f"{folder}/{target}" in tree.files
+    return folder == "api" and target == "horovod.h"
+
+
+def faults_of_file(tree, file, registries):
+    text = tree.files[file].read_text(errors="replace")
+    for match in INCLUDE.finditer(text):
+        bracket, target = match.groups()
+        where = f"{tree.files[file].relative_to(tree.root)}:{text.count(chr(10), 0, match.start()) + 1}"
+        for home, pattern in HEADERS_OF.items():
+            if re.fullmatch(pattern, target) and not (file.startswith(home + "/")):
+                yield f"{where}: {target} may be included in {home} alone"
+        if target in tree.files:
+            if not allowed(file, target):
+                uses = ", ".join(sorted(MAY_USE[layer_of(file)])) or "nothing"
+                yield f"{where}: {layer_of(file)} must not include {target} (it may use {uses})"
+            mine, theirs = entry_of(file, registries), entry_of(target, registries)
+            if mine and theirs and mine[0] == theirs[0] and mine != theirs:
+                yield f"{where}: {mine[1]} and {theirs[1]} of the registry {mine[0]} must not know each other"
+        elif bracket == '"':
+            if not stands_beside(tree, file, target):
+                yield f'{where}: "{target}" is no file of src/ (includes of ours are written from src/)'
+
+
+def faults_of_cmake(tree):
+    for call in re.finditer(r"^hvd_layer\(([^)]*)\)", tree.cmake, re.MULTILINE):
+        name, *rest = call.group(1).split()
+        uses = rest[rest.index("USES") + 1:] if "USES" in rest else []
+        for use in uses:
+            if use not in {allowed_use.split("/")[0] for allowed_use in MAY_USE.get(name, set())}:
+                yield f"src/CMakeLists.txt: hvd_layer({name}) must not use {use}"
+
+
+def faults_of(root):
+    tree = Tree(root)
+    registries = tree.registries()
+    faults = list(faults_of_cmake(tree))
+    for file in tree.files:
+        if layer_of(file) in MAY_USE:
+            faults.extend(faults_of_file(tree, file, registries))
+        elif "/" in file and layer_of(file) != "cmake":
+            faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in tests/layering/includes.py")
+    return faults
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (pathlib.Path(sys.argv[1]) / "src").is_dir():
+        sys.exit(__doc__)
+    found = faults_of(sys.argv[1])
+    print("\n".join(found) if found else "every include follows the rule")
+    sys.exit(1 if found else 0)

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Names of files, folders and variables: fails on names that tell nothing, on generic folders, and on HOROVOD_
+variables that the table of src/base/config.cpp does not know.
+
+usage: names.py ROOT
+"""
+import pathlib
+import re
+import sys
+
+# A folder or file of such a name takes in everything and tells nothing.
+EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "impl"}
+# The public package mirrors Horovod's layout, where horovod.common and others are names that scripts import.
+PUBLIC_PACKAGE = "src/python/horovod"
+# Not part of the tree: what builds, tools and the hosting machine leave there.
+LEFT_ALONE = {"build", "dist", "shared", "__pycache__", "node_modules"}
+
+
+def files_below(root):
+    for path in sorted(root.iterdir()):
+        if path.name.startswith(".") or path.name in LEFT_ALONE:
+            continue
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from files_below(path)
+
+
+def faults_of_names(root):
+    for path in files_below(root):
+        relative = path.relative_to(root).as_posix()
+        public = relative.startswith(PUBLIC_PACKAGE + "/")
+        if not public and path.name.split(".")[0].lower() in EMPTY_WORDS:
+            yield f"{relative}: '{path.name}' does not tell what belongs there; name it after what it does"
+
+
+def faults_of_variables(root):
+    table = root / "src/base/config.cpp"
+    known = set(re.findall(r'^\s*\{"(HOROVOD_\w+)"', table.read_text(), re.MULTILINE)) if table.exists() else set()
+    for path in files_below(root / "src"):
+        if path.is_file() and path.suffix in {".cpp", ".hpp", ".py"} and path != table:
+            text = path.read_text(errors="replace")
+            for match in re.finditer(r"""["'](HOROVOD_[A-Z0-9_]+)["'=]""", text):
+                if match.group(1) not in known:
+                    line = text.count("\n", 0, match.start()) + 1
+                    yield f"{path.relative_to(root)}:{line}: {match.group(1)} has no row in src/base/config.cpp"
+
+
+def faults_of(root):
+    root = pathlib.Path(root)
+    return [*faults_of_names(root), *faults_of_variables(root)]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (pathlib.Path(sys.argv[1]) / "src").is_dir():
+        sys.exit(__doc__)
+    found = faults_of(sys.argv[1])
+    print("\n".join(found) if found else "every name tells what it is for")
+    sys.exit(1 if found else 0)

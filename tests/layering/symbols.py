@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""What the core library needs and gives: fails if it has an undefined symbol of an optional library or a framework, or
+exports anything but the C functions of horovod.h.
+
+usage: symbols.py LIBRARY HEADER
+"""
+import re
+import subprocess
+import sys
+
+OPTIONAL = re.compile(
+    r"P?MPI_|nccl|cuda|cu[A-Z]\w+$|PMIx_|PMIX_|hwloc_|H5\w+_|c10::|at::|torch::|tensorflow::|Py[A-Z_]\w+$")
+
+
+def symbols_of(library, which):
+    command = ["nm", "--dynamic", "--demangle", "--without-symbol-versions", which, library]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    # "                 U getpid" or "0000000000001139 T hvd_init"
+    return [match.group(1) for match in (re.match(r"[0-9a-f ]{16} \S (.*)", line) for line in lines) if match]
+
+
+def faults_of(library, header):
+    with open(header) as file:
+        public = set(re.findall(r"^HVD_API [^(]*?(\w+)\(", file.read(), re.MULTILINE))
+    if not public:
+        yield f"{header}: no line begins with HVD_API: nothing to compare with"
+    for symbol in symbols_of(library, "--undefined-only"):
+        if OPTIONAL.match(symbol):
+            yield f"{library} needs {symbol}: what needs an optional library belongs into a plugin"
+    exported = set(symbols_of(library, "--defined-only"))
+    for symbol in sorted(exported - public):
+        yield f"{library} exports {symbol}, which is no function of {header}"
+    for symbol in sorted(public - exported):
+        yield f"{library} does not export {symbol}, which {header} declares"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    found = list(faults_of(*sys.argv[1:]))
+    print("\n".join(found) if found else "the library needs and exports what it should")
+    sys.exit(1 if found else 0)
