@@ -1,0 +1,160 @@
+#include "operation.hpp"
+
+#include <vector>
+
+#include "errors.hpp"
+#include "session.hpp"
+
+namespace hvd::python {
+namespace {
+
+PyObject* operation_type = nullptr;
+
+// A pointer as Python passes it: tensor.data_ptr().
+bool read_pointer(PyObject* number, void** pointer) {
+  *pointer = PyLong_AsVoidPtr(number);
+  return *pointer != nullptr || PyErr_Occurred() == nullptr;
+}
+
+// The runtime that `operation` belongs to, or null with a Python error set.
+hvd_runtime* runtime_of(const Operation* operation) {
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime != nullptr && operation->generation != Session::get().generation()) {
+    raise(internal_error(), "this operation was prepared before hvd.shutdown(); prepare it again after hvd.init()");
+    return nullptr;
+  }
+  return runtime;
+}
+
+// operation.start(input, output, rows=0) -> handle. The hot path: a conversion per argument and one call.
+PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  auto* operation = reinterpret_cast<Operation*>(self);
+  if (count < 2 || count > 3) return raise(PyExc_TypeError, "start() takes input, output and perhaps rows");
+  hvd_start_arguments start_arguments{operation->op, nullptr, nullptr, 0};
+  void* input = nullptr;
+  if (!read_pointer(arguments[0], &input) || !read_pointer(arguments[1], &start_arguments.output)) return nullptr;
+  start_arguments.input = input;
+  if (count == 3) {
+    start_arguments.first_dimension = PyLong_AsLongLong(arguments[2]);
+    if (start_arguments.first_dimension == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  }
+  hvd_runtime* runtime = runtime_of(operation);
+  if (runtime == nullptr) return nullptr;
+  hvd_handle handle = 0;
+  const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
+  if (status != HVD_OK) return raise_refused(status);
+  return PyLong_FromUnsignedLongLong(handle);
+}
+
+PyObject* is_stale(PyObject* self, void*) {
+  const auto* operation = reinterpret_cast<Operation*>(self);
+  const Session& session = Session::get();
+  return PyBool_FromLong(session.runtime() == nullptr || operation->generation != session.generation());
+}
+
+void deallocate(PyObject* self) {
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(self));
+  PyObject_Free(self);
+  Py_DecRef(type);
+}
+
+bool read_shape(PyObject* shape, std::vector<std::int64_t>& dimensions) {
+  const Py_ssize_t count = PyTuple_Size(shape);
+  if (count < 0) return false;
+  dimensions.reserve(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const long long dimension = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    if (dimension == -1 && PyErr_Occurred() != nullptr) return false;
+    dimensions.push_back(dimension);
+  }
+  return true;
+}
+
+bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members) {
+  PyObject* object = nullptr;
+  PyObject* input = nullptr;
+  PyObject* output = nullptr;
+  long long rows = 0;
+  if (!PyArg_ParseTuple(item, "OOOL", &object, &input, &output, &rows)) return false;
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != operation_type) {
+    raise(PyExc_TypeError, "start_group() takes a list of (Operation, input, output, rows)");
+    return false;
+  }
+  auto* operation = reinterpret_cast<Operation*>(object);
+  if (runtime_of(operation) == nullptr) return false;
+  void* from = nullptr;
+  hvd_start_arguments member{operation->op, nullptr, nullptr, rows};
+  if (!read_pointer(input, &from) || !read_pointer(output, &member.output)) return false;
+  member.input = from;
+  members.push_back(member);
+  return true;
+}
+
+}  // namespace
+
+PyObject* prepare(PyObject*, PyObject* arguments) {
+  hvd_op_description description{};
+  description.struct_size = sizeof description;
+  int verb = 0, dtype = 0, reduce_op = 0;
+  PyObject* shape = nullptr;
+  if (!PyArg_ParseTuple(arguments, "siiO!iddiip:prepare", &description.name, &verb, &dtype, &PyTuple_Type, &shape,
+                        &reduce_op, &description.prescale, &description.postscale, &description.root_rank,
+                        &description.process_set, &description.transient)) {
+    return nullptr;
+  }
+  std::vector<std::int64_t> dimensions;
+  if (!read_shape(shape, dimensions)) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  description.verb = static_cast<hvd_verb>(verb);
+  description.dtype = static_cast<hvd_dtype>(dtype);
+  description.reduce_op = static_cast<hvd_reduce_op>(reduce_op);
+  description.dimensions = static_cast<int>(dimensions.size());
+  description.shape = dimensions.data();
+  hvd_op* op = nullptr;
+  const hvd_status status = hvd_prepare(runtime, &description, &op);
+  if (status != HVD_OK) return raise_refused(status);
+
+  auto* operation = PyObject_New(Operation, reinterpret_cast<PyTypeObject*>(operation_type));
+  if (operation == nullptr) return nullptr;
+  operation->op = op;
+  operation->generation = Session::get().generation();
+  return reinterpret_cast<PyObject*>(operation);
+}
+
+PyObject* start_group(PyObject*, PyObject* items) {
+  const Py_ssize_t count = PyList_Size(items);
+  if (count < 0) return nullptr;
+  std::vector<hvd_start_arguments> members;
+  members.reserve(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!read_group_member(PyList_GetItem(items, i), members)) return nullptr;
+  }
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  hvd_handle handle = 0;
+  const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
+  if (status != HVD_OK) return raise_refused(status);
+  return PyLong_FromUnsignedLongLong(handle);
+}
+
+bool add_operation_type(PyObject* module) {
+  static PyMethodDef methods[] = {
+      {"start", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&start)), METH_FASTCALL,
+       "start(input, output, rows=0) -> handle: submits one use; the memory is borrowed until the handle is done"},
+      {nullptr, nullptr, 0, nullptr}};
+  static PyGetSetDef properties[] = {
+      {"is_stale", &is_stale, nullptr, "prepared before the last hvd.shutdown(): must be prepared again", nullptr},
+      {nullptr, nullptr, nullptr, nullptr, nullptr}};
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_getset, properties},
+                                {0, nullptr}};
+  static PyType_Spec specification = {"horovod._core.Operation", sizeof(Operation), 0, Py_TPFLAGS_DEFAULT, slots};
+  operation_type = PyType_FromSpec(&specification);
+  if (operation_type == nullptr) return false;
+  Py_IncRef(operation_type);
+  return PyModule_AddObject(module, "Operation", operation_type) == 0;
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,81 @@
+#include "session.hpp"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "errors.hpp"
+
+namespace hvd::python {
+
+Session& Session::get() {
+  static Session session;
+  return session;
+}
+
+Session::Session() {
+  pthread_atfork(nullptr, nullptr, &Session::after_fork_in_child);
+}
+
+// The child has a copy of the runtime's memory but none of its threads: it must neither use nor free it.
+void Session::after_fork_in_child() {
+  Session& session = get();
+  if (session.runtime_ != nullptr || session.changing_) session.forked_ = true;
+  session.runtime_ = nullptr;
+  session.changing_ = false;
+  session.stopping_ = false;
+  session.users_ = 0;
+}
+
+bool Session::init() {
+  if (runtime_ != nullptr) return true;
+  if (changing_) {
+    PyErr_SetString(PyExc_ValueError, "hvd.init() or hvd.shutdown() is under way in another thread of this process");
+    return false;
+  }
+  changing_ = true;
+  hvd_runtime* made = nullptr;
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_init(&made);
+  Py_END_ALLOW_THREADS;
+  changing_ = false;
+  if (status != HVD_OK) {
+    raise(PyExc_ValueError, hvd_last_error());
+    return false;
+  }
+  runtime_ = made;
+  ++generation_;
+  return true;
+}
+
+bool Session::shutdown() {
+  if (runtime_ == nullptr) return true;
+  hvd_runtime* ending = runtime_;
+  runtime_ = nullptr;  // from here on no new call gets in
+  changing_ = true;
+  stopping_ = true;
+  Py_BEGIN_ALLOW_THREADS;
+  // Threads that wait for a handle look at stopping() several times a second.
+  while (users_.load() != 0) {
+    timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  hvd_shutdown(ending);
+  Py_END_ALLOW_THREADS;
+  stopping_ = false;
+  changing_ = false;
+  return true;
+}
+
+hvd_runtime* runtime_or_raise(PyObject* error) {
+  Session& session = Session::get();
+  if (session.runtime() == nullptr) {
+    raise(error, session.forked()
+                     ? "this process was forked from a rank of the job and is no rank itself: Horovod can only be used "
+                       "in the process that called hvd.init(). Pass what the child needs (rank, size, data) to it."
+                     : "Horovod has not been initialized; use hvd.init().");
+  }
+  return session.runtime();
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,1 @@
+"""Starting Horovod jobs. The launcher is the program `horovodrun`."""

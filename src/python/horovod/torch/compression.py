@@ -1,0 +1,47 @@
+"""Compression of gradients before they are communicated."""
+import torch
+
+
+class Compressor:
+    """A way to compress a tensor and to get it back."""
+
+    @staticmethod
+    def compress(tensor):
+        """Returns the compressed tensor and what decompress needs to know."""
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        """Returns the tensor as it was before compress, but for the precision that was lost."""
+
+
+class NoneCompressor(Compressor):
+    """Leaves tensors as they are."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor
+
+
+class FP16Compressor(Compressor):
+    """Communicates floating-point tensors as float16; integers as they are."""
+
+    @staticmethod
+    def compress(tensor):
+        if not tensor.dtype.is_floating_point:
+            return tensor, None
+        return tensor.to(torch.float16), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor if ctx is None else tensor.to(ctx)
+
+
+class Compression:
+    """What to pass as `compression=`."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor

@@ -1,0 +1,188 @@
+"""Making models, optimizers and objects equal on all ranks."""
+import collections
+import io
+import itertools
+
+import torch
+
+from horovod.common.process_sets import global_process_set
+from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
+
+
+def broadcast_parameters(params, root_rank):
+    """Copies the root's parameters to all ranks, in place.
+
+    params: model.state_dict(), a list of tensors, or a list of (name, tensor) such as model.named_parameters().
+    """
+    if isinstance(params, dict):
+        params = sorted(params.items())
+    elif isinstance(params, (list, tuple)) or hasattr(params, "__next__"):
+        params = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
+    else:
+        raise ValueError(f"broadcast_parameters takes a state_dict, a list of tensors or a list of (name, tensor), "
+                         f"not {type(params).__name__}")
+    unnamed = itertools.count()
+    started = []
+    for name, tensor in params:
+        if not isinstance(tensor, torch.Tensor):
+            continue  # a state_dict may hold other things (get_extra_state)
+        started.append(_start_broadcast(tensor, root_rank, name or f"broadcast_parameters.noname.{next(unnamed)}"))
+    for finish in started:
+        finish()
+
+
+def _start_broadcast(tensor, root_rank, name):
+    """Starts an in-place broadcast, of a copy if the tensor is not contiguous; returns a function that ends it."""
+    dense = tensor.detach().contiguous()
+    handle = broadcast_async_(dense, root_rank, name)
+
+    def finish():
+        synchronize(handle)
+        if dense.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(dense)
+
+    return finish
+
+
+def broadcast_optimizer_state(optimizer, root_rank, model=None):
+    """Copies the root's optimizer state and options (learning rate, …) to all ranks.
+
+    An optimizer that has not made a step yet gets its state by a step with zero gradients, which leaves the parameters
+    as they are. model: needed for SGD with sparse embeddings, whose gradients are made sparse.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state: it is not a set of tensors of known shape")
+    if not optimizer.state_dict()["state"]:
+        _materialise_state(optimizer, model)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state")
+    _adopt(optimizer, parameters, described, root_rank)
+
+
+def _describe(optimizer, parameters):
+    """What the root tells: options per group, and per parameter its state, with tensors told by shape and dtype."""
+    options = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    states = []
+    for parameter in parameters:
+        state = optimizer.state.get(parameter, {})
+        states.append({key: _TensorLike(value) if isinstance(value, torch.Tensor) else value
+                       for key, value in state.items()})
+    return options, states
+
+
+class _TensorLike:
+    """Shape and dtype of a tensor, and whether it lies with its parameter (Adam's step, for one, stays on the host)."""
+
+    def __init__(self, tensor):
+        self.shape, self.dtype, self.on_host = tensor.shape, tensor.dtype, tensor.is_cpu
+
+    def fits(self, found):
+        return isinstance(found, torch.Tensor) and found.shape == self.shape and found.dtype == self.dtype
+
+    def make(self, parameter):
+        return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.on_host else parameter.device)
+
+
+def _adopt(optimizer, parameters, described, root_rank):
+    options, states = described
+    if len(options) != len(optimizer.param_groups) or len(states) != len(parameters):
+        raise ValueError(f"broadcast_optimizer_state: rank {root_rank} has {len(options)} parameter groups with "
+                         f"{len(states)} parameters, rank {rank()} has {len(optimizer.param_groups)} with "
+                         f"{len(parameters)}; build the optimizer in the same way on all ranks")
+    for group, values in zip(optimizer.param_groups, options):
+        group.update(values)
+    occurrences = collections.Counter()
+    started = []
+    for parameter, wanted in zip(parameters, states):
+        if not wanted:
+            optimizer.state.pop(parameter, None)
+            continue
+        state = optimizer.state[parameter]
+        for key in [key for key in state if key not in wanted]:
+            del state[key]
+        for key, value in wanted.items():
+            if not isinstance(value, _TensorLike):
+                state[key] = value
+                continue
+            if not value.fits(state.get(key)):
+                state[key] = value.make(parameter)
+            started.append(_start_broadcast(state[key], root_rank, f"{key}.{occurrences[key]}"))
+            occurrences[key] += 1
+    for finish in started:
+        finish()
+
+
+def _materialise_state(optimizer, model):
+    """Lets the optimizer make its state: a step of its own, not the distributed one, with zero gradients."""
+    sparse = _parameters_with_sparse_gradients(optimizer, model)
+    kept = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                kept.append((parameter, parameter.detach().clone()))
+                parameter.grad = _zero_gradient(parameter, id(parameter) in sparse)
+    plain_class = getattr(type(optimizer), "_wrapped_class", type(optimizer))
+    plain_class.step(optimizer)
+    with torch.no_grad():  # weight decay has moved them
+        for parameter, before in kept:
+            parameter.copy_(before)
+
+
+def _parameters_with_sparse_gradients(optimizer, model):
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if model is None:
+        return set()
+    return {id(module.weight) for module in model.modules() if getattr(module, "sparse", False) is True}
+
+
+def _zero_gradient(parameter, sparse):
+    if not sparse:
+        return torch.zeros_like(parameter)
+    # One zero row: SparseAdam and momentum make no state for a gradient without any.
+    indices = torch.zeros(1, 1, dtype=torch.int64, device=parameter.device)
+    values = torch.zeros(1, *parameter.shape[1:], dtype=parameter.dtype, device=parameter.device)
+    return torch.sparse_coo_tensor(indices, values, parameter.shape)
+
+
+# ---- objects ----------------------------------------------------------------------------------------------------
+
+
+def _to_bytes(obj):
+    import cloudpickle
+    stream = io.BytesIO()
+    cloudpickle.dump(obj, stream)
+    return torch.frombuffer(bytearray(stream.getbuffer()), dtype=torch.uint8)
+
+
+def _from_bytes(data):
+    import ctypes
+
+    import cloudpickle
+    return cloudpickle.loads(ctypes.string_at(data.data_ptr(), data.numel()))
+
+
+def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
+    """The root's object, on every rank; the root gets its own back. Other ranks may pass anything.
+
+    name: tells several in flight apart.
+    """
+    name = name or "broadcast_object"
+    at_root = rank() == root_rank
+    data = _to_bytes(obj) if at_root else None
+    length = torch.tensor([data.numel() if at_root else 0])
+    broadcast_(length, root_rank, f"{name}.sz", process_set)
+    if not at_root:
+        data = torch.empty(int(length), dtype=torch.uint8)
+    broadcast_(data, root_rank, f"{name}.t", process_set)
+    return obj if at_root else _from_bytes(data)
+
+
+def allgather_object(obj, name=None):
+    """The list of all ranks' objects, in the order of ranks."""
+    name = name or "allgather_object"
+    data = _to_bytes(obj)
+    lengths = allgather(torch.tensor([data.numel()]), name=f"{name}.sz")
+    everything = allgather(data, name=f"{name}.t")
+    return [_from_bytes(part) for part in torch.split(everything, lengths.tolist())]

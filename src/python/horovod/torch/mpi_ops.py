@@ -1,0 +1,495 @@
+"""The collectives on torch tensors. What is common to all frameworks is in horovod/_ops.py."""
+import torch
+
+from horovod import _core, _ops
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import global_process_set
+from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.torch.compression import Compression
+
+_basics = HorovodBasics(__file__)
+
+init = _basics.init
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+is_homogeneous = _basics.is_homogeneous
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+Min = _basics.Min
+Max = _basics.Max
+Product = _basics.Product
+
+poll = _ops.poll
+synchronize = _ops.synchronize
+
+_DTYPES = {
+    torch.bool: _core.BOOL, torch.uint8: _core.UINT8, torch.int8: _core.INT8, torch.int16: _core.INT16,
+    torch.int32: _core.INT32, torch.int64: _core.INT64, torch.float16: _core.FLOAT16,
+    torch.bfloat16: _core.BFLOAT16, torch.float32: _core.FLOAT32, torch.float64: _core.FLOAT64}
+if hasattr(torch, "uint16"):
+    _DTYPES[torch.uint16] = _core.UINT16
+
+
+class _ReduceOps:
+    Average = Average
+    Sum = Sum
+
+
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_ReduceOps)
+
+
+# ---- what every verb checks -------------------------------------------------------------------------------------
+
+
+def _check(tensor, verb, name):
+    """Raises unless the tensor can be communicated as it lies in memory."""
+    what = f"{verb} of tensor {name!r}" if name is not None else f"{verb} of a tensor of shape {list(tensor.shape)}" \
+        if isinstance(tensor, torch.Tensor) else verb
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{what}: expected a torch.Tensor, found {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{what}: expected a dense tensor, found layout {tensor.layout}; "
+                         "use sparse_allreduce_async or tensor.to_dense()")
+    if tensor.dtype not in _DTYPES:
+        raise ValueError(f"{what}: Tensor type {tensor.dtype} is not supported. "
+                         f"Supported are: {', '.join(str(dtype) for dtype in _DTYPES)}")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{what}: the tensor is not contiguous (shape {list(tensor.shape)}, strides "
+                         f"{list(tensor.stride())}); use tensor.contiguous()")
+
+
+def _check_reduction(op, verb):
+    if op == Adasum:
+        raise NotImplementedError(f"{verb}: op=hvd.Adasum is not part of this version of Horovod yet; "
+                                  "use hvd.Average or hvd.Sum")
+    if op not in (Average, Sum, Min, Max, Product):
+        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Min, Max, Product, not {op!r}")
+
+
+def _wants_gradient(tensors):
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+# ---- how operations are found and started -----------------------------------------------------------------------
+
+
+def _full_name(prefix, name, handle):
+    return f"{prefix}.noname.{handle}" if name is None else f"{prefix}.{name}"
+
+
+def _operation(name, key, *description):
+    """The prepared operation of a tensor; one for this use alone if the user gave no name."""
+    return _ops.transient(*description) if name is None else _ops.operation(key, *description)
+
+
+def _group_names(prefix, name, handle, count):
+    base = _full_name(prefix, name, handle)
+    return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
+
+
+def _submit(handle, operation, tensor, output):
+    """Starts an operation from `tensor` into `output`, through the host's memory if they lie on a device."""
+    if tensor.is_cpu:
+        return _ops.submit(handle, operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
+    host = tensor.detach().cpu()
+    address = host.data_ptr()
+    return _ops.submit(handle, operation, address, address, 0, output, host, lambda _, out: _store(out, host))
+
+
+def _submit_group(handle, operations, tensors, outputs):
+    """As _submit, for several tensors that become ready together. synchronize returns `outputs`."""
+    sources = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
+    targets = [output if tensor.is_cpu else source for tensor, source, output in zip(tensors, sources, outputs)]
+    members = [(operation, source.data_ptr(), target.data_ptr(), 0)
+               for operation, source, target in zip(operations, sources, targets)]
+
+    def store(_, outputs):
+        for output, target in zip(outputs, targets):
+            if output is not target:
+                _store(output, target)
+        return outputs
+
+    on_host = all(output is target for output, target in zip(outputs, targets))
+    return _ops.submit_group(handle, members, outputs, (sources, targets), None if on_host else store)
+
+
+def _store(output, host):
+    with torch.no_grad():
+        return output.copy_(host)
+
+
+# ---- allreduce --------------------------------------------------------------------------------------------------
+
+
+def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor, process_set):
+    """Starts an allreduce into `output`; None for a new tensor."""
+    if name is not None and process_set is global_process_set:
+        # The way of every step but the first: what is prepared has been checked, except how this tensor lies in memory.
+        try:
+            found = _ops.operations.get((name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor))
+        except AttributeError:
+            found = None  # no tensor: _check says so
+        if found is not None and tensor.is_contiguous():
+            return _submit(_ops.new_handle(), found, tensor, torch.empty_like(tensor) if output is None else output)
+    _check(tensor, "allreduce", name)
+    _check_reduction(op, "allreduce")
+    process_set._check_id()
+    handle = _ops.new_handle()
+    found = _operation(name, (name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor),
+                       _full_name("allreduce", name, handle), _core.ALLREDUCE, _DTYPES[tensor.dtype], tensor.shape, op,
+                       prescale_factor, postscale_factor)
+    return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """Starts the reduction of a tensor over all ranks into a new tensor; returns a handle for poll and synchronize.
+
+    The input must not change before synchronize has returned. Operations are matched between ranks by name; without
+    one, by the order in which they are started. op: Average (default), Sum, Min, Max, Product.
+    """
+    if op is None or average is not None:
+        op = handle_average_backwards_compatibility(op, average)
+    return _allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """As allreduce_async, in place."""
+    if op is None or average is not None:
+        op = handle_average_backwards_compatibility(op, average)
+    return _allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set)
+
+
+class _Allreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, *how):
+        ctx.how = how
+        return synchronize(_allreduce_async(tensor, None, name, *how))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        op, prescale_factor, postscale_factor, process_set = ctx.how
+        return (allreduce(gradient.contiguous(), op=op, prescale_factor=prescale_factor,
+                          postscale_factor=postscale_factor, process_set=process_set),) + (None,) * 5
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+              postscale_factor=1.0, process_set=global_process_set):
+    """The tensor reduced over all ranks, in a new tensor. Differentiable: the gradient is reduced in the same way."""
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, context = compression.compress(tensor)
+    if isinstance(compressed, torch.Tensor) and _wants_gradient([compressed]):
+        reduced = _Allreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
+    else:
+        reduced = synchronize(
+            _allreduce_async(compressed, None, name, op, prescale_factor, postscale_factor, process_set))
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=global_process_set):
+    """As allreduce, in place (and not differentiable)."""
+    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set):
+    tensors = list(tensors)
+    if not tensors:
+        raise ValueError("grouped_allreduce: expected at least one tensor, found an empty list")
+    for tensor in tensors:
+        _check(tensor, "grouped_allreduce", name)
+    _check_reduction(op, "grouped_allreduce")
+    process_set._check_id()
+    handle = _ops.new_handle()
+    operations = []
+    for tensor, full_name in zip(tensors, _group_names("grouped_allreduce", name, handle, len(tensors))):
+        key = (full_name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor, "grouped")
+        operations.append(_operation(name, key, full_name, _core.ALLREDUCE, _DTYPES[tensor.dtype], tensor.shape, op,
+                                     prescale_factor, postscale_factor))
+    if outputs is None:
+        outputs = tuple(torch.empty_like(tensor) for tensor in tensors)
+    return _submit_group(handle, operations, tensors, outputs)
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                            process_set=global_process_set):
+    """Starts the reduction of several tensors, which become ready together; one handle for all of them."""
+    op = handle_average_backwards_compatibility(op, average)
+    return _grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                             process_set=global_process_set):
+    """As grouped_allreduce_async, in place."""
+    op = handle_average_backwards_compatibility(op, average)
+    return _grouped_allreduce_async(tensors, tuple(tensors), name, op, prescale_factor, postscale_factor, process_set)
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, how, *tensors):
+        ctx.how = how
+        return synchronize(_grouped_allreduce_async(tensors, None, name, *how))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        op, prescale_factor, postscale_factor, process_set = ctx.how
+        reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=op,
+                                    prescale_factor=prescale_factor, postscale_factor=postscale_factor,
+                                    process_set=process_set)
+        return (None, None, *reduced)
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+                      postscale_factor=1.0, process_set=global_process_set):
+    """The list of the tensors reduced over all ranks. Differentiable."""
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
+    how = (op, prescale_factor, postscale_factor, process_set)
+    if _wants_gradient(compressed):
+        reduced = _GroupedAllreduce.apply(name, how, *compressed)
+    else:
+        reduced = synchronize(_grouped_allreduce_async(compressed, None, name, *how))
+    return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                       process_set=global_process_set):
+    """As grouped_allreduce, in place (and not differentiable); returns the tensors as a tuple."""
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
+    """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits and returns the result."""
+    if op not in (Average, Sum):
+        raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
+    tensor = tensor if tensor.is_coalesced() else tensor.coalesce()
+    indices = allgather_async(tensor.indices().transpose(0, 1).contiguous(), name=f"{name}.indices",
+                              process_set=process_set)
+    values = allgather_async(tensor.values().contiguous(), name=f"{name}.values", process_set=process_set)
+
+    def wait():
+        all_values = synchronize(values)
+        all_indices = synchronize(indices)
+        if op == Average:
+            all_values = all_values / process_set.size()
+        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size())
+
+    return wait
+
+
+# ---- allgather --------------------------------------------------------------------------------------------------
+
+
+def _allgather_operation(tensor, name, full_name):
+    """Its rows may differ between ranks and calls, so they are no part of the key."""
+    return _operation(name, (full_name, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name, _core.ALLGATHER,
+                      _DTYPES[tensor.dtype], tensor.shape)
+
+
+def _rows(tensor):
+    return tensor.shape[0] if tensor.dim() else 0
+
+
+def _gathered(started, index, like):
+    """The index-th result of an allgather that is done, where its input lies."""
+    output = torch.empty(_core.result_shape(started, index), dtype=like.dtype)
+    _core.result_copy(started, index, output.data_ptr(), output.numel() * output.element_size())
+    return output if like.is_cpu else output.to(like.device)
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Starts the concatenation of all ranks' tensors along the first dimension, which may differ; returns a handle."""
+    _check(tensor, "allgather", name)
+    process_set._check_id()
+    handle = _ops.new_handle()
+    found = _allgather_operation(tensor, name, _full_name("allgather", name, handle))
+    host = tensor if tensor.is_cpu else tensor.detach().cpu()
+    return _ops.submit(handle, found, host.data_ptr(), 0, _rows(tensor), tensor, host,
+                       lambda started, like: _gathered(started, 0, like))
+
+
+def _own_rows(gradient, rows, process_set):
+    """Of a gathered gradient the rows that this rank gave."""
+    counts = allgather(torch.tensor([rows], dtype=torch.int32), process_set=process_set)
+    first = int(counts[:process_set.rank()].sum())
+    return gradient.narrow(0, first, rows)
+
+
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        ctx.rows, ctx.process_set = tensor.shape[0], process_set
+        return synchronize(allgather_async(tensor, name, process_set))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        reduced = allreduce(gradient.contiguous(), op=Average, process_set=ctx.process_set)
+        return _own_rows(reduced, ctx.rows, ctx.process_set), None, None
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
+    if isinstance(tensor, torch.Tensor) and tensor.dim() and _wants_gradient([tensor]):
+        return _Allgather.apply(tensor, name, process_set)
+    return synchronize(allgather_async(tensor, name, process_set))
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Starts the allgather of several tensors, which become ready together; one handle for all of them."""
+    tensors = list(tensors)
+    if not tensors:
+        raise ValueError("grouped_allgather: expected at least one tensor, found an empty list")
+    for tensor in tensors:
+        _check(tensor, "grouped_allgather", name)
+    process_set._check_id()
+    handle = _ops.new_handle()
+    names = _group_names("grouped_allgather", name, handle, len(tensors))
+    hosts = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
+    members = [(_allgather_operation(tensor, name, full_name), host.data_ptr(), 0, _rows(tensor))
+               for tensor, host, full_name in zip(tensors, hosts, names)]
+    return _ops.submit_group(
+        handle, members, tensors, hosts,
+        lambda started, likes: tuple(_gathered(started, index, like) for index, like in enumerate(likes)))
+
+
+class _GroupedAllgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        ctx.rows, ctx.process_set = [tensor.shape[0] for tensor in tensors], process_set
+        return synchronize(grouped_allgather_async(tensors, name, process_set))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        process_set = ctx.process_set
+        reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=Average,
+                                    process_set=process_set)
+        counts = grouped_allgather([torch.tensor([rows], dtype=torch.int32) for rows in ctx.rows],
+                                   process_set=process_set)
+        own = process_set.rank()
+        return (None, None, *(gradient.narrow(0, int(count[:own].sum()), rows)
+                              for gradient, count, rows in zip(reduced, counts, ctx.rows)))
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """The tuple of the tensors gathered from all ranks. Differentiable."""
+    tensors = list(tensors)
+    if _wants_gradient(tensors):
+        return _GroupedAllgather.apply(name, process_set, *tensors)
+    return synchronize(grouped_allgather_async(tensors, name, process_set))
+
+
+# ---- broadcast --------------------------------------------------------------------------------------------------
+
+
+def _broadcast_async(tensor, output, root_rank, name, process_set):
+    _check(tensor, "broadcast", name)
+    process_set._check_id()
+    if not isinstance(root_rank, int) or not 0 <= root_rank < size():
+        raise ValueError(f"broadcast: root_rank is a rank of the process set (0 to {size() - 1}), not {root_rank!r}")
+    handle = _ops.new_handle()
+    full_name = _full_name("broadcast", name, handle)
+    found = _operation(name, (full_name, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
+                       _core.BROADCAST, _DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank)
+    return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts the copy of the root's tensor into a new tensor of every rank; returns a handle."""
+    return _broadcast_async(tensor, None, root_rank, name, process_set)
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast_async, in place."""
+    return _broadcast_async(tensor, tensor, root_rank, name, process_set)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.root_rank, ctx.process_set = root_rank, process_set
+        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        reduced = allreduce(gradient.contiguous(), op=Average, process_set=ctx.process_set)
+        return reduced if rank() == ctx.root_rank else reduced * 0, None, None, None
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """The root's tensor, in a new tensor. Differentiable."""
+    if isinstance(tensor, torch.Tensor) and _wants_gradient([tensor]):
+        return _Broadcast.apply(tensor, root_rank, name, process_set)
+    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast, in place (and not differentiable)."""
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+# ---- the rest ---------------------------------------------------------------------------------------------------
+
+
+def barrier(process_set=global_process_set):
+    """Returns when every rank has called it."""
+    process_set._check_id()
+    _ops.barrier()
+
+
+def _to_come(verb, instead):
+    return NotImplementedError(f"hvd.{verb} is not part of this version of Horovod yet; {instead}")
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    raise _to_come("alltoall", "hvd.allgather followed by slicing gives the same rows")
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    raise _to_come("alltoall", "hvd.allgather followed by slicing gives the same rows")
+
+
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    raise _to_come("reducescatter", "hvd.allreduce followed by slicing gives the same rows")
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
+                  prescale_factor=1.0, postscale_factor=1.0):
+    raise _to_come("reducescatter", "hvd.allreduce followed by slicing gives the same rows")
+
+
+def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                                postscale_factor=1.0):
+    raise _to_come("grouped_reducescatter", "hvd.grouped_allreduce followed by slicing gives the same rows")
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
+                          process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    raise _to_come("grouped_reducescatter", "hvd.grouped_allreduce followed by slicing gives the same rows")
+
+
+def join(device=-1):
+    raise _to_come("join", "give every rank the same number of batches, for instance with a DistributedSampler")
