@@ -5,17 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <optional>
 
 namespace hvd::pmix {
 namespace {
 
+constexpr auto server_answer_time = std::chrono::seconds(30);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
+
+// PMIx is one per process, so this is too.
+std::atomic<int> clients_opened{0};
 
 std::string text_of(pmix_status_t status) {
   const char* text = PMIx_Error_string(status);
@@ -40,6 +44,7 @@ struct Operation {
   std::condition_variable finished;
   std::optional<pmix_status_t> status;
   Buffer value;
+  std::uint64_t number = 0;
 
   ~Operation() { PMIX_INFO_DESTRUCT(&info[0]); }
 
@@ -97,6 +102,15 @@ std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
   }
 }
 
+void when_got_number(pmix_status_t status, pmix_value_t* value, void* data) {
+  std::unique_ptr<Held> operation(static_cast<Held*>(data));
+  std::optional<std::uint64_t> number;
+  if (status == PMIX_SUCCESS && value != nullptr) number = number_in(*value);
+  if (status == PMIX_SUCCESS && !number) status = PMIX_ERR_TYPE_MISMATCH;
+  (*operation)->number = number.value_or(0);
+  (*operation)->finish(status);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::open() {
@@ -105,7 +119,8 @@ Result<std::unique_ptr<Client>> Client::open() {
   // UNREACH is how PMIx says "there is no server, be a job of one"; whether that is what the user meant is not for us
   // to guess.
   if (status == PMIX_ERR_UNREACH) {
-    PMIx_Finalize(nullptr, 0);
+    // Finalize is right for a job of one and crashes (4.2.2) after a search for a server that failed.
+    if (std::string_view(me.nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
                  "container, or PMIX_NAMESPACE was inherited from a job that is over)");
@@ -115,6 +130,7 @@ Result<std::unique_ptr<Client>> Client::open() {
                  "PMIx_Init failed: " + text_of(status) + ", PMIx library " + PMIx_Get_version());
   std::unique_ptr<Client> client(new Client);
   client->process_ = ::getpid();
+  client->reopened_ = clients_opened++ > 0;
   client->job_ = me.nspace;
   client->rank_ = me.rank;
   auto size = client->read_size();
@@ -132,22 +148,22 @@ Client::~Client() {
 }
 
 Result<std::uint32_t> Client::read_size() {
-  pmix_proc_t all{};
-  PMIX_LOAD_PROCID(&all, job_.c_str(), PMIX_RANK_WILDCARD);
-  pmix_value_t* value = nullptr;
-  // Job information comes with PMIx_Init; OPTIONAL keeps a missing key from blocking.
-  pmix_info_t info[1]{};
-  PMIX_INFO_LOAD(&info[0], PMIX_OPTIONAL, nullptr, PMIX_BOOL);
-  pmix_status_t status = PMIx_Get(&all, PMIX_JOB_SIZE, info, 1, &value);
-  PMIX_INFO_DESTRUCT(&info[0]);
-  if (status != PMIX_SUCCESS || value == nullptr) return failure("reading the job's size (" PMIX_JOB_SIZE ")", status);
-  std::optional<std::uint64_t> number = number_in(*value);
-  int type = value->type;
-  PMIX_VALUE_RELEASE(value);
-  if (!number || *number < 1 || *number > INT32_MAX)
+  const std::string what = "reading the job's size (" PMIX_JOB_SIZE ")";
+  auto operation = std::make_shared<Operation>();
+  PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
+  // It comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
+  // OPTIONAL.
+  auto handed = std::make_unique<Held>(operation);
+  pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
+  if (started != PMIX_SUCCESS) return failure(what, started);
+  (void)handed.release();
+  std::optional<pmix_status_t> status = operation->wait(Deadline::after(server_answer_time));
+  if (!status) return Error(ErrorCode::timeout, "PMIx: " + what + ": the server does not answer");
+  if (*status != PMIX_SUCCESS) return failure(what, *status);
+  if (operation->number < 1 || operation->number > INT32_MAX)
     return Error(ErrorCode::system,
-                 "PMIx: the job's size (" PMIX_JOB_SIZE ") is no sensible number (type " + std::to_string(type) + ")");
-  return static_cast<std::uint32_t>(*number);
+                 "PMIx: " + what + ": " + std::to_string(operation->number) + " is no number of ranks");
+  return static_cast<std::uint32_t>(operation->number);
 }
 
 Status Client::put(std::string_view key, ConstBytes bytes) {
@@ -169,6 +185,24 @@ Status Client::put(std::string_view key, ConstBytes bytes) {
 Status Client::fence(Deadline deadline) {
   if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
   if (pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS) return failure("committing what was put", status);
+  for (;;) {
+    std::optional<pmix_status_t> status = fence_once(deadline);
+    if (!status) {
+      broken_ = "PMIx: not all " + std::to_string(size_) + " ranks arrived at the fence in time";
+      return Error(ErrorCode::timeout, broken_);
+    }
+    if (*status == PMIX_SUCCESS) return {};
+    // A peer that finalizes while we wait counts as lost. When this is not the process's first client the peer may well
+    // be about to open its next one too; all who waited got this answer, so all of them try again together.
+    if (*status == PMIX_ERR_PARTIAL_SUCCESS && reopened_ && !deadline.passed()) continue;
+    Error error = failure("the fence failed, probably because a rank ended", *status);
+    broken_ = error.message;
+    return error;
+  }
+}
+
+// Nothing if the deadline passed first.
+std::optional<int> Client::fence_once(Deadline deadline) {
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
   // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not bound one; our deadline
@@ -177,17 +211,10 @@ Status Client::fence(Deadline deadline) {
   PMIX_INFO_LOAD(&operation->info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
-  if (started == PMIX_OPERATION_SUCCEEDED) return {};  // the callback is not called then
-  if (started != PMIX_SUCCESS) return failure("fence", started);
+  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // the callback is not called then
+  if (started != PMIX_SUCCESS) return started;
   (void)handed.release();  // now the callback's
-  std::optional<pmix_status_t> status = operation->wait(deadline);
-  if (!status) {
-    broken_ = "PMIx: not all " + std::to_string(size_) + " ranks arrived at the fence in time";
-    return Error(ErrorCode::timeout, broken_);
-  }
-  if (*status == PMIX_SUCCESS) return {};
-  broken_ = "PMIx: the fence failed, probably because a rank ended: " + text_of(*status);
-  return failure("the fence failed, probably because a rank ended", *status);
+  return operation->wait(deadline);
 }
 
 Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline deadline) {

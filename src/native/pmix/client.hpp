@@ -2,6 +2,7 @@
 // This process as a client of a PMIx server. Needs no header of PMIx; compiled into the plugin alone.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,8 +37,10 @@ class Client {
  private:
   Client() = default;
   Result<std::uint32_t> read_size();
+  std::optional<int> fence_once(Deadline deadline);
 
   int process_ = 0;
+  bool reopened_ = false;  // not the first client of this process
   std::string job_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 1;
