@@ -147,6 +147,8 @@ inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>
   const int size = ensemble.world.size();
   std::vector<std::unique_ptr<RankThread>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<RankThread>(ensemble, Rank{rank}));
+  for (auto& rank : ranks)
+    rank->surroundings.wake_of = [&ranks](Rank other) { return &ranks.at(static_cast<std::size_t>(other.value))->wake; };
 
   std::mutex mutex;
   std::condition_variable ended;

@@ -54,6 +54,7 @@ Result<FileDescriptor> connect_to_unix_socket(const std::string& address) {
   int outcome = 0;
   do outcome = ::connect(socket->get(), reinterpret_cast<sockaddr*>(&name), length);
   while (outcome != 0 && errno == EINTR);
+  if (outcome != 0 && errno == EAGAIN) return FileDescriptor();
   if (outcome != 0) return system_error("connect to unix socket " + address, errno);
   return socket;
 }

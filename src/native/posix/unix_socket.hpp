@@ -16,7 +16,7 @@ struct ListeningSocket {
 };
 Result<ListeningSocket> listen_on_unix_socket();
 
-// Succeeds as soon as the listener's queue has room, before it accepts.
+// Succeeds as soon as the listener's queue has room, before it accepts. An empty descriptor while it has none.
 Result<FileDescriptor> connect_to_unix_socket(const std::string& address);
 // An empty descriptor when nobody waits.
 Result<FileDescriptor> accept_from(const FileDescriptor& listener);

@@ -1,0 +1,133 @@
+// Shared memory between the ranks of a node: processes (memfd over NodePeers) or threads (ThreadHub).
+//
+// How a link is made:
+//  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's name.
+//  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing has
+//     happened yet; so nobody has to wait for anybody else.
+//  3. If seat 0 cannot make it, it puts the reason where the others look for it.
+#include <string>
+#include <vector>
+
+#include "native/posix/shared_memory.hpp"
+#include "transport/node_peers.hpp"
+#include "transport/shm/link.hpp"
+#include "transport/shm/shared_area.hpp"
+#include "transport/thread_hub.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::transport {
+namespace {
+
+class ShmConnecting final : public Connecting {
+ public:
+  ShmConnecting(const Surroundings& surroundings, const Group& group, std::string_view name, Exchange& exchange)
+      : surroundings_(surroundings),
+        group_(group),
+        name_("shm/" + std::string(name)),
+        exchange_(exchange),
+        shape_(shm::shape_for(group.size(), *surroundings.config)) {}
+
+  Progress step() override {
+    if (failure_) return Progress::failed;
+    if (link_ != nullptr) return Progress::done;
+    Result<std::shared_ptr<void>> memory = surroundings_.threads != nullptr
+                                               ? Result<std::shared_ptr<void>>(surroundings_.threads->share_memory(
+                                                     name_, shm::bytes_needed(shape_)))
+                                           : group_.me.value == 0 ? make_memory()
+                                                                  : take_memory();
+    if (!memory) {
+      failure_ = std::move(memory.error());
+      return Progress::failed;
+    }
+    if (*memory == nullptr) return Progress::pending;
+    link_ = shm::make_link(
+        std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(), surroundings_.threads));
+    return Progress::done;
+  }
+  std::unique_ptr<Link> take() override { return std::move(link_); }
+  const Error& failure() const override { return *failure_; }
+
+ private:
+  Result<std::shared_ptr<void>> make_memory() {
+    auto made = posix::SharedMemory::create("horovod/" + name_, shm::bytes_needed(shape_));
+    Status offered;
+    if (made && group_.size() > 1) offered = surroundings_.peers->offer(group_, name_, made->descriptor());
+    if (made && offered) return keep(std::move(*made));
+    Error error = made ? std::move(offered.error()) : std::move(made.error());
+    auto told = exchange_.put(name_ + "/failed", as_bytes(error.message));
+    if (!told) error.message += "; the other ranks could not be told: " + told.error().message;
+    return error;
+  }
+
+  Result<std::shared_ptr<void>> take_memory() {
+    if (auto descriptor = surroundings_.peers->take(name_)) {
+      auto mapped = posix::SharedMemory::map(*descriptor, shm::bytes_needed(shape_));
+      if (!mapped) return std::move(mapped.error());
+      return keep(std::move(*mapped));
+    }
+    Buffer reason;
+    auto has_failed = exchange_.get(group_.rank_at(Seat{0}), name_ + "/failed", reason);
+    if (!has_failed) return std::move(has_failed.error());
+    if (!*has_failed) return std::shared_ptr<void>();
+    return Error(ErrorCode::out_of_memory,
+                 "rank " + std::to_string(group_.rank_at(Seat{0}).value) + " could not make shared memory: " + to_string(reason));
+  }
+
+  static std::shared_ptr<void> keep(posix::SharedMemory memory) {
+    auto owner = std::make_shared<posix::SharedMemory>(std::move(memory));
+    void* data = owner->data();
+    return {std::move(owner), data};
+  }
+
+  shm::FlagPost flag_post() const {
+    std::vector<posix::WaitWord*> words;
+    for (int seat = 0; seat < group_.size(); ++seat) {
+      bool is_known = seat != group_.me.value && surroundings_.wake_of != nullptr;
+      words.push_back(is_known ? surroundings_.wake_of(group_.rank_at(Seat{seat})) : nullptr);
+    }
+    return {std::move(words), surroundings_.asymmetric_wake};
+  }
+
+  const Surroundings& surroundings_;
+  const Group group_;
+  const std::string name_;
+  Exchange& exchange_;
+  const shm::Shape shape_;
+  std::unique_ptr<Link> link_;
+  std::optional<Error> failure_;
+};
+
+class Shm final : public Transport {
+ public:
+  explicit Shm(const Surroundings& surroundings) : surroundings_(surroundings) {}
+
+  const char* name() const override { return "shm"; }
+
+  bool reaches(const Group& group, DeviceKind kind) const override {
+    if (kind != DeviceKind::host || !group.has_me()) return false;
+    if (surroundings_.threads != nullptr || group.size() == 1) return true;
+    if (surroundings_.peers == nullptr || surroundings_.world == nullptr) return false;
+    const World& world = *surroundings_.world;
+    for (Rank rank : group.ranks) {
+      if (world.member(rank).node != world.me().node) return false;
+    }
+    return true;
+  }
+
+  Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name, Exchange& exchange) override {
+    if (!reaches(group, DeviceKind::host)) {
+      return Error(ErrorCode::unsupported, "shared memory reaches only ranks of one node; group \"" + std::string(name) +
+                                               "\" has others");
+    }
+    return std::unique_ptr<Connecting>(std::make_unique<ShmConnecting>(surroundings_, group, name, exchange));
+  }
+
+ private:
+  const Surroundings surroundings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shm(const Surroundings& surroundings) { return std::make_unique<Shm>(surroundings); }
+
+}  // namespace hvd::transport

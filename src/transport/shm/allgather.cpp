@@ -1,0 +1,153 @@
+// Allgather and barrier over shared memory. (A barrier gathers nothing from everybody.)
+//
+// One shot (every share fits a small slot): each seat posts its share and copies all of them out.
+// Rounds (large): in round i every seat puts the i-th piece of its share into its slab, `packed`, and copies the i-th pieces
+// of all out of theirs, `taken`. A slab holds several pieces; one is filled again once all others have taken it.
+#include <algorithm>
+
+#include "transport/shm/batch.hpp"
+#include "transport/shm/tasks.hpp"
+
+namespace hvd::transport::shm {
+namespace {
+
+constexpr std::size_t piece_bytes = 128 << 10;
+
+class Allgather final : public Task {
+ public:
+  Allgather(LinkState& link, const Collective& collective)
+      : link_(link),
+        turn_(link),
+        is_barrier_(collective.verb == Verb::barrier),
+        shares_(collective, link.size),
+        piece_(std::min(piece_bytes, link.area.shape().slab_bytes / 2)),
+        depth_(link.area.shape().slab_bytes / piece_),
+        out_at_(static_cast<std::size_t>(link.size)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
+    if (is_barrier_) in = out = {};
+    in_.assign(in);
+    out_.assign(out);
+    if (is_barrier_) shares_.deal_nothing();
+    else shares_.deal(out_.bytes(), link_.me, in_.bytes());
+    turn_.queue();
+    has_begun_ = false;
+  }
+
+  Progress step() override {
+    if (link_.aborted) [[unlikely]] return Progress::failed;
+    int busy = -1;
+    if (!has_begun_ && (!turn_.has_come() || !begin(busy))) return turn_.wait_for(busy);
+    if (shares_.largest() == 0 && !is_barrier_) return turn_.pass();
+    return is_small() ? finish_small() : step_rounds();
+  }
+
+  const Error& failure() const override { return *link_.aborted; }
+  Seat waiting_for() const override { return Seat{turn_.waiting_for}; }
+
+ private:
+  bool is_small() const { return shares_.largest() <= small_slot_bytes; }
+
+  bool begin(int& busy) {
+    bool is_nothing = shares_.largest() == 0 && !is_barrier_;
+    if (!is_nothing && !(is_small() ? link_.small_slot_is_free(busy) : link_.slab_is_free(busy))) return false;
+    has_begun_ = true;
+    if (is_nothing) return true;
+    Cursor at(out_);
+    for (int seat = 0; seat < link_.size; ++seat) {
+      out_at_[static_cast<std::size_t>(seat)] = at;
+      at.skip(shares_.bytes(seat));
+    }
+    if (is_small()) {
+      exchange_ = ++link_.small_count;
+      Cursor(in_).gather(link_.small_payload(link_.me, exchange_, shares_.bytes(link_.me)), in_.bytes());
+      link_.post_small(exchange_);
+      missing_ = 0;
+      return true;
+    }
+    base_ = link_.slab_count;
+    rounds_ = rounds_of(shares_.largest(), piece_);
+    link_.slab_count += rounds_;
+    if (link_.size > 1) link_.slab_awaited = base_ + rounds_;
+    filled_ = copied_ = 0;
+    in_at_ = Cursor(in_);
+    return true;
+  }
+
+  Progress finish_small() {
+    missing_ = link_.missing_small(exchange_, missing_);
+    if (missing_ < link_.size) return turn_.wait_for(missing_);
+    link_.small_read_by_all = exchange_ - 1;
+    for (int seat = 0; seat < link_.size; ++seat) {
+      std::size_t bytes = shares_.bytes(seat);
+      out_at_[static_cast<std::size_t>(seat)].scatter(link_.small_payload(seat, exchange_, bytes), bytes);
+    }
+    link_.prefetch_next_small(in_.bytes());
+    return turn_.pass();
+  }
+
+  Progress step_rounds() {
+    while (copied_ < rounds_) {
+      if (filled_ < rounds_ && filled_ <= copied_ + 1) {  // one piece ahead of my own copying is enough
+        int late = filled_ < depth_ ? link_.size : link_.missing(&SeatFlags::taken, base_ + filled_ - depth_ + 1, 0);
+        if (late == link_.size) fill();
+        else if (filled_ == copied_) return turn_.wait_for(late);
+      }
+      int missing = link_.missing(&SeatFlags::packed, base_ + copied_ + 1, 0);
+      if (missing < link_.size) return turn_.wait_for(missing);
+      copy();
+    }
+    return turn_.pass();
+  }
+
+  void fill() {
+    std::byte* slab = link_.area.seat(link_.me).slab + (filled_ % depth_) * piece_;
+    in_at_.gather(slab, bytes_of(link_.me, filled_));
+    ++filled_;
+    link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + filled_);
+  }
+
+  void copy() {
+    bool is_large = out_.bytes() >= streaming_from_bytes;
+    for (int turn = 0; turn < link_.size; ++turn) {
+      int seat = link_.me + turn < link_.size ? link_.me + turn : link_.me + turn - link_.size;
+      const std::byte* slab = link_.area.seat(seat).slab + (copied_ % depth_) * piece_;
+      Cursor& at = out_at_[static_cast<std::size_t>(seat)];
+      if (is_large) at.scatter_streaming(slab, bytes_of(seat, copied_));
+      else at.scatter(slab, bytes_of(seat, copied_));
+    }
+    ++copied_;
+    link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + copied_);
+  }
+
+  // A seat's piece of a round; nothing once its share has ended.
+  std::size_t bytes_of(int seat, std::uint64_t round) const {
+    std::size_t share = shares_.bytes(seat), begin = round * piece_;
+    return begin >= share ? 0 : std::min(piece_, share - begin);
+  }
+
+  LinkState& link_;
+  Turn turn_;
+  const bool is_barrier_;
+  Shares shares_;
+  const std::size_t piece_, depth_;
+  Batch in_, out_;
+  std::vector<Cursor> out_at_;  // by seat
+  Cursor in_at_;
+  bool has_begun_ = false;
+  int missing_ = 0;
+  std::uint64_t exchange_ = 0;
+  std::uint64_t base_ = 0, rounds_ = 0, filled_ = 0, copied_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_allgather(LinkState& link, const Collective& collective) {
+  return std::make_unique<Allgather>(link, collective);
+}
+
+std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective) {
+  return std::make_unique<Allgather>(link, collective);
+}
+
+}  // namespace hvd::transport::shm

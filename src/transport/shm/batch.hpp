@@ -1,0 +1,91 @@
+#pragma once
+// A list of segments read as one long array of bytes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.hpp"
+
+namespace hvd::transport::shm {
+
+// Null in: zeros. Null out: the result is not wanted. For a plain list both are the same.
+struct Piece {
+  std::byte* in;
+  std::byte* out;
+  std::size_t bytes;
+};
+
+// Keeps its memory between batches. Empty segments are left out.
+class Batch {
+ public:
+  void assign(std::span<const Segment> segments) { assign_both(segments, segments); }
+  // Panics unless both have the same lengths, segment by segment.
+  void assign_both(std::span<const Segment> in, std::span<const Segment> out);
+
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::size_t bytes_ = 0;
+};
+
+// A place in a batch that moves forward.
+class Cursor {
+ public:
+  Cursor() = default;
+  explicit Cursor(const Batch& batch) : piece_(batch.pieces().data()) {}
+
+  // Calls visit(in, out, bytes) for the parts of the next `bytes` bytes, and moves past them.
+  template <typename Visit>
+  void walk(std::size_t bytes, Visit visit) {
+    while (bytes > 0) {
+      std::size_t part = std::min(bytes, piece_->bytes - offset_);
+      visit(piece_->in == nullptr ? nullptr : piece_->in + offset_, piece_->out == nullptr ? nullptr : piece_->out + offset_,
+            part);
+      bytes -= part;
+      advance(part);
+    }
+  }
+  void skip(std::size_t bytes) {
+    while (bytes > 0) {
+      std::size_t part = std::min(bytes, piece_->bytes - offset_);
+      bytes -= part;
+      advance(part);
+    }
+  }
+  // Copies the next bytes of `in` to one place.
+  void gather(std::byte* to, std::size_t bytes) {
+    walk(bytes, [&to](const std::byte* in, std::byte*, std::size_t part) {
+      if (in != nullptr) std::memcpy(to, in, part);
+      else std::memset(to, 0, part);
+      to += part;
+    });
+  }
+  // Copies from one place to the next bytes of `out`.
+  void scatter(const std::byte* from, std::size_t bytes) {
+    walk(bytes, [&from](const std::byte*, std::byte* out, std::size_t part) {
+      if (out != nullptr) std::memcpy(out, from, part);
+      from += part;
+    });
+  }
+  // As scatter(), past the caches: for results that do not fit them.
+  void scatter_streaming(const std::byte* from, std::size_t bytes);
+
+ private:
+  void advance(std::size_t part) {
+    offset_ += part;
+    if (offset_ == piece_->bytes) {
+      ++piece_;
+      offset_ = 0;
+    }
+  }
+
+  const Piece* piece_ = nullptr;
+  std::size_t offset_ = 0;
+};
+
+}  // namespace hvd::transport::shm

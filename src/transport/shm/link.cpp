@@ -1,0 +1,67 @@
+#include "transport/shm/link.hpp"
+
+#include "base/panic.hpp"
+#include "transport/shm/mailbox.hpp"
+#include "transport/shm/tasks.hpp"
+
+namespace hvd::transport::shm {
+namespace {
+
+// Orders of magnitude, for the selector: one hand-over between caches, and a byte through a cache-resident slab.
+constexpr double hand_over_s = 0.2e-6;
+constexpr double byte_s = 0.15e-9;
+
+class ShmLink final : public Link, public NativeCollectives {
+ public:
+  explicit ShmLink(std::unique_ptr<LinkState> state) : state_(std::move(state)), mailbox_(*state_) {}
+
+  const Group& group() const override { return state_->group; }
+  Pending send(Seat to, ConstBytes bytes, Channel channel) override { return mailbox_.send(to, bytes, channel); }
+  Pending recv(Seat from, Bytes bytes, Channel channel) override { return mailbox_.recv(from, bytes, channel); }
+  Progress poll(Pending pending) override { return mailbox_.poll(pending); }
+  const Error& failure() const override { return mailbox_.failure(); }
+  NativeCollectives* native() noexcept override { return this; }
+
+  // Peers only ever write into the shared area, never into this rank's tensors, and this rank's tasks and messages check
+  // for the abort before they touch anything: the caller's memory is at rest as soon as this returns.
+  void abort(const Error& reason) noexcept override {
+    if (!state_->aborted) state_->aborted = reason;
+    mailbox_.abort(*state_->aborted);
+  }
+
+  Cost cost(const Collective& collective) const override {
+    if (collective.device != DeviceKind::host) return Cost::impossible();
+    double bytes = static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));
+    double seats = state_->size;
+    double seconds = hand_over_s;
+    switch (collective.verb) {
+      case Verb::barrier: break;
+      case Verb::broadcast: seconds += bytes * byte_s; break;
+      case Verb::allreduce: seconds += bytes * byte_s * (3 * seats - 2) / seats / 2; break;
+      case Verb::allgather:
+      case Verb::reduce_scatter: seconds += bytes * byte_s * (seats + 1) / seats; break;
+    }
+    return {seconds, true};
+  }
+
+  std::unique_ptr<Task> plan(const Collective& collective) override {
+    switch (collective.verb) {
+      case Verb::allreduce: return plan_allreduce(*state_, collective);
+      case Verb::broadcast: return plan_broadcast(*state_, collective);
+      case Verb::allgather: return plan_allgather(*state_, collective);
+      case Verb::reduce_scatter: return plan_reduce_scatter(*state_, collective);
+      case Verb::barrier: return plan_barrier(*state_, collective);
+    }
+    panic("a collective of an unknown verb");
+  }
+
+ private:
+  std::unique_ptr<LinkState> state_;
+  Mailbox mailbox_;
+};
+
+}  // namespace
+
+std::unique_ptr<Link> make_link(std::unique_ptr<LinkState> state) { return std::make_unique<ShmLink>(std::move(state)); }
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,12 @@
+#pragma once
+// The link over shared memory: messages, and the collectives that need none.
+#include <memory>
+
+#include "transport/shm/link_state.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::transport::shm {
+
+std::unique_ptr<Link> make_link(std::unique_ptr<LinkState> state);
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,32 @@
+#include "transport/shm/link_state.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "transport/thread_hub.hpp"
+
+namespace hvd::transport::shm {
+
+bool LinkState::all_have_read(std::uint64_t v, int& waiting_for) {
+  for (int seat = 0; seat < size; ++seat) {
+    if (seat == me) continue;
+    SeatArea& its = area.seat(seat);
+    if (its.flags->consumed.value.load(std::memory_order_acquire) >= v) continue;
+    if (its.small[(v + 1) & 1]->sequence.load(std::memory_order_acquire) >= v + 1) continue;
+    waiting_for = seat;
+    return false;
+  }
+  small_read_by_all = std::max(small_read_by_all, v);
+  return true;
+}
+
+void LinkState::notice_dead_threads() {
+  if (threads == nullptr || aborted || !threads->has_deaths()) return;
+  for (Rank rank : group.ranks) {
+    if (!threads->is_dead(rank)) continue;
+    aborted = Error(ErrorCode::peer_lost, "rank " + std::to_string(rank.value) + " ended");
+    return;
+  }
+}
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,109 @@
+#pragma once
+// What the tasks of one link share in this process: the mapped area, whose turn it is, and how far the slots and slabs
+// have been used. One thread.
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/group.hpp"
+#include "base/result.hpp"
+#include "transport/shm/flag_post.hpp"
+#include "transport/shm/shared_area.hpp"
+
+namespace hvd::transport {
+class ThreadHub;
+}
+
+namespace hvd::transport::shm {
+
+// Small slots. Exchange number v (1, 2, …, the same on all seats) uses slot v mod 2 of those seats that have something to
+// say. A seat may overwrite its slot for v once all others have read its content of v - 2:
+//  1. where every seat posts, the post for v - 1 says that its seat has read all of v - 2: nothing to wait for;
+//  2. where only the root posts (broadcast), the others raise `consumed` to v instead.
+//
+// Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the number
+// of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to see.
+struct LinkState {
+  LinkState(Group members, std::shared_ptr<void> memory, const Shape& shape, FlagPost flag_post,
+            std::shared_ptr<ThreadHub> hub)
+      : group(std::move(members)),
+        size(group.size()),
+        me(group.me.value),
+        keeper(std::move(memory)),
+        area(keeper.get(), shape),
+        post(std::move(flag_post)),
+        threads(std::move(hub)) {}
+
+  const Group group;
+  const int size;
+  const int me;
+  const std::shared_ptr<void> keeper;
+  SharedArea area;
+  FlagPost post;
+  const std::shared_ptr<ThreadHub> threads;  // to notice the death of a rank that is a thread
+
+  std::uint64_t next_ticket = 0;  // for the next restart
+  std::uint64_t turn = 0;         // ticket of the task that may run
+
+  std::uint64_t small_count = 0;        // exchanges begun
+  std::uint64_t small_read_by_all = 0;  // exchanges that I know all seats have read
+  std::uint64_t slab_count = 0;
+  std::uint64_t slab_awaited = 0;
+
+  std::optional<Error> aborted;
+
+  // The first seat but me whose slot has not reached exchange v, looking from `from` on; size if none.
+  int missing_small(std::uint64_t v, int from) {
+    int seat = from;
+    while (seat < size && (seat == me || area.seat(seat).small[v & 1]->sequence.load(std::memory_order_acquire) >= v)) ++seat;
+    return seat;
+  }
+  // The same for a flag of SeatFlags.
+  int missing(Flag SeatFlags::*flag, std::uint64_t value, int from) {
+    int seat = from;
+    while (seat < size && (seat == me || (area.seat(seat).flags->*flag).value.load(std::memory_order_acquire) >= value)) ++seat;
+    return seat;
+  }
+  // Whether my slot for the next exchange may be overwritten; if not, `waiting_for` is who still reads it.
+  bool small_slot_is_free(int& waiting_for) {
+    std::uint64_t next = small_count + 1;
+    if (next <= 2 || small_read_by_all >= next - 2) return true;
+    return all_have_read(next - 2, waiting_for);
+  }
+  std::byte* small_payload(int seat, std::uint64_t v, std::size_t bytes) {
+    SeatArea& its = area.seat(seat);
+    return bytes <= inline_bytes ? its.small[v & 1]->payload : its.small_data[v & 1];
+  }
+  void post_small(std::uint64_t v) { post.post(area.seat(me).small[v & 1]->sequence, v); }
+  // Fetches the lines of my next slot back into my cache, for writing, while nobody waits for me.
+  void prefetch_next_small(std::size_t bytes) {
+    std::uint64_t next = small_count + 1;
+    SeatArea& mine = area.seat(me);
+    __builtin_prefetch(mine.small[next & 1], 1);
+    if (bytes <= inline_bytes) {
+      if (bytes > 56) __builtin_prefetch(mine.small[next & 1]->payload + 64, 1);
+      return;
+    }
+    for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(mine.small_data[next & 1] + at, 1);
+  }
+
+  // Whether my slab may be overwritten.
+  bool slab_is_free(int& waiting_for) {
+    if (slab_awaited == 0) return true;
+    int seat = missing(&SeatFlags::taken, slab_awaited, 0);
+    if (seat < size) {
+      waiting_for = seat;
+      return false;
+    }
+    slab_awaited = 0;
+    return true;
+  }
+
+  // For the slow way out of step(): a thread that died cannot be waited for. Sets `aborted`.
+  void notice_dead_threads();
+
+ private:
+  bool all_have_read(std::uint64_t v, int& waiting_for);
+};
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,153 @@
+// Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
+//
+// One shot (small): everybody posts everything, each seat reduces its share out of all slots.
+// Rounds (large): in round i every seat puts, for every seat, the i-th piece of that seat's share into its slab, `packed`;
+// then each reduces the pieces of its share out of all slabs, `taken`. A slab holds two rounds.
+#include <algorithm>
+
+#include "transport/shm/batch.hpp"
+#include "transport/shm/tasks.hpp"
+
+namespace hvd::transport::shm {
+namespace {
+
+class ReduceScatter final : public Task {
+ public:
+  ReduceScatter(LinkState& link, const Collective& collective)
+      : link_(link),
+        turn_(link),
+        reduce_(collective),
+        shares_(collective, link.size),
+        piece_(std::max<std::size_t>(64, half_bytes() / static_cast<std::size_t>(link.size) / 64 * 64)),
+        sources_(static_cast<std::size_t>(link.size)),
+        in_at_(static_cast<std::size_t>(link.size)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
+    in_.assign(in);
+    out_.assign(out);
+    shares_.deal(in_.bytes(), link_.me, out_.bytes());
+    turn_.queue();
+    has_begun_ = false;
+  }
+
+  Progress step() override {
+    if (link_.aborted) [[unlikely]] return Progress::failed;
+    int busy = -1;
+    if (!has_begun_ && (!turn_.has_come() || !begin(busy))) return turn_.wait_for(busy);
+    if (in_.bytes() == 0) return turn_.pass();
+    return in_.bytes() <= small_slot_bytes ? finish_small() : step_rounds();
+  }
+
+  const Error& failure() const override { return *link_.aborted; }
+  Seat waiting_for() const override { return Seat{turn_.waiting_for}; }
+
+ private:
+  std::size_t half_bytes() const { return link_.area.shape().slab_bytes / 2; }
+
+  bool begin(int& busy) {
+    std::size_t bytes = in_.bytes();
+    if (bytes != 0 && !(bytes <= small_slot_bytes ? link_.small_slot_is_free(busy) : link_.slab_is_free(busy))) return false;
+    has_begun_ = true;
+    out_at_ = Cursor(out_);
+    if (bytes == 0) return true;
+    if (bytes <= small_slot_bytes) {
+      exchange_ = ++link_.small_count;
+      Cursor(in_).gather(link_.small_payload(link_.me, exchange_, bytes), bytes);
+      link_.post_small(exchange_);
+      missing_ = 0;
+      return true;
+    }
+    base_ = link_.slab_count;
+    rounds_ = rounds_of(shares_.largest(), piece_);
+    link_.slab_count += rounds_;
+    if (link_.size > 1) link_.slab_awaited = base_ + rounds_;
+    packed_ = reduced_ = 0;
+    Cursor at(in_);
+    for (int seat = 0; seat < link_.size; ++seat) {
+      in_at_[static_cast<std::size_t>(seat)] = at;
+      at.skip(shares_.bytes(seat));
+    }
+    return true;
+  }
+
+  Progress finish_small() {
+    missing_ = link_.missing_small(exchange_, missing_);
+    if (missing_ < link_.size) return turn_.wait_for(missing_);
+    link_.small_read_by_all = exchange_ - 1;
+    for (int seat = 0; seat < link_.size; ++seat) {
+      sources_[static_cast<std::size_t>(seat)] =
+          link_.small_payload(seat, exchange_, in_.bytes()) + shares_.begin(link_.me);
+    }
+    reduce_to_out(shares_.bytes(link_.me));
+    link_.prefetch_next_small(in_.bytes());
+    return turn_.pass();
+  }
+
+  Progress step_rounds() {
+    while (reduced_ < rounds_) {
+      if (packed_ < rounds_ && packed_ < reduced_ + 2) {
+        int missing = packed_ < 2 ? link_.size : link_.missing(&SeatFlags::taken, base_ + packed_ - 1, 0);
+        if (missing == link_.size) pack();
+        else if (packed_ == reduced_) return turn_.wait_for(missing);
+      }
+      int missing = link_.missing(&SeatFlags::packed, base_ + reduced_ + 1, 0);
+      if (missing < link_.size) return turn_.wait_for(missing);
+      reduce_round();
+    }
+    return turn_.pass();
+  }
+
+  void pack() {
+    for (int seat = 0; seat < link_.size; ++seat) {
+      in_at_[static_cast<std::size_t>(seat)].gather(place(link_.me, seat, packed_), bytes_of(seat, packed_));
+    }
+    ++packed_;
+    link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + packed_);
+  }
+
+  void reduce_round() {
+    for (int seat = 0; seat < link_.size; ++seat) sources_[static_cast<std::size_t>(seat)] = place(seat, link_.me, reduced_);
+    reduce_to_out(bytes_of(link_.me, reduced_));
+    ++reduced_;
+    link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + reduced_);
+  }
+
+  void reduce_to_out(std::size_t bytes) {
+    out_at_.walk(bytes, [&](std::byte*, std::byte* out, std::size_t part) {
+      void* destination = out;
+      if (out != nullptr) reduce_(sources_.data(), link_.size, &destination, 1, part);
+      for (auto& source : sources_) source = static_cast<const std::byte*>(source) + part;
+    });
+  }
+
+  // Where `owner` keeps what it has for `reader` in a round.
+  std::byte* place(int owner, int reader, std::uint64_t round) {
+    return link_.area.seat(owner).slab + (round & 1) * half_bytes() + static_cast<std::size_t>(reader) * piece_;
+  }
+  std::size_t bytes_of(int seat, std::uint64_t round) const {
+    std::size_t share = shares_.bytes(seat), begin = round * piece_;
+    return begin >= share ? 0 : std::min(piece_, share - begin);
+  }
+
+  LinkState& link_;
+  Turn turn_;
+  const Reduction reduce_;
+  Shares shares_;
+  const std::size_t piece_;
+  std::vector<const void*> sources_;
+  std::vector<Cursor> in_at_;  // by seat
+  Batch in_, out_;
+  Cursor out_at_;
+  bool has_begun_ = false;
+  int missing_ = 0;
+  std::uint64_t exchange_ = 0;
+  std::uint64_t base_ = 0, rounds_ = 0, packed_ = 0, reduced_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& collective) {
+  return std::make_unique<ReduceScatter>(link, collective);
+}
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,72 @@
+#include "transport/shm/shared_area.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace hvd::transport::shm {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t ring_budget_bytes = 32 << 20;
+constexpr std::size_t smallest_ring_bytes = 4 << 10;
+constexpr std::size_t largest_ring_bytes = 64 << 10;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Where the parts of a seat lie, from the beginning of the seat.
+constexpr std::size_t small_at(int slot) {
+  return sizeof(SeatFlags) + static_cast<std::size_t>(slot) * (sizeof(SmallSlot) + small_slot_bytes);
+}
+constexpr std::size_t slab_at = round_up(small_at(2), page);
+// Not a multiple of a page: equal places in two slabs must not compete for the same sets of a cache.
+std::size_t seat_stride(const Shape& shape) { return slab_at + shape.slab_bytes + 5 * line_pair_bytes; }
+std::size_t rings_at(const Shape& shape) {
+  return round_up(static_cast<std::size_t>(shape.seats) * seat_stride(shape), page);
+}
+std::size_t pair_of(const Shape& shape, int from, int to) {
+  return static_cast<std::size_t>(from) * static_cast<std::size_t>(shape.seats) + static_cast<std::size_t>(to);
+}
+std::size_t ring_heads_bytes(const Shape& shape) { return pair_of(shape, shape.seats, 0) * sizeof(RingHead); }
+
+}  // namespace
+
+Shape shape_for(int seats, const Config& config) {
+  Shape shape;
+  shape.seats = seats;
+  auto chunk = static_cast<std::size_t>(std::clamp<std::int64_t>(config.slab_chunk_bytes, 16 << 10, 64 << 20));
+  shape.slab_bytes = 2 * round_up(chunk, page);
+  auto pairs = static_cast<std::size_t>(seats) * static_cast<std::size_t>(seats);
+  shape.ring_bytes = largest_ring_bytes;
+  while (shape.ring_bytes > smallest_ring_bytes && pairs * shape.ring_bytes > ring_budget_bytes) shape.ring_bytes /= 2;
+  return shape;
+}
+
+std::size_t bytes_needed(const Shape& shape) {
+  return round_up(rings_at(shape) + ring_heads_bytes(shape), page) + pair_of(shape, shape.seats, 0) * shape.ring_bytes;
+}
+
+SharedArea::SharedArea(void* memory, const Shape& shape) : memory_(static_cast<std::byte*>(memory)), shape_(shape) {
+  for (int seat = 0; seat < shape.seats; ++seat) {
+    std::byte* at = memory_ + static_cast<std::size_t>(seat) * seat_stride(shape);
+    SeatArea area{};
+    area.flags = std::launder(reinterpret_cast<SeatFlags*>(at));
+    for (int slot = 0; slot < 2; ++slot) {
+      area.small[slot] = std::launder(reinterpret_cast<SmallSlot*>(at + small_at(slot)));
+      area.small_data[slot] = at + small_at(slot) + sizeof(SmallSlot);
+    }
+    area.slab = at + slab_at;
+    seats_.push_back(area);
+  }
+}
+
+RingHead* SharedArea::ring_head(int from, int to) const {
+  std::byte* at = memory_ + rings_at(shape_) + pair_of(shape_, from, to) * sizeof(RingHead);
+  return std::launder(reinterpret_cast<RingHead*>(at));
+}
+
+std::byte* SharedArea::ring_data(int from, int to) const {
+  std::size_t heads_end = rings_at(shape_) + ring_heads_bytes(shape_);
+  return memory_ + round_up(heads_end, page) + pair_of(shape_, from, to) * shape_.ring_bytes;
+}
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,76 @@
+#pragma once
+// The memory that the seats of one link share: how it is laid out, and the pointers of this process into it. Only offsets
+// are derived from the shape, which is the same on every seat; no pointer is ever stored in the memory itself.
+//
+//  per seat   flags, each alone on a pair of cache lines (prefetchers fetch pairs)
+//             two small slots: sequence number and a short payload on one line pair, a longer payload behind it
+//             a slab for chunks of large batches
+//  per pair   a ring for messages
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/config.hpp"
+
+namespace hvd::transport::shm {
+
+inline constexpr std::size_t line_pair_bytes = 128;
+inline constexpr std::size_t small_slot_bytes = 32 << 10;  // largest batch that goes in one shot
+inline constexpr std::size_t inline_bytes = 120;           // largest payload beside the sequence number
+
+// A number that only rises, written by one seat, read by the others.
+struct alignas(line_pair_bytes) Flag {
+  std::atomic<std::uint64_t> value;
+};
+
+struct alignas(line_pair_bytes) SmallSlot {
+  std::atomic<std::uint64_t> sequence;
+  std::byte payload[inline_bytes];
+};
+static_assert(sizeof(SmallSlot) == line_pair_bytes);
+
+struct SeatFlags {
+  Flag packed;    // chunks that this seat has put into its slab
+  Flag pushed;    // chunks whose slice this seat has reduced and stored into all slabs
+  Flag taken;     // chunks that this seat has read from the others' slabs
+  Flag consumed;  // small slots whose content this seat has read
+};
+
+struct alignas(line_pair_bytes) RingHead {
+  Flag written;  // bytes that the sender ever put in
+  Flag read;     // bytes that the receiver ever took out
+};
+
+struct SeatArea {
+  SeatFlags* flags;
+  SmallSlot* small[2];
+  std::byte* small_data[2];
+  std::byte* slab;
+};
+
+struct Shape {
+  int seats = 1;
+  std::size_t slab_bytes = 0;  // per seat
+  std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
+};
+Shape shape_for(int seats, const Config& config);
+std::size_t bytes_needed(const Shape& shape);
+
+class SharedArea {
+ public:
+  // `memory` is zero when the first seat comes, and outlives the area.
+  SharedArea(void* memory, const Shape& shape);
+
+  const Shape& shape() const { return shape_; }
+  SeatArea& seat(int index) { return seats_[static_cast<std::size_t>(index)]; }
+  RingHead* ring_head(int from, int to) const;
+  std::byte* ring_data(int from, int to) const;
+
+ private:
+  std::byte* memory_;
+  Shape shape_;
+  std::vector<SeatArea> seats_;
+};
+
+}  // namespace hvd::transport::shm

@@ -1,0 +1,92 @@
+#pragma once
+// The collectives over the memory that the seats of a link share, one file per verb. Every task borrows the link's state.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/collective.hpp"
+#include "base/task.hpp"
+#include "devices/host_kernels.hpp"
+#include "transport/shm/link_state.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::transport::shm {
+
+std::unique_ptr<Task> plan_allreduce(LinkState& link, const Collective& collective);
+std::unique_ptr<Task> plan_broadcast(LinkState& link, const Collective& collective);
+std::unique_ptr<Task> plan_allgather(LinkState& link, const Collective& collective);
+std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& collective);
+std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective);
+
+// From here on results do not fit the caches: store past them.
+inline constexpr std::size_t streaming_from_bytes = 4 << 20;
+
+// A task's place in the link's order, and whom it waits for.
+class Turn {
+ public:
+  explicit Turn(LinkState& link) : link_(link) {}
+  void queue() noexcept { ticket_ = link_.next_ticket++; }
+  bool has_come() const noexcept { return link_.turn == ticket_; }
+  Progress pass() noexcept {
+    ++link_.turn;
+    waiting_for = -1;
+    return Progress::done;
+  }
+  Progress wait_for(int seat) {
+    waiting_for = seat;
+    if (link_.threads != nullptr) link_.notice_dead_threads();
+    return link_.aborted ? Progress::failed : Progress::pending;
+  }
+  int waiting_for = -1;
+
+ private:
+  LinkState& link_;
+  std::uint64_t ticket_ = 0;
+};
+
+// What a plan needs to call the kernel.
+struct Reduction {
+  explicit Reduction(const Collective& collective)
+      : kernel(devices::reduce_kernel(collective.dtype, collective.op)),
+        scale{collective.prescale, collective.postscale},
+        shift(size_of(collective.dtype) == 8 ? 3 : size_of(collective.dtype) == 4 ? 2 : size_of(collective.dtype) == 2 ? 1 : 0) {}
+
+  void operator()(const void* const* sources, int source_count, void* const* destinations, int destination_count,
+                  std::size_t bytes) const {
+    kernel(sources, source_count, destinations, destination_count, static_cast<std::int64_t>(bytes >> shift), scale);
+  }
+
+  devices::ReduceKernel kernel;
+  devices::Scale scale;
+  unsigned shift;  // bytes to elements
+};
+
+// The parts of allgather's output and reduce_scatter's input, in bytes.
+class Shares {
+ public:
+  Shares(const Collective& collective, int size)
+      : element_(size_of(collective.dtype)), size_(size), counts_(collective.counts.begin(), collective.counts.end()) {}
+
+  // `total_bytes`: of the array that is dealt out. Panics if the plan's counts add up to something else, or my share is
+  // not as long as my segments.
+  void deal(std::size_t total_bytes, int me, std::size_t my_bytes);
+  void deal_nothing() {
+    bounds_.assign(static_cast<std::size_t>(size_) + 1, 0);
+    largest_ = 0;
+  }
+  std::size_t begin(int seat) const { return bounds_[static_cast<std::size_t>(seat)]; }
+  std::size_t bytes(int seat) const { return begin(seat + 1) - begin(seat); }
+  std::size_t largest() const { return largest_; }
+
+ private:
+  std::size_t element_;
+  int size_;
+  std::vector<std::int64_t> counts_;
+  std::vector<std::size_t> bounds_;
+  std::size_t largest_ = 0;
+};
+
+inline std::uint64_t rounds_of(std::size_t bytes, std::size_t step) { return (bytes + step - 1) / step; }
+
+}  // namespace hvd::transport::shm
