@@ -1,0 +1,30 @@
+// What the transport of the team does itself: shared memory, MPI, NCCL.
+#include "collectives/algorithm.hpp"
+
+namespace hvd::collectives {
+
+namespace {
+
+class Native final : public Algorithm {
+ public:
+  const char* name() const override { return "native"; }
+  bool does(Verb) const override { return true; }
+  std::string_view addition_order(const Collective&, const Team&) const override { return "native"; }
+
+  Cost cost(const Collective& collective, const Team& team) const override {
+    transport::NativeCollectives* native = team.link == nullptr ? nullptr : team.link->native();
+    return native == nullptr ? Cost::impossible() : native->cost(collective);
+  }
+
+  std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
+    return team.link->native()->plan(collective);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_native() {
+  return std::make_unique<Native>();
+}
+
+}  // namespace hvd::collectives

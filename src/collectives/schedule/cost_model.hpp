@@ -1,0 +1,43 @@
+#pragma once
+// What messages are taken to cost where nobody measured: enough to rank the algorithms of a team, not to predict times.
+#include <bit>
+#include <cstddef>
+
+#include "base/collective.hpp"
+#include "collectives/algorithm.hpp"
+
+namespace hvd::collectives {
+
+struct MessageCost {
+  double latency_s;
+  double seconds_per_byte;
+};
+
+// A team of several nodes pays for the network, and its ranks share their node's adapter.
+inline MessageCost message_cost(const Team& team) {
+  if (team.node == nullptr) return {1.0e-6, 1.0 / 8e9};
+  return {3.0e-6, static_cast<double>(team.rails) / 10e9};
+}
+
+inline double bytes_of(const Collective& collective) {
+  return static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));
+}
+
+// Rounds that it takes to reach `size` seats when each round doubles their number.
+inline double doublings(int size) {
+  return static_cast<double>(std::bit_width(static_cast<unsigned>(size) - 1u));
+}
+
+inline bool is_floating(DataType type) {
+  return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64;
+}
+inline bool reduces(Verb verb) {
+  return verb == Verb::allreduce || verb == Verb::reduce_scatter;
+}
+
+// Whether a plain algorithm can run here at all.
+inline bool is_connected(const Collective& collective, const Team& team) {
+  return collective.device == DeviceKind::host && (team.link != nullptr || team.size() == 1);
+}
+
+}  // namespace hvd::collectives

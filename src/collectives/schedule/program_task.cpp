@@ -1,0 +1,335 @@
+// Runs programs over the chunks of a batch, several at once.
+//
+// The life of a chunk in a lane:
+//  1. Pack: the chunk's elements that this seat brings are put into the work area, prescaled. Where the chunk is one
+//  piece of
+//     the output tensor, that piece is the work area and large tensors are never copied; else it is scratch.
+//  2. Rounds, one after the other. A round that receives begins when all earlier sends of the chunk are done, so no
+//     byte changes while a peer reads it; what is to be reduced arrives beside the work area.
+//  3. When all sends are done: unpack what this seat is to get, and take the next chunk of the lane (chunk + lanes).
+// Messages are tagged with batch, round and chunk, so lanes of a rank may run ahead of each other and of other ranks.
+// Where a message would be empty neither side has one; a barrier's messages are all empty and sent.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "base/panic.hpp"
+#include "collectives/schedule/chunking.hpp"
+#include "collectives/schedule/cost_model.hpp"
+#include "collectives/schedule/program.hpp"
+#include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/segment_array.hpp"
+#include "devices/host_kernels.hpp"
+
+namespace hvd::collectives {
+
+namespace {
+
+using transport::Channel;
+using transport::Link;
+using transport::Pending;
+
+class ProgramTask final : public Task {
+ public:
+  ProgramTask(const Collective& collective, Team& team, Programs programs, Cut cut)
+      : verb_(collective.verb),
+        dtype_(collective.dtype),
+        element_bytes_(size_of(collective.dtype)),
+        scale_{collective.prescale, collective.postscale},
+        root_(collective.root),
+        me_(team.group.me),
+        size_(team.size()),
+        link_(team.link),
+        kernel_(devices::reduce_kernel(collective.dtype, collective.op)),
+        programs_(std::move(programs)),
+        chunking_(verb_ == Verb::allgather || verb_ == Verb::reduce_scatter, programs_.large.blocks,
+                  static_cast<std::int64_t>(cut.chunk_bytes / element_bytes_), collective.counts),
+        lanes_(static_cast<std::size_t>(cut.lanes)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
+    in_.assign(in, dtype_);
+    out_.assign(out, dtype_);
+    sequence_ = sequence;
+    chunking_.restart(total_of_batch());
+    check_lengths();
+    chunks_ = verb_ == Verb::barrier ? 1 : chunking_.chunks();
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) begin_chunk(lanes_[lane], static_cast<std::int64_t>(lane));
+  }
+
+  Progress step() override {
+    if (failure_) return Progress::failed;
+    bool is_done = true;
+    for (Lane& lane : lanes_) {
+      Progress progress = advance(lane);
+      if (progress == Progress::failed) return progress;
+      is_done = is_done && progress == Progress::done;
+    }
+    return is_done ? Progress::done : Progress::pending;
+  }
+
+  const Error& failure() const override { return *failure_; }
+
+  Seat waiting_for() const override {
+    for (const Lane& lane : lanes_) {
+      if (lane.recv) return lane.program->rounds[lane.round].from;
+      if (!lane.sends.empty()) return lane.sends.front().to;
+    }
+    return Seat{-1};
+  }
+
+ private:
+  struct Send {
+    Pending pending;
+    Seat to;
+  };
+  struct Lane {
+    std::int64_t chunk = 0;  // chunks_ or more: the lane has none left
+    bool is_packed = false;
+    const Program* program = nullptr;
+    std::size_t round = 0;
+    bool is_posted = false;  // the round's messages
+    std::optional<Pending> recv;
+    bool has_arrival = false;  // received, not reduced yet
+    std::vector<Send> sends;   // under way
+    std::byte* work = nullptr;
+    std::vector<std::int64_t> offsets;  // of the blocks in the work area, in elements; and the end
+    Scratch scratch, landing;
+  };
+
+  bool is_root() const { return me_ == root_; }
+
+  std::int64_t total_of_batch() const {
+    switch (verb_) {
+      case Verb::barrier: return 0;
+      case Verb::allgather: return out_.count();
+      case Verb::broadcast: return is_root() ? in_.count() : out_.count();
+      default: return in_.count();
+    }
+  }
+
+  void check_lengths() const {
+    auto expect = [this](const SegmentArray& array, std::int64_t count, const char* which) {
+      if (array.count() != count)
+        panic(std::string(name_of(verb_)) + ": expected " + std::to_string(count) + " elements of " + which +
+              ", found " + std::to_string(array.count()));
+    };
+    switch (verb_) {
+      case Verb::allreduce: return expect(out_, in_.count(), "output");
+      case Verb::allgather: return expect(in_, chunking_.share_count(me_.value), "input");
+      case Verb::reduce_scatter: return expect(out_, chunking_.share_count(me_.value), "output");
+      case Verb::broadcast:
+        if (is_root() && out_.count() != 0) expect(out_, in_.count(), "output");
+        return;
+      case Verb::barrier: return;
+    }
+  }
+
+  void begin_chunk(Lane& lane, std::int64_t chunk) {
+    lane.chunk = chunk;
+    lane.is_packed = false;
+    lane.round = 0;
+    lane.is_posted = false;
+  }
+
+  Progress advance(Lane& lane) {
+    while (lane.chunk < chunks_) {
+      if (!lane.is_packed) pack(lane);
+      Progress progress = run_rounds(lane);
+      if (progress == Progress::done) progress = finish_sends(lane);
+      if (progress != Progress::done) return progress;
+      unpack(lane);
+      begin_chunk(lane, lane.chunk + static_cast<std::int64_t>(lanes_.size()));
+    }
+    return Progress::done;
+  }
+
+  // ---- packing ---------------------------------------------------------------------------------------------------
+
+  void pack(Lane& lane) {
+    lane.is_packed = true;
+    std::size_t bytes = static_cast<std::size_t>(chunking_.count(lane.chunk)) * element_bytes_;
+    bool is_small = programs_.small_bytes != 0 && bytes <= programs_.small_bytes;
+    lane.program = is_small ? &programs_.small : &programs_.large;
+    lane.offsets.assign(1, 0);
+    for (int block = 0; block < lane.program->blocks; ++block)
+      lane.offsets.push_back(lane.offsets.back() + chunking_.count(lane.chunk, block, lane.program->blocks));
+    lane.work = nullptr;
+    if (bytes == 0) return;
+    lane.work = work_area(lane, bytes);
+    switch (verb_) {
+      case Verb::allgather: return pack_share(lane);
+      case Verb::broadcast:
+        if (is_root()) in_.gather(begin_of(lane, 0), lane.offsets.back(), lane.work);
+        return;
+      default:
+        for (int block = 0; block < lane.program->blocks; ++block)
+          pack_scaled(begin_of(lane, block), count_of(lane, block), address(lane, block));
+    }
+  }
+
+  std::byte* work_area(Lane& lane, std::size_t bytes) {
+    std::byte* direct = nullptr;
+    // The input of a reduce_scatter is not ours to write to, and its output is too short.
+    if (verb_ != Verb::reduce_scatter && chunking_.is_one_range()) {
+      const SegmentArray& tensors = verb_ == Verb::broadcast && is_root() ? in_ : out_;
+      direct = tensors.contiguous(begin_of(lane, 0), lane.offsets.back());
+    }
+    return direct != nullptr ? direct : lane.scratch.reserve(bytes);
+  }
+
+  void pack_share(Lane& lane) {
+    std::int64_t begin = begin_of(lane, me_.value) - chunking_.share_begin(me_.value);
+    in_.gather(begin, count_of(lane, me_.value), address(lane, me_.value));
+  }
+
+  void pack_scaled(std::int64_t begin, std::int64_t count, std::byte* to) {
+    // A team of one has no round that would apply the postscale.
+    devices::Scale scale{scale_.pre, size_ == 1 ? scale_.post : 1.0};
+    if (scale.pre == 1.0 && scale.post == 1.0) return in_.gather(begin, count, to);
+    in_.visit(begin, count, [&](const std::byte* data, std::int64_t part) {
+      std::size_t bytes = static_cast<std::size_t>(part) * element_bytes_;
+      if (data == nullptr) std::fill_n(to, bytes, std::byte{0});
+      const void* source = data == nullptr ? to : data;
+      void* destination = to;
+      kernel_(&source, 1, &destination, 1, part, scale);
+      to += bytes;
+    });
+  }
+
+  void unpack(Lane& lane) {
+    if (lane.offsets.back() == 0) return;
+    if (verb_ == Verb::reduce_scatter) {
+      std::int64_t begin = begin_of(lane, me_.value) - chunking_.share_begin(me_.value);
+      return out_.scatter(begin, count_of(lane, me_.value), address(lane, me_.value));
+    }
+    if (verb_ == Verb::broadcast && out_.count() == 0) return;
+    for (int block = 0; block < lane.program->blocks; ++block)
+      out_.scatter(begin_of(lane, block), count_of(lane, block), address(lane, block));
+  }
+
+  std::int64_t begin_of(const Lane& lane, int block) const {
+    return chunking_.begin(lane.chunk, block, lane.program->blocks);
+  }
+  std::int64_t count_of(const Lane& lane, int block) const {
+    return lane.offsets[static_cast<std::size_t>(block) + 1] - lane.offsets[static_cast<std::size_t>(block)];
+  }
+  std::byte* address(const Lane& lane, int block) const {
+    return lane.work + static_cast<std::size_t>(lane.offsets[static_cast<std::size_t>(block)]) * element_bytes_;
+  }
+
+  // ---- rounds ----------------------------------------------------------------------------------------------------
+
+  Progress run_rounds(Lane& lane) {
+    for (; lane.round < lane.program->rounds.size(); ++lane.round, lane.is_posted = false) {
+      const Round& round = lane.program->rounds[lane.round];
+      if (!lane.is_posted) {
+        if (round.from.value >= 0) {
+          Progress progress = finish_sends(lane);
+          if (progress != Progress::done) return progress;
+        }
+        post(lane, round);
+      }
+      Progress progress = arrive(lane, round);
+      if (progress != Progress::done) return progress;
+    }
+    return Progress::done;
+  }
+
+  void post(Lane& lane, const Round& round) {
+    lane.is_posted = true;
+    Channel channel{sequence_, static_cast<std::uint16_t>(lane.round), static_cast<std::uint32_t>(lane.chunk)};
+    if (round.from.value >= 0 && has_message(lane, round.received)) {
+      std::size_t bytes = bytes_of_blocks(lane, round.received);
+      std::byte* to = round.is_reduced ? lane.landing.reserve(bytes) : start_of(lane, round.received);
+      lane.recv = link_->recv(round.from, {to, bytes}, channel);
+    }
+    if (round.to.value >= 0 && has_message(lane, round.sent)) {
+      ConstBytes bytes{start_of(lane, round.sent), bytes_of_blocks(lane, round.sent)};
+      lane.sends.push_back({link_->send(round.to, bytes, channel), round.to});
+    }
+  }
+
+  // Waits for what the round receives, and reduces it.
+  Progress arrive(Lane& lane, const Round& round) {
+    if (lane.recv) {
+      Progress progress = link_->poll(*lane.recv);
+      if (progress == Progress::failed) return fail();
+      if (progress != Progress::done) return progress;
+      lane.recv.reset();
+      lane.has_arrival = true;
+    }
+    if (!lane.has_arrival) return Progress::done;
+    if (round.is_reduced) {
+      // Where both sides give each other everything, a peer may still be reading what the reduction changes.
+      bool is_read = round.sent.first < round.received.last && round.received.first < round.sent.last;
+      if (is_read) {
+        Progress progress = finish_sends(lane);
+        if (progress != Progress::done) return progress;
+      }
+      reduce(lane, round);
+    }
+    lane.has_arrival = false;
+    return Progress::done;
+  }
+
+  void reduce(Lane& lane, const Round& round) {
+    std::size_t bytes = bytes_of_blocks(lane, round.received);
+    if (bytes == 0) return;
+    void* here = start_of(lane, round.received);
+    const void* arrival = lane.landing.reserve(bytes);
+    std::array<const void*, 2> sources{here, arrival};
+    if (round.arrival_first) std::swap(sources[0], sources[1]);
+    devices::Scale scale{1.0, round.is_total ? scale_.post : 1.0};
+    kernel_(sources.data(), 2, &here, 1, static_cast<std::int64_t>(bytes / element_bytes_), scale);
+  }
+
+  Progress finish_sends(Lane& lane) {
+    while (!lane.sends.empty()) {
+      Progress progress = link_->poll(lane.sends.back().pending);
+      if (progress == Progress::failed) return fail();
+      if (progress != Progress::done) return progress;
+      lane.sends.pop_back();
+    }
+    return Progress::done;
+  }
+
+  Progress fail() {
+    failure_ = link_->failure();
+    return Progress::failed;
+  }
+
+  bool has_message(const Lane& lane, Blocks blocks) const {
+    return verb_ == Verb::barrier || bytes_of_blocks(lane, blocks) != 0;
+  }
+  std::size_t bytes_of_blocks(const Lane& lane, Blocks blocks) const {
+    return static_cast<std::size_t>(lane.offsets[static_cast<std::size_t>(blocks.last)] -
+                                    lane.offsets[static_cast<std::size_t>(blocks.first)]) *
+           element_bytes_;
+  }
+  std::byte* start_of(const Lane& lane, Blocks blocks) const { return address(lane, blocks.first); }
+
+  const Verb verb_;
+  const DataType dtype_;
+  const std::size_t element_bytes_;
+  const devices::Scale scale_;
+  const Seat root_, me_;
+  const int size_;
+  Link* const link_;
+  const devices::ReduceKernel kernel_;
+  const Programs programs_;
+  Chunking chunking_;
+  SegmentArray in_, out_;
+  Sequence sequence_;
+  std::int64_t chunks_ = 0;
+  std::vector<Lane> lanes_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_program_task(const Collective& collective, Team& team, Programs programs, Cut cut) {
+  return std::make_unique<ProgramTask>(collective, team, std::move(programs), cut);
+}
+
+}  // namespace hvd::collectives
