@@ -1,0 +1,374 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shm_ranks.hpp"
+
+namespace hvd::transport {
+namespace {
+
+using testing::connect_all;
+using testing::Ensemble;
+using testing::made_up_world;
+using testing::random_lengths;
+using testing::RankThread;
+using testing::run;
+using testing::run_ranks;
+using testing::shm_for;
+using testing::Tensors;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t large = (64 << 10) + 3;
+#else
+constexpr std::int64_t large = (1 << 20) + 3;
+#endif
+const std::vector<std::int64_t> sizes = {0, 1, 7, 15, 31, 4096, 8193, 40'000, large};
+
+// Small whole numbers, so that every order of adding gives the same.
+template <typename T>
+std::vector<T> numbers_of(int rank, std::int64_t count, std::uint64_t salt) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<T>((i * 7 + static_cast<std::size_t>(rank) * 3 + salt) % 11);
+  }
+  return values;
+}
+
+// Every rank runs one plan over all sizes, twice, whole and in many tensors.
+template <typename T>
+void check_allreduce(RankThread& rank, DataType dtype) {
+  auto transport = shm_for(rank.surroundings);
+  auto link = connect_all(*transport, rank);
+  Collective collective;
+  collective.dtype = dtype;
+  auto task = link->native()->plan(collective);
+  std::mt19937_64 random(17);  // the same on all ranks
+  std::uint64_t sequence = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (std::int64_t count : sizes) {
+      rank.note("allreduce of " + std::to_string(count));
+      auto lengths = round == 0 ? std::vector<std::int64_t>{count} : random_lengths(count, 1 + count / 20, random);
+      Tensors<T> tensors(dtype, lengths);
+      tensors.fill(numbers_of<T>(rank.rank().value, count, sequence));
+      ASSERT_EQ(run(*task, rank, tensors.segments(), tensors.segments(), sequence), Progress::done);
+      std::vector<T> expected(static_cast<std::size_t>(count));
+      for (int other = 0; other < rank.world.size(); ++other) {
+        auto theirs = numbers_of<T>(other, count, sequence);
+        for (std::size_t i = 0; i < theirs.size(); ++i) expected[i] = static_cast<T>(expected[i] + theirs[i]);
+      }
+      ASSERT_EQ(tensors.values(), expected) << count << " elements";
+      ++sequence;
+    }
+  }
+}
+
+class ShmRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(of_a_node, ShmRanks, ::testing::Values(1, 2, 3, 5, 8));
+
+TEST_P(ShmRanks, sum_floats_of_any_size_in_one_tensor_or_many) {
+  run_ranks({GetParam()}, [](RankThread& rank) { check_allreduce<float>(rank, DataType::f32); });
+}
+TEST_P(ShmRanks, sum_doubles) {
+  run_ranks({GetParam()}, [](RankThread& rank) { check_allreduce<double>(rank, DataType::f64); });
+}
+TEST_P(ShmRanks, sum_bytes) {
+  run_ranks({GetParam()}, [](RankThread& rank) { check_allreduce<std::uint8_t>(rank, DataType::u8); });
+}
+TEST_P(ShmRanks, sum_long_integers) {
+  run_ranks({GetParam()}, [](RankThread& rank) { check_allreduce<std::int64_t>(rank, DataType::i64); });
+}
+
+TEST_P(ShmRanks, average_into_other_memory_and_leave_the_input_alone) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    Collective collective;
+    collective.prescale = 2.0;
+    collective.postscale = 0.5 / rank.world.size();
+    auto task = link->native()->plan(collective);
+    for (std::int64_t count : {5, 9'000, 200'001}) {
+      Tensors<float> in(DataType::f32, {count}), out(DataType::f32, {count});
+      std::vector<float> mine(static_cast<std::size_t>(count), static_cast<float>(rank.rank().value));
+      in.fill(mine);
+      ASSERT_EQ(run(*task, rank, in.segments(), out.segments(), 0), Progress::done);
+      EXPECT_EQ(in.values(), mine);
+      float average = static_cast<float>(rank.world.size() - 1) / 2;
+      for (float value : out.values()) ASSERT_FLOAT_EQ(value, average);
+    }
+  });
+}
+
+TEST_P(ShmRanks, take_a_tensor_without_data_for_zeros) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    auto task = link->native()->plan(Collective{});
+    bool has_joined = rank.rank().value == rank.world.size() - 1;
+    for (std::int64_t count : {1, 40, 5'000, 300'001}) {
+      Tensors<float> tensors(DataType::f32, {count, 3});
+      tensors.fill(std::vector<float>(static_cast<std::size_t>(count + 3), 1.0F));
+      std::vector<Segment> segments(tensors.segments().begin(), tensors.segments().end());
+      if (has_joined) {
+        for (Segment& segment : segments) segment.view.data = nullptr;
+      }
+      ASSERT_EQ(run(*task, rank, segments, segments, 0), Progress::done);
+      float expected = has_joined ? 1.0F : static_cast<float>(rank.world.size() - 1);
+      for (float value : tensors.values()) ASSERT_EQ(value, expected);
+    }
+  });
+}
+
+TEST_P(ShmRanks, broadcast_from_every_root) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (int root = 0; root < rank.world.size(); ++root) {
+      Collective collective;
+      collective.verb = Verb::broadcast;
+      collective.dtype = DataType::i32;
+      collective.root = Seat{root};
+      tasks.push_back(link->native()->plan(collective));
+    }
+    std::mt19937_64 random(3);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      for (std::int64_t count : sizes) {
+        for (int root = 0; root < rank.world.size(); ++root) {
+          rank.note("broadcast of " + std::to_string(count) + " from " + std::to_string(root));
+          auto expected = numbers_of<std::int32_t>(root, count, static_cast<std::uint64_t>(repeat));
+          Tensors<std::int32_t> tensors(DataType::i32, random_lengths(count, 1 + count / 3, random));
+          if (root == rank.rank().value) tensors.fill(expected);
+          ASSERT_EQ(run(*tasks[static_cast<std::size_t>(root)], rank, tensors.segments(), tensors.segments(), 0),
+                    Progress::done);
+          ASSERT_EQ(tensors.values(), expected);
+        }
+      }
+    }
+  });
+}
+
+std::vector<std::int64_t> uneven_counts(int seats, std::int64_t around) {
+  std::vector<std::int64_t> counts;
+  for (int seat = 0; seat < seats; ++seat) counts.push_back(seat % 3 == 1 ? 0 : around + seat * 7);
+  return counts;
+}
+
+TEST_P(ShmRanks, allgather_uneven_shares) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    std::mt19937_64 random(5);
+    for (std::int64_t around : {0, 1, 300, 70'000, 200'000}) {
+      rank.note("allgather around " + std::to_string(around));
+      auto counts = uneven_counts(rank.world.size(), around);
+      Collective collective;
+      collective.verb = Verb::allgather;
+      collective.dtype = DataType::i16;
+      collective.counts = counts;
+      auto task = link->native()->plan(collective);
+      std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+      std::int64_t mine = counts[static_cast<std::size_t>(rank.rank().value)];
+      for (std::uint64_t repeat = 0; repeat < 3; ++repeat) {
+        Tensors<std::int16_t> in(DataType::i16, {mine / 2, mine - mine / 2});
+        Tensors<std::int16_t> out(DataType::i16, random_lengths(total, 1 + total / 4, random));
+        in.fill(numbers_of<std::int16_t>(rank.rank().value, mine, repeat));
+        ASSERT_EQ(run(*task, rank, in.segments(), out.segments(), repeat), Progress::done);
+        std::vector<std::int16_t> expected;
+        for (int seat = 0; seat < rank.world.size(); ++seat) {
+          auto theirs = numbers_of<std::int16_t>(seat, counts[static_cast<std::size_t>(seat)], repeat);
+          expected.insert(expected.end(), theirs.begin(), theirs.end());
+        }
+        ASSERT_EQ(out.values(), expected);
+      }
+    }
+  });
+}
+
+TEST_P(ShmRanks, reduce_and_scatter_even_and_uneven_shares_and_gather_them_again) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    int size = rank.world.size(), me = rank.rank().value;
+    for (bool is_even : {true, false}) {
+      for (std::int64_t around : {0, 1, 300, 70'000, 200'000}) {
+        rank.note("reduce_scatter around " + std::to_string(around));
+        auto counts = uneven_counts(size, around);
+        std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+        Collective collective;
+        collective.verb = Verb::reduce_scatter;
+        if (!is_even) collective.counts = counts;
+        auto reduce = link->native()->plan(collective);
+        collective.verb = Verb::allgather;
+        auto gather = link->native()->plan(collective);
+        std::int64_t mine = is_even ? share_of(total, Seat{me}, size).count() : counts[static_cast<std::size_t>(me)];
+        for (std::uint64_t repeat = 0; repeat < 2; ++repeat) {
+          Tensors<float> in(DataType::f32, {total / 3, total - total / 3}), share(DataType::f32, {mine});
+          in.fill(numbers_of<float>(me, total, repeat));
+          ASSERT_EQ(run(*reduce, rank, in.segments(), share.segments(), repeat), Progress::done);
+          ASSERT_EQ(run(*gather, rank, share.segments(), in.segments(), repeat), Progress::done);
+          std::vector<float> expected(static_cast<std::size_t>(total));
+          for (int seat = 0; seat < size; ++seat) {
+            auto theirs = numbers_of<float>(seat, total, repeat);
+            for (std::size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
+          }
+          ASSERT_EQ(in.values(), expected) << total << " elements";
+        }
+      }
+    }
+  });
+}
+
+// One after the other through the same slots and slabs, in an order drawn at random.
+TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
+  run_ranks({GetParam()}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    int size = rank.world.size(), me = rank.rank().value;
+    Collective collective;
+    collective.dtype = DataType::i32;
+    auto reduce = link->native()->plan(collective);
+    collective.verb = Verb::barrier;
+    auto barrier = link->native()->plan(collective);
+    collective.verb = Verb::allgather;
+    auto gather = link->native()->plan(collective);
+    collective.verb = Verb::broadcast;
+    std::vector<std::unique_ptr<Task>> broadcasts;
+    for (int root = 0; root < size; ++root) {
+      collective.root = Seat{root};
+      broadcasts.push_back(link->native()->plan(collective));
+    }
+    std::mt19937_64 random(99);
+    for (int round = 0; round < 400; ++round) {
+      std::int64_t count = random() % 8 == 0 ? 50'000 : static_cast<std::int64_t>(random() % 3000);
+      std::uint64_t kind = random() % 5;
+      int root = static_cast<int>(random() % static_cast<std::uint64_t>(size));
+      rank.note("round " + std::to_string(round) + " of kind " + std::to_string(kind));
+      Tensors<std::int32_t> mine(DataType::i32, {count}), all(DataType::i32, {count * size});
+      mine.fill(std::vector<std::int32_t>(static_cast<std::size_t>(count), me + round));
+      std::int32_t expected = round * size + size * (size - 1) / 2;
+      if (kind == 0) {
+        ASSERT_EQ(run(*barrier, rank, {}, {}, 0), Progress::done);
+        continue;
+      }
+      if (kind == 1) {
+        ASSERT_EQ(run(*gather, rank, mine.segments(), all.segments(), 0), Progress::done);
+        for (int seat = 0; seat < size && count > 0; ++seat) {
+          ASSERT_EQ(all.values()[static_cast<std::size_t>(seat * count)], seat + round);
+        }
+        continue;
+      }
+      bool is_broadcast = kind != 2;
+      Task& task = is_broadcast ? *broadcasts[static_cast<std::size_t>(root)] : *reduce;
+      ASSERT_EQ(run(task, rank, mine.segments(), mine.segments(), 0), Progress::done);
+      for (std::int32_t value : mine.values()) ASSERT_EQ(value, is_broadcast ? root + round : expected);
+    }
+  });
+}
+
+TEST(Shm, runs_tasks_of_one_link_in_the_order_of_their_restarts) {
+  run_ranks({2}, [](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    auto first = link->native()->plan(Collective{}), second = link->native()->plan(Collective{});
+    for (int round = 0; round < 50; ++round) {
+      Tensors<float> a(DataType::f32, {100'000}), b(DataType::f32, {10});
+      a.fill(std::vector<float>(100'000, 1.0F));
+      b.fill(std::vector<float>(10, 2.0F));
+      first->restart(a.segments(), a.segments(), Sequence{0});
+      second->restart(b.segments(), b.segments(), Sequence{1});
+      EXPECT_EQ(second->step(), Progress::pending);  // it is not its turn
+      ASSERT_EQ(testing::drive(*first, rank.wake), Progress::done);
+      ASSERT_EQ(testing::drive(*second, rank.wake), Progress::done);
+      EXPECT_EQ(a.values().back(), 2.0F);
+      EXPECT_EQ(b.values().back(), 4.0F);
+    }
+  });
+}
+
+// 30 decades of magnitudes: any other order of adding would show.
+TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
+  constexpr int tensors = 60;
+  std::vector<std::vector<std::vector<float>>> results(4);  // by rank, of each tensor
+  run_ranks({4}, [&results](RankThread& rank) {
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    Collective collective;
+    collective.postscale = 1.0 / 3;
+    auto task = link->native()->plan(collective);
+    std::mt19937_64 mine(static_cast<std::uint64_t>(rank.rank().value)), shared(7);
+    std::vector<std::vector<float>> gradients;
+    for (int i = 0; i < tensors; ++i) {
+      std::vector<float> gradient(i == 13 ? 100'000 : shared() % 3000);
+      for (float& value : gradient) {
+        double decade = static_cast<double>(mine() % 3001) / 100.0 - 15.0;
+        value = static_cast<float>((mine() % 2 == 0 ? 1.0 : -1.0) * std::pow(10.0, decade));
+      }
+      gradients.push_back(std::move(gradient));
+    }
+    auto& first = results[static_cast<std::size_t>(rank.rank().value)];
+    for (int shuffle = 0; shuffle < 50; ++shuffle) {
+      rank.note("shuffle " + std::to_string(shuffle));
+      std::vector<std::vector<float>> values = gradients;
+      std::vector<std::size_t> order(tensors);
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::shuffle(order.begin(), order.end(), shared);
+      for (std::size_t at = 0; at < order.size();) {  // batches of 1 to 20 tensors
+        std::vector<Segment> batch;
+        for (std::size_t left = 1 + shared() % 20; left > 0 && at < order.size(); --left) {
+          auto& tensor = values[order[at++]];
+          batch.push_back({TensorView{tensor.data(), static_cast<std::int64_t>(tensor.size()), DataType::f32, {}}, {}});
+        }
+        ASSERT_EQ(run(*task, rank, batch, batch, 0), Progress::done);
+      }
+      if (shuffle == 0) first = values;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(0, std::memcmp(values[i].data(), first[i].data(), values[i].size() * sizeof(float)));
+      }
+    }
+  });
+  for (std::size_t rank = 1; rank < results.size(); ++rank) {
+    for (std::size_t i = 0; i < results[0].size(); ++i) {
+      ASSERT_EQ(0, std::memcmp(results[rank][i].data(), results[0][i].data(), results[0][i].size() * sizeof(float)));
+    }
+  }
+}
+
+TEST(Shm, names_the_seat_that_a_task_waits_for_and_fails_it_on_abort) {
+  for (std::int64_t count : {1, 100'000}) {
+    Ensemble ensemble(made_up_world({2}));
+    RankThread rank(ensemble, Rank{0});
+    auto transport = shm_for(rank.surroundings);
+    auto link = connect_all(*transport, rank);
+    auto task = link->native()->plan(Collective{});
+    Tensors<float> tensors(DataType::f32, {count});
+    task->restart(tensors.segments(), tensors.segments(), Sequence{0});
+    ASSERT_EQ(task->step(), Progress::pending);
+    EXPECT_EQ(task->waiting_for(), Seat{1});
+    link->abort(Error(ErrorCode::peer_lost, "rank 1 ended"));
+    ASSERT_EQ(task->step(), Progress::failed);
+    EXPECT_EQ(task->failure().message, "rank 1 ended");
+  }
+}
+
+TEST(Shm, fails_a_task_when_a_rank_that_is_a_thread_dies) {
+  Ensemble ensemble(made_up_world({2}));
+  RankThread rank(ensemble, Rank{0});
+  auto transport = shm_for(rank.surroundings);
+  auto link = connect_all(*transport, rank);
+  auto task = link->native()->plan(Collective{});
+  Tensors<float> tensors(DataType::f32, {5});
+  task->restart(tensors.segments(), tensors.segments(), Sequence{0});
+  ASSERT_EQ(task->step(), Progress::pending);
+  ensemble.hub->kill(Rank{1});
+  ASSERT_EQ(task->step(), Progress::failed);
+  EXPECT_EQ(task->failure().code, ErrorCode::peer_lost);
+}
+
+}  // namespace
+}  // namespace hvd::transport
