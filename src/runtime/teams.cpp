@@ -1,6 +1,7 @@
 #include "runtime/teams.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "topology/layout.hpp"
 #include "transport/registry.hpp"
@@ -15,6 +16,15 @@ constexpr const char* preference[] = {"shm", "inproc"};
 int preference_of(std::string_view name) {
   auto found = std::find(std::begin(preference), std::end(preference), name);
   return static_cast<int>(found - std::begin(preference));
+}
+
+// By rank: the number of its node; nodes are numbered by their lowest rank, as in the layout.
+std::vector<std::int32_t> number_nodes(const World& world) {
+  std::map<std::string_view, std::int32_t> numbers;
+  std::vector<std::int32_t> node_of;
+  for (const hvd::Member& member : world.members)
+    node_of.push_back(numbers.emplace(member.node, static_cast<std::int32_t>(numbers.size())).first->second);
+  return node_of;
 }
 
 }  // namespace
@@ -32,46 +42,48 @@ Result<std::unique_ptr<Teams>> Teams::make(const transport::Surroundings& surrou
   for (collectives::Team* team : {&teams->world_, &teams->node_, &teams->rail_})
     team->selector = teams->selector_.get();
   teams->world_.group = layout.world;
-  teams->members_.push_back({&teams->world_, "world", nullptr, nullptr});
+  teams->connections_.push_back({&teams->world_, "world", nullptr, nullptr});
   if (layout.nodes > 1) {
     teams->world_.rails = layout.rails;
+    teams->node_of_ = number_nodes(*surroundings.world);
+    teams->world_.node_of = teams->node_of_;
     teams->node_.group = layout.node;
     teams->world_.node = &teams->node_;
-    teams->members_.push_back({&teams->node_, "node", nullptr, nullptr});
+    teams->connections_.push_back({&teams->node_, "node", nullptr, nullptr});
     if (layout.rail.has_me()) {
       teams->rail_.group = layout.rail;
       teams->world_.rail = &teams->rail_;
-      teams->members_.push_back({&teams->rail_, "rail", nullptr, nullptr});
+      teams->connections_.push_back({&teams->rail_, "rail", nullptr, nullptr});
     }
   }
   return teams;
 }
 
 Progress Teams::connect(transport::Exchange& exchange) {
-  for (; next_ < members_.size(); ++next_) {
-    Member& member = members_[next_];
-    if (member.team->size() == 1) continue;
-    if (!member.connecting) {
+  for (; next_ < connections_.size(); ++next_) {
+    Connection& connection = connections_[next_];
+    if (connection.team->size() == 1) continue;
+    if (!connection.connecting) {
       auto able = std::find_if(transports_.begin(), transports_.end(), [&](const auto& transport) {
-        return transport->reaches(member.team->group, DeviceKind::host);
+        return transport->reaches(connection.team->group, DeviceKind::host);
       });
       if (able == transports_.end()) {
-        if (member.team == &world_ && world_.node != nullptr) continue;  // reached by way of node and rail
-        return fail({ErrorCode::unsupported, std::string("no transport reaches all ranks of the ") + member.name +
+        if (connection.team == &world_ && world_.node != nullptr) continue;  // reached by way of node and rail
+        return fail({ErrorCode::unsupported, std::string("no transport reaches all ranks of the ") + connection.name +
                                                  "; ranks on several machines need a network transport"});
       }
-      auto connecting = (*able)->connect(member.team->group, member.name, exchange);
+      auto connecting = (*able)->connect(connection.team->group, connection.name, exchange);
       if (!connecting) return fail(connecting.error());
-      member.connecting = std::move(*connecting);
+      connection.connecting = std::move(*connecting);
     }
-    switch (member.connecting->step()) {
+    switch (connection.connecting->step()) {
       case Progress::pending: return Progress::pending;
-      case Progress::failed: return fail(member.connecting->failure());
+      case Progress::failed: return fail(connection.connecting->failure());
       case Progress::done: break;
     }
-    member.link = member.connecting->take();
-    member.connecting.reset();
-    member.team->link = member.link.get();
+    connection.link = connection.connecting->take();
+    connection.connecting.reset();
+    connection.team->link = connection.link.get();
   }
   return Progress::done;
 }
@@ -82,8 +94,8 @@ Progress Teams::fail(Error error) {
 }
 
 void Teams::abort(const Error& reason) noexcept {
-  for (Member& member : members_)
-    if (member.link) member.link->abort(reason);
+  for (Connection& connection : connections_)
+    if (connection.link) connection.link->abort(reason);
 }
 
 }  // namespace hvd::runtime

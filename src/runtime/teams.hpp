@@ -26,7 +26,7 @@ class Teams {
   void abort(const Error& reason) noexcept;
 
  private:
-  struct Member {
+  struct Connection {
     collectives::Team* team;
     const char* name;
     std::unique_ptr<transport::Connecting> connecting;
@@ -38,8 +38,9 @@ class Teams {
   std::unique_ptr<collectives::Selector> selector_;
   std::vector<std::unique_ptr<transport::Transport>> transports_;  // preferred first
   collectives::Team world_, node_, rail_;
-  std::vector<Member> members_;
-  std::size_t next_ = 0;  // member to connect
+  std::vector<std::int32_t> node_of_;  // by rank
+  std::vector<Connection> connections_;
+  std::size_t next_ = 0;  // the connection to make
   std::optional<Error> failure_;
 };
 
