@@ -1,0 +1,95 @@
+# What a machine needs, for tests/run and examples/digits/run, which source this file from the project's root. Every
+# function says what it loads and why, does nothing the second time, and tries what goes over the network twice.
+
+say() { printf '%s\n' "$*"; }
+fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+twice() { "$@" || { say "   failed; once more: $*"; sleep 2; "$@"; }; }
+
+# load_packages WHY PACKAGE…: Debian packages that are missing. Without the right to install them the run goes on with
+# what is there, after saying what to load; what cannot be done without is checked by need_commands.
+load_packages() {
+  local why=$1 package missing=()
+  shift
+  command -v dpkg-query >/dev/null || return 0  # another distribution: need_commands tells what is wanted
+  for package; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    say ":: missing, $why: ${missing[*]}"
+    say "   not root, so nothing was installed; to load them: sudo apt-get install --no-install-recommends ${missing[*]}"
+    return 0
+  fi
+  say ":: apt-get install, $why: ${missing[*]}"
+  if [ -z "${apt_lists_are_fresh:-}" ]; then
+    twice apt_get update || fail "apt-get update failed: is there a network, and a mirror in /etc/apt?"
+    apt_lists_are_fresh=yes
+  fi
+  twice apt_get install --no-install-recommends "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
+}
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >build/logs/apt.log 2>&1 || { tail -n 5 build/logs/apt.log; return 1; }; }
+
+need_commands() {
+  local command missing=()
+  for command; do command -v "$command" >/dev/null || missing+=("$command"); done
+  [ ${#missing[@]} = 0 ] || fail "cannot go on without: ${missing[*]} (Debian 12's packages of these names will do)"
+}
+
+# What building the core takes. PMIx and hwloc are optional to the product, but not to its tests.
+load_build_tools() {
+  load_packages "to build" g++ cmake ninja-build ccache pkg-config libhwy-dev
+  load_packages "for the plugins (start under PMIx, the machine's topology)" libpmix-dev libhwloc-dev
+  need_commands g++ cmake ninja
+}
+
+# A Python that can make virtual environments and has the headers that extensions are compiled with: $python.
+find_python() {
+  local candidate
+  for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10 python3.9; do
+    if "$candidate" - 2>/dev/null <<'PYTHON'
+import ensurepip, os, sys, sysconfig, venv
+sys.exit(sys.version_info < (3, 9) or not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))
+PYTHON
+    then
+      python=$(command -v "$candidate")
+      return 0
+    fi
+  done
+  return 1
+}
+
+# make_environment FOLDER WHY REQUIREMENT…: a virtual environment with these packages in it.
+make_environment() {
+  local folder=$1 why=$2
+  shift 2
+  find_python || { load_packages "for Python tests and programs" python3 python3-dev python3-venv; find_python; } ||
+    fail "no python3 >= 3.9 with venv and Python.h was found; Debian: python3 python3-dev python3-venv"
+  local wanted="$python $*"
+  [ "$(cat "$folder/requirements.stamp" 2>/dev/null)" != "$wanted" ] || return 0
+  say ":: pip install into $folder, $why: $*"
+  [ -x "$folder/bin/python" ] && [ "$(cut -d' ' -f1 "$folder/requirements.stamp" 2>/dev/null)" = "$python" ] ||
+    "$python" -m venv --clear "$folder" || fail "$python cannot make a virtual environment in $folder"
+  twice pip_install "$folder" "$@" || fail "pip could not install: $*"
+  printf '%s' "$wanted" >"$folder/requirements.stamp"
+}
+pip_install() {
+  local folder=$1
+  shift
+  "$folder/bin/python" -m pip install --quiet --progress-bar off --disable-pip-version-check "$@"
+}
+
+# install_horovod FOLDER: the wheel of this tree, rebuilt when a source file is another than last time.
+install_horovod() {
+  local folder=$1 state
+  state=$(find CMakeLists.txt pyproject.toml src schedulers -type f -not -path '*/__pycache__/*' -print0 | sort -z |
+    xargs -0 sha256sum | sha256sum)
+  [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
+  say ":: pip install . into $folder: builds this tree's wheel"
+  # The build folder stays, so that a change costs its own compilation only; the build tools are the machine's.
+  pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
+    --config-settings "build-dir=build/wheel$(basename "$folder")" . || return 1
+  printf '%s' "$state" >"$folder/horovod.stamp"
+}
+
+mkdir -p build/logs
