@@ -59,12 +59,16 @@ PYTHON
   return 1
 }
 
+load_python() {
+  find_python || { load_packages "for Python programs and checks" python3 python3-dev python3-venv; find_python; } ||
+    fail "no python3 >= 3.9 with venv and Python.h was found; Debian: python3 python3-dev python3-venv"
+}
+
 # make_environment FOLDER WHY REQUIREMENT…: a virtual environment with these packages in it.
 make_environment() {
   local folder=$1 why=$2
   shift 2
-  find_python || { load_packages "for Python tests and programs" python3 python3-dev python3-venv; find_python; } ||
-    fail "no python3 >= 3.9 with venv and Python.h was found; Debian: python3 python3-dev python3-venv"
+  load_python
   local wanted="$python $*"
   [ "$(cat "$folder/requirements.stamp" 2>/dev/null)" != "$wanted" ] || return 0
   say ":: pip install into $folder, $why: $*"
