@@ -1,4 +1,4 @@
-#include "errors.hpp"
+#include "python/core/errors.hpp"
 
 #include <cstring>
 

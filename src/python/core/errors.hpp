@@ -1,8 +1,8 @@
 #pragma once
 // How a failure of the C API becomes a Python exception.
-#include "python_api.hpp"
+#include "python/core/python_api.hpp"
 
-#include "horovod.h"
+#include "api/horovod.h"
 
 namespace hvd::python {
 

@@ -1,10 +1,10 @@
 // horovod._core: the C API of horovod.h for Python, in the limited API, so that one build serves every Python from 3.9
 // on. Pointers travel as integers (tensor.data_ptr()); no framework is known here.
-#include "python_api.hpp"
+#include "python/core/python_api.hpp"
 
-#include "errors.hpp"
-#include "operation.hpp"
-#include "session.hpp"
+#include "python/core/errors.hpp"
+#include "python/core/operation.hpp"
+#include "python/core/session.hpp"
 
 namespace hvd::python {
 namespace {

@@ -1,9 +1,9 @@
-#include "operation.hpp"
+#include "python/core/operation.hpp"
 
 #include <vector>
 
-#include "errors.hpp"
-#include "session.hpp"
+#include "python/core/errors.hpp"
+#include "python/core/session.hpp"
 
 namespace hvd::python {
 namespace {

@@ -1,10 +1,10 @@
 #pragma once
 // The Python type Operation: a prepared operation, started as often as one likes.
-#include "python_api.hpp"
+#include "python/core/python_api.hpp"
 
 #include <cstdint>
 
-#include "horovod.h"
+#include "api/horovod.h"
 
 namespace hvd::python {
 

@@ -1,9 +1,9 @@
-#include "session.hpp"
+#include "python/core/session.hpp"
 
 #include <pthread.h>
 #include <time.h>
 
-#include "errors.hpp"
+#include "python/core/errors.hpp"
 
 namespace hvd::python {
 

@@ -1,11 +1,11 @@
 #pragma once
 // The one runtime of this Python process: who may use it, until when, and what a forked child sees of it.
-#include "python_api.hpp"
+#include "python/core/python_api.hpp"
 
 #include <atomic>
 #include <cstdint>
 
-#include "horovod.h"
+#include "api/horovod.h"
 
 namespace hvd::python {
 
