@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What a machine needs, for tests/run and examples/digits/run, which source this file from the project's root. Every
 # function says what it loads and why, does nothing the second time, and tries what goes over the network twice.
 
