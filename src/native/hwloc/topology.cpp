@@ -1,0 +1,119 @@
+// plugin: hwloc
+#include "native/hwloc/topology.hpp"
+
+#include <hwloc.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace hvd::hwloc {
+namespace {
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const noexcept { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, Destroy>;
+
+posix::CpuMask mask_of(hwloc_const_bitmap_t set) {
+  posix::CpuMask mask;
+  if (set == nullptr || hwloc_bitmap_weight(set) < 0) return mask;  // -1: infinite, which says nothing
+  for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) mask.set(cpu);
+  return mask;
+}
+
+// What to leave out is said before loading; hwloc drops all I/O unless told otherwise, from XML too.
+Status configure(hwloc_topology_t topology) {
+  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  for (hwloc_obj_type_t unused :
+       {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L1ICACHE, HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MISC})
+    hwloc_topology_set_type_filter(topology, unused, HWLOC_TYPE_FILTER_KEEP_NONE);
+  // Some of hwloc's ways of looking rebind the calling thread meanwhile.
+  if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING) != 0)
+    return system_error("hwloc_topology_set_flags", errno);
+  return {};
+}
+
+// The named source is asked for through calls, whose failure shows: a bad HWLOC_XMLFILE hwloc ignores without a word.
+Status choose_source(hwloc_topology_t topology, const Source& source) {
+  int outcome = 0;
+  if (!source.xml_path.empty()) outcome = hwloc_topology_set_xml(topology, source.xml_path.c_str());
+  else if (!source.xml_text.empty())
+    outcome =
+        hwloc_topology_set_xmlbuffer(topology, source.xml_text.c_str(), static_cast<int>(source.xml_text.size() + 1));
+  if (outcome == 0) return {};
+  std::string what = source.xml_path.empty() ? "the given text" : "\"" + source.xml_path + "\"";
+  return Error(ErrorCode::invalid_argument,
+               what + " is no topology that this hwloc (API " + std::to_string(hwloc_get_api_version() >> 16) +
+                   ") can read: expected XML as lstopo --of xml of the same major version writes it");
+}
+
+Object pci_device(hwloc_topology_t topology, hwloc_obj_t found) {
+  Object object;
+  object.kind = Kind::pci_device;
+  const auto& pci = found->attr->pcidev;
+  char bus_id[32];
+  std::snprintf(bus_id, sizeof bus_id, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci.domain),
+                static_cast<unsigned>(pci.bus), static_cast<unsigned>(pci.dev), static_cast<unsigned>(pci.func));
+  object.bus_id = bus_id;
+  object.pci_class = pci.class_id;
+  object.vendor = pci.vendor_id;
+  object.device = pci.device_id;
+  if (hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, found)) object.cpus = mask_of(near->cpuset);
+  for (hwloc_obj_t child = found->io_first_child; child != nullptr; child = child->next_sibling)
+    if (child->type == HWLOC_OBJ_OS_DEVICE && child->name != nullptr) object.names.emplace_back(child->name);
+  return object;
+}
+
+void add_all(hwloc_topology_t topology, hwloc_obj_type_t type, Kind kind, std::vector<Object>& objects) {
+  for (hwloc_obj_t found = nullptr; (found = hwloc_get_next_obj_by_type(topology, type, found)) != nullptr;) {
+    if (type == HWLOC_OBJ_PCI_DEVICE) {
+      objects.push_back(pci_device(topology, found));
+      continue;
+    }
+    Object object;
+    object.kind = kind;
+    object.os_index = found->os_index == HWLOC_UNKNOWN_INDEX ? -1 : static_cast<int>(found->os_index);
+    object.cpus = mask_of(found->cpuset);
+    if (kind == Kind::numa_node) object.bytes = static_cast<std::int64_t>(found->attr->numanode.local_memory);
+    if (kind == Kind::cache) {
+      object.bytes = static_cast<std::int64_t>(found->attr->cache.size);
+      object.cache_level = static_cast<int>(found->attr->cache.depth);
+    }
+    objects.push_back(std::move(object));
+  }
+}
+
+}  // namespace
+
+Result<Reading> read(const Source& source) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return system_error("hwloc_topology_init", errno);
+  Topology topology(raw);
+  HVD_RETURN_IF_ERROR(configure(raw));
+  HVD_RETURN_IF_ERROR(choose_source(raw, source));
+  if (hwloc_topology_load(raw) != 0)
+    return system_error("hwloc could not read the machine (hwloc_topology_load)", errno);
+
+  Reading reading;
+  for (auto [type, kind] :
+       {std::pair(HWLOC_OBJ_PACKAGE, Kind::package), std::pair(HWLOC_OBJ_NUMANODE, Kind::numa_node),
+        std::pair(HWLOC_OBJ_L2CACHE, Kind::cache), std::pair(HWLOC_OBJ_L3CACHE, Kind::cache),
+        std::pair(HWLOC_OBJ_L4CACHE, Kind::cache), std::pair(HWLOC_OBJ_CORE, Kind::core),
+        std::pair(HWLOC_OBJ_PU, Kind::processor), std::pair(HWLOC_OBJ_PCI_DEVICE, Kind::pci_device)})
+    add_all(raw, type, kind, reading.objects);
+  reading.cpus = mask_of(hwloc_topology_get_allowed_cpuset(raw));
+  reading.is_this_machine = hwloc_topology_is_thissystem(raw) != 0;
+  unsigned version = hwloc_get_api_version();
+  reading.version = "hwloc " + std::to_string(version >> 16) + "." + std::to_string((version >> 8) & 255) + "." +
+                    std::to_string(version & 255);
+  return reading;
+}
+
+}  // namespace hvd::hwloc
+
+extern "C" __attribute__((visibility("default"))) const void* horovod_hwloc_plugin() {
+  static const hvd::hwloc::Plugin table = {hvd::posix::plugin_stamp(sizeof(hvd::hwloc::Plugin)), &hvd::hwloc::read};
+  return &table;
+}

@@ -1,0 +1,135 @@
+// A machine as the kernel's /sys tells it, for where hwloc is not installed. What cannot be read is left out: at the
+// worst every processor is a core of one package.
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "topology/machine.hpp"
+#include "topology/machine_parts.hpp"
+
+namespace hvd::topology {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<long> number_in(const std::string& path, int base = 10) {
+  std::string text = first_line(path);
+  const char* begin = text.data();
+  if (base == 16 && text.starts_with("0x")) begin += 2;
+  long value = 0;
+  if (std::from_chars(begin, text.data() + text.size(), value, base).ec != std::errc{}) return std::nullopt;
+  return value;
+}
+
+CpuMask list_in(const std::string& path) {
+  auto mask = CpuMask::parse(first_line(path));
+  return mask ? *mask : CpuMask();
+}
+
+// The names of a folder's entries, in an order that does not change from run to run.
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::int64_t bytes_in(std::string_view size) {  // "32768K"
+  std::int64_t number = 0;
+  auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
+  if (error != std::errc{}) return 0;
+  if (end != size.data() + size.size()) number <<= *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+  return number;
+}
+
+void add_caches(Machine& machine, const std::string& cpu_folder) {
+  for (const std::string& name : entries_of(cpu_folder + "/cache")) {
+    std::string folder = cpu_folder + "/cache/" + name;
+    long level = number_in(folder + "/level").value_or(0);
+    CpuMask cpus = list_in(folder + "/shared_cpu_list") & machine.cpus;
+    if (level < 2 || first_line(folder + "/type") == "Instruction" || cpus.empty()) continue;
+    bool known = std::any_of(machine.caches.begin(), machine.caches.end(),
+                             [&](const Cache& cache) { return cache.level == level && cache.cpus == cpus; });
+    if (!known) machine.caches.push_back({static_cast<int>(level), bytes_in(first_line(folder + "/size")), cpus});
+  }
+}
+
+void add_processors(Machine& machine, const std::string& folder) {
+  std::map<long, CpuMask> packages;
+  std::vector<CpuMask> cores;
+  for (int cpu = machine.cpus.first(); cpu >= 0; cpu = machine.cpus.next(cpu)) {
+    std::string cpu_folder = folder + "/devices/system/cpu/cpu" + std::to_string(cpu);
+    packages[number_in(cpu_folder + "/topology/physical_package_id").value_or(0)].set(cpu);
+    CpuMask core = list_in(cpu_folder + "/topology/thread_siblings_list") & machine.cpus;
+    core.set(cpu);
+    if (core.first() == cpu) cores.push_back(std::move(core));
+    add_caches(machine, cpu_folder);
+  }
+  for (auto& [os_index, cpus] : packages) machine.packages.push_back({static_cast<int>(os_index), cpus});
+  for (CpuMask& cpus : cores) machine.cores.push_back({-1, -1, -1, std::move(cpus)});
+}
+
+void add_numa_nodes(Machine& machine, const std::string& folder) {
+  CpuMask numbers = list_in(folder + "/devices/system/node/online");
+  for (int number = numbers.first(); number >= 0; number = numbers.next(number)) {
+    std::string node_folder = folder + "/devices/system/node/node" + std::to_string(number);
+    CpuMask cpus = list_in(node_folder + "/cpulist") & machine.cpus;
+    // "Node 0 MemTotal:  4810972 kB"
+    std::string total = first_line(node_folder + "/meminfo");
+    std::size_t digits = total.find_first_of("0123456789", total.find(':') == std::string::npos ? 0 : total.find(':'));
+    std::int64_t bytes = digits == std::string::npos ? 0 : bytes_in(std::string_view(total).substr(digits)) << 10;
+    machine.numa_nodes.push_back({number, -1, cpus, bytes});
+  }
+}
+
+void add_devices(Machine& machine, const std::string& folder) {
+  std::string all = folder + "/bus/pci/devices";
+  for (const std::string& bus_id : entries_of(all)) {
+    std::string device_folder = all + "/" + bus_id;
+    auto pci_class = static_cast<std::uint16_t>(number_in(device_folder + "/class", 16).value_or(0) >> 8);
+    auto vendor = static_cast<std::uint16_t>(number_in(device_folder + "/vendor", 16).value_or(0));
+    bool gpu = parts::is_gpu(pci_class, vendor);
+    if (!gpu && !parts::is_network(pci_class)) continue;
+    PciDevice device;
+    device.kind = gpu ? PciDevice::Kind::gpu : PciDevice::Kind::network;
+    device.bus_id = bus_id;
+    device.vendor = vendor;
+    device.device = static_cast<std::uint16_t>(number_in(device_folder + "/device", 16).value_or(0));
+    device.near = list_in(device_folder + "/local_cpulist");
+    for (const char* kind : {"net", "infiniband"})
+      for (const std::string& name : entries_of(device_folder + "/" + kind)) device.names.push_back(name);
+    machine.devices.push_back(std::move(device));
+  }
+}
+
+}  // namespace
+
+Machine read_machine_from_sys(const std::string& folder, const CpuMask& allowed) {
+  Machine machine;
+  machine.source = folder;
+  machine.is_this_machine = true;
+  machine.cpus = allowed;
+  add_processors(machine, folder);
+  add_numa_nodes(machine, folder);
+  add_devices(machine, folder);
+  parts::connect(machine);
+  std::stable_sort(machine.cores.begin(), machine.cores.end(), [](const Core& a, const Core& b) {
+    return std::tuple(a.package, a.numa_node, a.cache) < std::tuple(b.package, b.numa_node, b.cache);
+  });
+  return machine;
+}
+
+}  // namespace hvd::topology

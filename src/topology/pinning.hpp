@@ -1,0 +1,41 @@
+#pragma once
+// Which processors each rank of a node gets. Pure functions of the machine: nothing is bound here
+// (native/posix/affinity).
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "topology/machine.hpp"
+
+namespace hvd::topology {
+
+struct PinningRequest {
+  CpuMask allowed;     // what we were given (by the batch system, by taskset); never left
+  int local_size = 1;  // ranks on this node
+  // The GPU of each local rank, by PCI bus id; an empty name for a rank without one. Empty: no GPUs.
+  std::vector<std::string> gpus;
+};
+
+struct Pinning {
+  std::vector<CpuMask> masks;  // by local rank; never empty, never outside of the allowed ones
+  bool shared = false;         // some rank shares a core with another one, since there are fewer cores than ranks
+  bool gpu_local = false;      // every rank that has a GPU is near to it
+};
+
+// Each rank gets whole, neighbouring cores:
+//  - near to its GPU, where that is known and enough cores are there; a single rank keeps all that is allowed;
+//  - otherwise an even share. A package, NUMA node or cache is not split across its border as long as the smallest
+//  share
+//    stays above three quarters of the even one; if not, evenness goes before borders.
+//  - With fewer cores than ranks each gets hardware threads of its own, and if those do not suffice either, an equal
+//  part
+//    of the processors in turn: neighbouring ranks overlap.
+Result<Pinning> pin(const Machine& machine, const PinningRequest& request);
+
+// "cpus 0-27 (7 cores, package 0, NUMA node 0)"
+std::string describe_binding(const Machine& machine, const CpuMask& mask);
+// One line for a node: "4 ranks on 2 cores (hwloc 2.9.0): cpus 0 | 0 | 1 | 1; cores are shared"
+std::string describe_pinning(const Machine& machine, const Pinning& pinning);
+
+}  // namespace hvd::topology
