@@ -76,23 +76,30 @@ struct Ensemble {
       : world(std::move(shared_world)),
         config(std::move(shared_config)),
         hub(std::make_shared<transport::ThreadHub>(world.size())),
-        board(std::make_shared<Blackboard>()) {}
+        board(std::make_shared<Blackboard>()),
+        wakes(static_cast<std::size_t>(world.size())) {}
 
   World world;  // its `rank` means nothing here
   Config config;
   std::shared_ptr<transport::ThreadHub> hub;
   std::shared_ptr<Blackboard> board;
+  std::vector<posix::WaitWord> wakes;  // by rank
 };
 
 // One rank: everything that the layers from transport upwards want to know.
 class RankThread {
  public:
-  RankThread(Ensemble& ensemble, Rank rank) : world(ensemble.world), hub(ensemble.hub), exchange(ensemble.board, rank) {
+  RankThread(Ensemble& ensemble, Rank rank)
+      : world(ensemble.world),
+        wake(ensemble.wakes[static_cast<std::size_t>(rank.value)]),
+        hub(ensemble.hub),
+        exchange(ensemble.board, rank) {
     world.rank = rank;
     surroundings.world = &world;
     surroundings.config = &ensemble.config;
     surroundings.wake = &wake;
     surroundings.threads = hub;
+    surroundings.wake_of = [&ensemble](Rank other) { return &ensemble.wakes[static_cast<std::size_t>(other.value)]; };
     board_ = ensemble.board;
     board_->wake_when_written(&wake);
   }
@@ -112,7 +119,7 @@ class RankThread {
   }
 
   World world;
-  posix::WaitWord wake;
+  posix::WaitWord& wake;
   std::shared_ptr<transport::ThreadHub> hub;
   BlackboardExchange exchange;
   transport::Surroundings surroundings;
@@ -148,7 +155,9 @@ inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>
   std::vector<std::unique_ptr<RankThread>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<RankThread>(ensemble, Rank{rank}));
   for (auto& rank : ranks)
-    rank->surroundings.wake_of = [&ranks](Rank other) { return &ranks.at(static_cast<std::size_t>(other.value))->wake; };
+    rank->surroundings.wake_of = [&ranks](Rank other) {
+      return &ranks.at(static_cast<std::size_t>(other.value))->wake;
+    };
 
   std::mutex mutex;
   std::condition_variable ended;

@@ -39,6 +39,15 @@ std::vector<std::vector<Rank>> ranks_by_node(const World& world, std::span<const
   return nodes;
 }
 
+std::vector<std::int32_t> numbers_by_seat(const std::vector<std::vector<Rank>>& nodes, std::span<const Rank> ranks,
+                                          int world_size) {
+  std::vector<std::int32_t> by_rank(static_cast<std::size_t>(world_size), -1), by_seat;
+  for (std::size_t number = 0; number < nodes.size(); ++number)
+    for (Rank rank : nodes[number]) by_rank[static_cast<std::size_t>(rank.value)] = static_cast<std::int32_t>(number);
+  for (Rank rank : ranks) by_seat.push_back(by_rank[static_cast<std::size_t>(rank.value)]);
+  return by_seat;
+}
+
 }  // namespace
 
 Layout layout_of(const World& world) {
@@ -64,6 +73,7 @@ Layout layout_of(const World& world, std::span<const Rank> ranks) {
       layout.node = group_of(node, world.rank);
     }
   }
+  layout.node_of = numbers_by_seat(nodes, ranks, world.size());
   layout.leaders = group_of(kth_of_every(nodes, 0), world.rank);
   auto local_rank = static_cast<std::size_t>(layout.node.me.value);
   layout.cross = group_of(kth_of_every(nodes, local_rank), world.rank);

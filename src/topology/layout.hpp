@@ -1,6 +1,8 @@
 #pragma once
 // Which ranks share a node, which lead one, and which form a rail: pure functions of a World, equal on all ranks.
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/group.hpp"
 #include "base/world.hpp"
@@ -22,6 +24,7 @@ struct Layout {
   Group rail;     // no seat for me if my local rank is not below `rails`; then it is empty
   Group cross;
 
+  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of its node
   int nodes = 0;
   int my_node = 0;       // number of my node
   int rails = 0;         // ranks on the smallest node

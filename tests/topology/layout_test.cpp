@@ -69,6 +69,7 @@ TEST(Layout, of_cyclic_placement_groups_by_node_and_not_by_rank) {
   EXPECT_EQ(ranks_of(layout.node), (Ranks{1, 3, 4}));
   EXPECT_EQ(ranks_of(layout.rail), (Ranks{2, 3}));
   EXPECT_EQ(ranks_of(layout.leaders), (Ranks{0, 1}));
+  EXPECT_EQ(layout.node_of, (std::vector<std::int32_t>{0, 1, 0, 1, 1}));
 }
 
 TEST(Layout, goes_by_node_id_and_not_by_host_name) {
@@ -87,6 +88,7 @@ TEST(Layout, of_a_process_set_counts_its_ranks_alone) {
   EXPECT_EQ(layout.world.me, Seat{2});
   EXPECT_EQ(ranks_of(layout.node), Ranks{5});
   EXPECT_EQ(ranks_of(layout.rail), (Ranks{1, 5}));
+  EXPECT_EQ(layout.node_of, (std::vector<std::int32_t>{0, 0, 1}));
 }
 
 TEST(LayoutDeathTest, is_not_made_for_a_rank_outside_of_it) {
