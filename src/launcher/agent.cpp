@@ -1,6 +1,7 @@
 // What the agent does, and in which order:
 //  1. It starts ranks as they are ordered; says for each whether it was started.
-//  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not hide
+//  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
+//  hide
 //     that a rank has failed.
 //  3. It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
 //  4. End: it ends all processes below it (ending.hpp). When no child is left and all output is sent: AllGone.
@@ -31,7 +32,9 @@ namespace {
 class Agent {
  public:
   Agent(posix::FileDescriptor stream, const AgentSettings& settings, posix::SignalReader signals)
-      : settings_(settings), channel_(std::move(stream)), signals_(std::move(signals)),
+      : settings_(settings),
+        channel_(std::move(stream)),
+        signals_(std::move(signals)),
         group_at_start_(posix::read_memory_group()) {}
 
   int run() {
@@ -58,10 +61,8 @@ class Agent {
   void obey(const Report&) {}
   void obey(const Launch& launch) {
     auto started = start_rank(launch, settings_.signals);
-    if (started)
-      ranks_.push_back(std::move(*started));
-    else
-      channel_.send(NotStarted{launch.rank, EAGAIN, started.error().message});
+    if (started) ranks_.push_back(std::move(*started));
+    else channel_.send(NotStarted{launch.rank, EAGAIN, started.error().message});
   }
   void obey(const Forward& order) {
     for (const RankProcess& rank : ranks_)
@@ -88,15 +89,16 @@ class Agent {
   bool may_relay() const { return orphaned_ || credit_ > 0; }
 
   void read_signals() {
-    // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first SIGCHLD
-    // and drops the others while it is pending, so its sender is the one that ended first.
+    // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first
+    // SIGCHLD and drops the others while it is pending, so its sender is the one that ended first.
     while (auto event = signals_.next()) {
       if (event->signal != SIGCHLD) {
         channel_.send(Told{event->signal});
         continue;
       }
       int status = 0;
-      if (event->sender > 0 && ::waitpid(event->sender, &status, WNOHANG) == event->sender) report_end(event->sender, status);
+      if (event->sender > 0 && ::waitpid(event->sender, &status, WNOHANG) == event->sender)
+        report_end(event->sender, status);
     }
     int status = 0;
     while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
@@ -134,8 +136,7 @@ class Agent {
     rank.start_report.reset();
     if (count == static_cast<ssize_t>(sizeof failure))
       channel_.send(NotStarted{rank.rank, failure.error, StartFailure::describe(failure.step)});
-    else
-      channel_.send(Started{rank.rank, rank.process});
+    else channel_.send(Started{rank.rank, rank.process});
   }
 
   // One chunk of each pipe that has something. True if there was anything.
@@ -169,7 +170,8 @@ class Agent {
       return;
     }
     // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
-    while (may_relay() && relay_output()) {}
+    while (may_relay() && relay_output()) {
+    }
     if (!may_relay() || !asked_to_end_ || said_all_gone_) return;
     for (RankProcess& rank : ranks_)
       for (auto& pipe : rank.output) pipe.reset();

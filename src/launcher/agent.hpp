@@ -1,7 +1,7 @@
 #pragma once
 // The guardian of the ranks on one host. A process of its own session, single-threaded, the parent of the ranks and the
-// adopter of all they leave behind: it starts them, relays their output and their ends, and ends them all when horovodrun is
-// done or gone, however that happened.
+// adopter of all they leave behind: it starts them, relays their output and their ends, and ends them all when
+// horovodrun is done or gone, however that happened.
 #include <sys/types.h>
 
 #include <chrono>

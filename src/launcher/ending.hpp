@@ -1,7 +1,9 @@
 #pragma once
-// Ends all processes below this one: asks first, then forces. Used by the agent, and by horovodrun when its agent was killed.
+// Ends all processes below this one: asks first, then forces. Used by the agent, and by horovodrun when its agent was
+// killed.
 //
-//  1. Every rank's process group and every descendant outside of these gets the first signal, and SIGCONT for the stopped.
+//  1. Every rank's process group and every descendant outside of these gets the first signal, and SIGCONT for the
+//  stopped.
 //  2. If that was not SIGTERM: SIGTERM after half of the grace (background jobs of a shell ignore SIGINT).
 //  3. After the grace: SIGKILL to every descendant, again and again until none is left, so that forking does not help.
 #include <sys/types.h>

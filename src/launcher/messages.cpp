@@ -24,6 +24,7 @@ std::vector<std::string> get_list(ByteReader& from) {
 
 void write(ByteWriter& to, const Launch& m) {
   to.put(m.rank);
+  to.put_string(m.program);
   put(to, m.command);
   put(to, m.environment);
   to.put_string(m.folder);
@@ -33,14 +34,19 @@ void write(ByteWriter& to, const Launch& m) {
 }
 void read(ByteReader& from, Launch& m) {
   m.rank = from.get<Rank>();
+  m.program = from.get_string();
   m.command = get_list(from);
   m.environment = get_list(from);
   m.folder = from.get_string();
   for (auto left = from.get<std::uint32_t>(); left > 0 && from.ok(); --left) m.cpus.push_back(from.get<std::int32_t>());
   m.inherits_input = from.get<bool>();
 }
-void write(ByteWriter& to, const Forward& m) { to.put(m.signal); }
-void read(ByteReader& from, Forward& m) { m.signal = from.get<std::int32_t>(); }
+void write(ByteWriter& to, const Forward& m) {
+  to.put(m.signal);
+}
+void read(ByteReader& from, Forward& m) {
+  m.signal = from.get<std::int32_t>();
+}
 void write(ByteWriter& to, const End& m) {
   to.put(m.signal);
   to.put(m.grace_ms);
@@ -49,8 +55,12 @@ void read(ByteReader& from, End& m) {
   m.signal = from.get<std::int32_t>();
   m.grace_ms = from.get<std::int32_t>();
 }
-void write(ByteWriter& to, const Credit& m) { to.put(m.bytes); }
-void read(ByteReader& from, Credit& m) { m.bytes = from.get<std::uint32_t>(); }
+void write(ByteWriter& to, const Credit& m) {
+  to.put(m.bytes);
+}
+void read(ByteReader& from, Credit& m) {
+  m.bytes = from.get<std::uint32_t>();
+}
 void write(ByteWriter&, const Dismiss&) {}
 void read(ByteReader&, Dismiss&) {}
 void write(ByteWriter& to, const Started& m) {
@@ -97,8 +107,12 @@ void read(ByteReader& from, Exited& m) {
   m.limit_bytes = from.get<std::uint64_t>();
   m.group = from.get_string();
 }
-void write(ByteWriter& to, const Told& m) { to.put(m.signal); }
-void read(ByteReader& from, Told& m) { m.signal = from.get<std::int32_t>(); }
+void write(ByteWriter& to, const Told& m) {
+  to.put(m.signal);
+}
+void read(ByteReader& from, Told& m) {
+  m.signal = from.get<std::int32_t>();
+}
 void write(ByteWriter&, const AllGone&) {}
 void read(ByteReader&, AllGone&) {}
 

@@ -1,6 +1,6 @@
 #pragma once
-// What horovodrun and the agent of a host say to each other, and the stream that carries it. Only bytes, no descriptors, so
-// that the same stream can run through a socket on this host or through ssh to another.
+// What horovodrun and the agent of a host say to each other, and the stream that carries it. Only bytes, no
+// descriptors, so that the same stream can run through a socket on this host or through ssh to another.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,11 +20,12 @@ enum class Stream : std::uint8_t { standard_output, standard_error };
 // Orders to the agent.
 struct Launch {
   Rank rank;
-  std::vector<std::string> command;  // command[0] is the path to execute
+  std::string program;                   // path to execute
+  std::vector<std::string> command;      // its arguments, from the name on that the user gave it
   std::vector<std::string> environment;  // NAME=value, all of it
-  std::string folder;                // to start in
-  std::vector<std::int32_t> cpus;    // to run on; empty: wherever the agent may
-  bool inherits_input = false;       // gets the agent's standard input; else /dev/null
+  std::string folder;                    // to start in
+  std::vector<std::int32_t> cpus;        // to run on; empty: wherever the agent may
+  bool inherits_input = false;           // gets the agent's standard input; else /dev/null
 };
 struct Forward {  // to the process group of every rank
   std::int32_t signal = 0;
@@ -69,8 +70,8 @@ struct AllGone {};  // after End: no process is left and all of their output was
 
 using Message = std::variant<Launch, Forward, End, Credit, Dismiss, Started, NotStarted, Output, Exited, Told, AllGone>;
 
-void encode(const Message& message, Buffer& out);                // appends one frame's content
-std::optional<Message> decode(ConstBytes content);               // nothing: malformed
+void encode(const Message& message, Buffer& out);   // appends one frame's content
+std::optional<Message> decode(ConstBytes content);  // nothing: malformed
 
 // One end of the stream. Never blocks; the owner polls descriptor() for wants().
 class Channel {
@@ -86,7 +87,10 @@ class Channel {
   // Reads what has come and writes what is queued. Returns the messages; closed() tells whether the other end is gone.
   std::vector<Message> pump();
   bool closed() const noexcept { return closed_; }
-  void close() { descriptor_.reset(); closed_ = true; }
+  void close() {
+    descriptor_.reset();
+    closed_ = true;
+  }
 
  private:
   posix::FileDescriptor descriptor_;

@@ -60,9 +60,10 @@ StartFailure become_rank(const Launch& launch, const posix::SignalState& signals
   if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
   std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
   posix::restore_signals(signals);
-  ::execve(command[0], command.data(), environment.data());
+  ::execve(launch.program.c_str(), command.data(), environment.data());
   if (errno == ENOEXEC) {  // a script without a first line that names its interpreter, as execvp has it
     char shell[] = "/bin/sh";
+    command[0] = const_cast<char*>(launch.program.c_str());
     command.insert(command.begin(), shell);
     ::execve(shell, command.data(), environment.data());
   }
@@ -87,7 +88,8 @@ Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& s
   if (!report) return report.error();
   pid_t agent = ::getpid();
   pid_t child = ::fork();
-  if (child < 0) return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
+  if (child < 0)
+    return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
   if (child == 0) {
     StartFailure failure = become_rank(launch, signals, agent, output->write.get(), errors->write.get());
     (void)!::write(report->write.get(), &failure, sizeof failure);

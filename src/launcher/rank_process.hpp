@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 struct RankProcess {
   Rank rank;
-  pid_t process = 0;  // also its process group; 0 after it was reaped
+  pid_t process = 0;                // also its process group; 0 after it was reaped
   posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
   // Closes without a word when the program has been executed; else says why not.
   posix::FileDescriptor start_report;
@@ -23,8 +23,8 @@ struct StartFailure {
   static const char* describe(Step step);
 };
 
-// Forks; the program is executed (or not: start_report) after this returns. Gives away this process's standard input if the
-// rank inherits it. The caller has a single thread.
+// Forks; the program is executed (or not: start_report) after this returns. Gives away this process's standard input if
+// the rank inherits it. The caller has a single thread.
 Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& signals);
 
 }  // namespace hvd::launcher

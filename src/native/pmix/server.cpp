@@ -83,8 +83,12 @@ std::function<void(Rank, int, std::string)>& abort_receiver() {
   return receiver;
 }
 
-pmix_status_t client_connected(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) { return PMIX_OPERATION_SUCCEEDED; }
-pmix_status_t client_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) { return PMIX_OPERATION_SUCCEEDED; }
+pmix_status_t client_connected(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
+  return PMIX_OPERATION_SUCCEEDED;
+}
+pmix_status_t client_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
+  return PMIX_OPERATION_SUCCEEDED;
+}
 
 pmix_status_t abort_job(const pmix_proc_t* process, void*, int status, const char message[], pmix_proc_t[], std::size_t,
                         pmix_op_cbfunc_t, void*) {
@@ -96,10 +100,8 @@ pmix_status_t abort_job(const pmix_proc_t* process, void*, int status, const cha
 // Called when all local ranks take part; as all ranks are local, what they gave is already everything.
 pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::size_t, char* data, std::size_t size,
                     pmix_modex_cbfunc_t callback, void* context) {
-  if (callback == nullptr)
-    std::free(data);
-  else
-    callback(PMIX_SUCCESS, data, size, context, &std::free, data);
+  if (callback == nullptr) std::free(data);
+  else callback(PMIX_SUCCESS, data, size, context, &std::free, data);
   return PMIX_SUCCESS;
 }
 
@@ -134,7 +136,8 @@ class LibraryServer : public Server {
     options_ = std::move(options);
     abort_receiver() = options_.on_abort;
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
-    // Values in the server's memory, not in files that a killed server leaves behind (and that differ between versions).
+    // Values in the server's memory, not in files that a killed server leaves behind (and that differ between
+    // versions).
     ::setenv("PMIX_MCA_gds", "hash", 1);
     InfoList init;
     init.add(PMIX_SERVER_TMPDIR, options_.folder);
@@ -222,7 +225,7 @@ class LibraryServer : public Server {
     }
     Completion registered;
     auto status = registered.wait(PMIx_server_register_nspace(name_space_, options_.size, job.data(), job.size(),
-                                                             Completion::callback, &registered));
+                                                              Completion::callback, &registered));
     if (status != PMIX_SUCCESS) return refused("PMIx_server_register_nspace", status);
     return {};
   }
@@ -234,6 +237,8 @@ class LibraryServer : public Server {
 
 }  // namespace
 
-std::unique_ptr<Server> make_server() { return std::make_unique<LibraryServer>(); }
+std::unique_ptr<Server> make_server() {
+  return std::make_unique<LibraryServer>();
+}
 
 }  // namespace hvd::pmix

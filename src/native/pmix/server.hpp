@@ -1,6 +1,6 @@
 #pragma once
-// The PMIx server of one job on one host, run by the launcher. The class is abstract because its code lies in a plugin that
-// the launcher opens at run time; no header of PMIx is needed here.
+// The PMIx server of one job on one host, run by the launcher. The class is abstract because its code lies in a plugin
+// that the launcher opens at run time; no header of PMIx is needed here.
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,8 +13,8 @@
 namespace hvd::pmix {
 
 struct ServerOptions {
-  std::string job;     // the name space: equal to no other job's on this machine
-  int size = 1;        // ranks, all on this host
+  std::string job;  // the name space: equal to no other job's on this machine
+  int size = 1;     // ranks, all on this host
   std::string host;
   std::string folder;  // for the server's files; exists, and is the caller's to remove
   // A rank asked for the end of the job (PMIx_Abort). Called on a thread of the server.

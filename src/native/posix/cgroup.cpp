@@ -79,7 +79,8 @@ std::optional<MemoryGroup> read_version(const std::string& root, bool version_2)
 
   MemoryGroup group;
   group.path = *path;
-  auto kills = read_counter(root + mount->point + below + (version_2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
+  auto kills =
+      read_counter(root + mount->point + below + (version_2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
   // The root group of version 2 has no such file; neither has a kernel that is too old.
   if (!kills) return std::nullopt;
   group.oom_kills = *kills;

@@ -40,8 +40,7 @@ std::optional<Stat> read_stat(pid_t process) {
   const char* after_name = std::strrchr(text, ')');
   Stat stat;
   int parent = 0, group = 0;
-  if (after_name == nullptr || std::sscanf(after_name + 1, " %*c %d %d", &parent, &group) != 2)
-    return std::nullopt;
+  if (after_name == nullptr || std::sscanf(after_name + 1, " %*c %d %d", &parent, &group) != 2) return std::nullopt;
   stat.parent = parent;
   stat.group = group;
   return stat;
@@ -89,14 +88,13 @@ void signal_descendant(const Descendant& descendant, int signal) {
     // Kernels before 5.3 have no such handles; there the check below narrows the window but does not close it.
     if (errno != ENOSYS && errno != EPERM) return;
   }
-  // The handle pins the process: if it is still what was seen, the signal cannot reach another one. Orphans change parents.
+  // The handle pins the process: if it is still what was seen, the signal cannot reach another one. Orphans change
+  // parents.
   auto stat = read_stat(descendant.process);
   if (!stat) return;
   if (stat->parent != descendant.parent && stat->group != descendant.group && stat->parent != ::getpid()) return;
-  if (handle)
-    ::syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
-  else
-    ::kill(descendant.process, signal);
+  if (handle) ::syscall(SYS_pidfd_send_signal, handle.get(), signal, nullptr, 0);
+  else ::kill(descendant.process, signal);
 }
 
 bool has_children() {
@@ -108,7 +106,7 @@ namespace {
 
 // 0: can be executed; else the exit code that a shell would give.
 int executability(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno == EACCES ? 126 : 127;
   return S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0 ? 0 : 126;
 }
@@ -140,8 +138,9 @@ Result<std::string> find_program(const std::string& program, const std::string& 
   if (exit_code == 126)
     return Error(ErrorCode::invalid_argument,
                  refused + " is there but cannot be executed (is it a program, and has it the x permission?)");
-  return Error(ErrorCode::invalid_argument, "the command '" + program + "' does not exist" +
-                                                (program.find('/') == std::string::npos ? " in any folder of PATH" : ""));
+  return Error(ErrorCode::invalid_argument,
+               "the command '" + program + "' does not exist" +
+                   (program.find('/') == std::string::npos ? " in any folder of PATH" : ""));
 }
 
 }  // namespace hvd::posix

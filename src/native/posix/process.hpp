@@ -13,7 +13,8 @@ namespace hvd::posix {
 // Orphaned descendants of this process become its children from now on, so that nothing below it can hide.
 Status become_subreaper();
 
-// The kernel sends `signal` to this process when its parent ends. Cleared by fork. False if the parent has ended already.
+// The kernel sends `signal` to this process when its parent ends. Cleared by fork. False if the parent has ended
+// already.
 bool die_with_parent(int signal, pid_t expected_parent);
 
 struct Descendant {
@@ -21,8 +22,8 @@ struct Descendant {
   pid_t parent = 0;
   pid_t group = 0;
 };
-// All descendants of `ancestor`, in no particular order; zombies too, since a process whose first thread has ended looks like
-// one while its other threads run. A snapshot: what is forked meanwhile is missing, so repeat it.
+// All descendants of `ancestor`, in no particular order; zombies too, since a process whose first thread has ended
+// looks like one while its other threads run. A snapshot: what is forked meanwhile is missing, so repeat it.
 std::vector<Descendant> descendants_of(pid_t ancestor);
 
 // Signals that very process: nothing happens when it has ended and its number belongs to another one by now.
@@ -31,8 +32,8 @@ void signal_descendant(const Descendant& descendant, int signal);
 // True while this process has children at all, zombies included. A subreaper without children has no descendants.
 bool has_children();
 
-// Where `program` lies, as execvp would find it along `path`. The error's message says what is wrong; `exit_code` gets the
-// shell's convention: 127 not found, 126 found but not executable.
+// Where `program` lies, as execvp would find it along `path`. The error's message says what is wrong; `exit_code` gets
+// the shell's convention: 127 not found, 126 found but not executable.
 Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code);
 
 }  // namespace hvd::posix

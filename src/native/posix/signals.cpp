@@ -13,14 +13,14 @@ Result<SignalReader> SignalReader::open(std::initializer_list<int> signals) {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (int signal : signals) {
-    struct sigaction current{};
+    struct sigaction current {};
     // A signal that we were started with ignored (nohup) stays ignored; a blocked one would be read all the same.
     if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
     sigaddset(&wanted, signal);
   }
   if (sigismember(&wanted, SIGCHLD) == 1) {
     // Only ends are news, not stops; and an inherited "ignore" would let the kernel reap our children.
-    struct sigaction ends_only{};
+    struct sigaction ends_only {};
     ends_only.sa_handler = SIG_DFL;
     ends_only.sa_flags = SA_NOCLDSTOP;
     ::sigaction(SIGCHLD, &ends_only, nullptr);
@@ -45,13 +45,13 @@ std::optional<SignalEvent> SignalReader::next() {
 SignalState SignalState::of_this_process() {
   SignalState state;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &state.mask);
-  struct sigaction pipe{};
+  struct sigaction pipe {};
   state.pipe_ignored = ::sigaction(SIGPIPE, nullptr, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
   return state;
 }
 
 void restore_signals(const SignalState& before) {
-  struct sigaction standard{};
+  struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   if (!before.pipe_ignored) ::sigaction(SIGPIPE, &standard, nullptr);
   ::sigaction(SIGCHLD, &standard, nullptr);

@@ -16,8 +16,8 @@ struct SignalEvent {
   pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, which is the first that ended
 };
 
-// Blocks some signals for the calling thread (and the threads it starts later) and makes them readable. Construct it before
-// any other thread exists. The destructor restores the mask.
+// Blocks some signals for the calling thread (and the threads it starts later) and makes them readable. Construct it
+// before any other thread exists. The destructor restores the mask.
 class SignalReader {
  public:
   static Result<SignalReader> open(std::initializer_list<int> signals);

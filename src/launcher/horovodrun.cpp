@@ -1,0 +1,170 @@
+// horovodrun: starts N copies of a program as the ranks of one job.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "launcher/check_build.hpp"
+#include "launcher/flags.hpp"
+#include "launcher/hosts.hpp"
+#include "launcher/job.hpp"
+#include "native/posix/affinity.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/plugin.hpp"
+#include "native/posix/process.hpp"
+
+namespace {
+
+using namespace hvd;
+using launcher::Flags;
+
+constexpr int usage_error = 2;
+constexpr int most_ranks_per_processor = 16;
+
+int complain(const std::string& message, int code) {
+  std::fprintf(stderr, "horovodrun: %s\n", message.c_str());
+  return code;
+}
+
+Error misuse(std::string message) {
+  return Error(ErrorCode::invalid_argument, std::move(message));
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return system_error("the file " + path + " cannot be read", errno);
+  return text.str();
+}
+
+Result<Flags> read_flags(int count, char** arguments) {
+  auto flags = launcher::parse_flags({arguments + 1, static_cast<std::size_t>(count - 1)});
+  if (!flags || !flags->has("config_file")) return flags;
+  std::string path = flags->get("config_file");
+  auto text = read_file(path);
+  if (!text) return misuse("--config-file: " + text.error().message);
+  HVD_RETURN_IF_ERROR(launcher::apply_config_file(*flags, *text, path));
+  return flags;
+}
+
+// The hosts as one list; all of them have to be this machine.
+Result<std::vector<launcher::HostSlots>> hosts_of(const Flags& flags, int ranks) {
+  if (!flags.has("hosts") && !flags.has("hostfile")) return std::vector<launcher::HostSlots>{{"localhost", ranks}};
+  Result<std::vector<launcher::HostSlots>> hosts = launcher::parse_hosts(flags.get("hosts"));
+  if (flags.has("hostfile")) {
+    auto text = read_file(flags.get("hostfile"));
+    if (!text) return misuse("--hostfile: " + text.error().message);
+    hosts = launcher::parse_host_file(*text, flags.get("hostfile"));
+  }
+  if (!hosts) return hosts;
+  std::string remote;
+  int slots = 0;
+  for (const launcher::HostSlots& host : *hosts) {
+    if (!launcher::is_this_machine(host.host, posix::host_name())) remote += (remote.empty() ? "" : ", ") + host.host;
+    slots += host.slots;
+  }
+  if (!remote.empty())
+    return Error(ErrorCode::unsupported, "starting ranks on other hosts is not in this version, and " + remote +
+                                             " is not this machine (" + posix::host_name() +
+                                             "): leave -H out, or name localhost");
+  // Several names of this machine are one node with all of their slots, since its ranks share memory.
+  return std::vector<launcher::HostSlots>{{hosts->front().host, slots}};
+}
+
+Status check_number_of_ranks(const Flags& flags, int ranks) {
+  if (flags.is_set("oversubscribe") || flags.has("hosts") || flags.has("hostfile")) return {};
+  auto allowed = posix::affinity();
+  if (!allowed) return {};
+  int processors = allowed->count();
+  if (ranks <= processors * most_ranks_per_processor) return {};
+  return misuse("-np " + std::to_string(ranks) + " is too many for this machine: this process may use " +
+                std::to_string(processors) + " processors, and more than " + std::to_string(most_ranks_per_processor) +
+                " ranks on each are hardly meant. --oversubscribe (or -H localhost:" + std::to_string(ranks) +
+                ") starts them all the same");
+}
+
+Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
+  auto text = environment.get("HOROVOD_TERMINATION_GRACE_SECONDS");
+  if (!text || text->empty()) return std::chrono::milliseconds(5000);
+  char* end = nullptr;
+  double seconds = std::strtod(text->c_str(), &end);
+  if (*end != '\0' || !(seconds >= 0) || seconds > 86400)
+    return misuse("HOROVOD_TERMINATION_GRACE_SECONDS must be a number of seconds from 0 to 86400, not '" + *text + "'");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
+  launcher::JobOptions options;
+  if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
+  int ranks = flags.number("num_proc", 0);
+  if (flags.command.empty())
+    return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
+  auto hosts = hosts_of(flags, ranks);
+  if (!hosts) return hosts.error();
+  HVD_RETURN_IF_ERROR(check_number_of_ranks(flags, ranks));
+  auto placements = launcher::place(*hosts, ranks);
+  if (!placements) return placements.error();
+  auto grace = grace_of(environment);
+  if (!grace) return grace.error();
+  options.grace = *grace;
+  options.placements = std::move(*placements);
+  options.command = flags.command;
+  options.variables = launcher::variables_of(flags);
+  options.verbose = flags.is_set("verbose");
+  options.printer.timestamps = flags.is_set("prefix_output_with_timestamp");
+  options.printer.folder = flags.get("output_filename");
+  options.printer.size = ranks;
+  return options;
+}
+
+// What Horovod's launcher says with --verbose, and scripts look for.
+void print_verbose_start() {
+  std::printf("Filtering local host names.\nRemote host found: \n");
+  std::printf("All hosts are local, finding the interfaces with address 127.0.0.1\nLocal interface found lo\n");
+  std::fflush(stdout);
+}
+
+int run(int count, char** arguments) {
+  Environment environment = Environment::of_this_process();
+  auto flags = read_flags(count, arguments);
+  if (!flags) return complain(flags.error().message, usage_error);
+  for (const std::string& notice : flags->notices) complain(notice, 0);
+  if (flags->has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
+  if (flags->has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
+  if (flags->has("check_build"))
+    return std::fputs(launcher::check_build_text(environment, flags->is_set("verbose")).c_str(), stdout), 0;
+  if (auto usable = launcher::refuse_what_is_lacking(*flags); !usable)
+    return complain(usable.error().message, usage_error);
+  auto options = plan(*flags, environment);
+  if (!options) return complain(options.error().message, usage_error);
+
+  int code = 0;
+  auto program =
+      posix::find_program(options->command[0], environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
+  if (!program) return complain(program.error().message, code);
+  options->program = *program;
+  if (options->verbose) print_verbose_start();
+
+  launcher::JobEnd end = launcher::run_job(*options, environment);
+  if (end.by_signal != 0) {
+    // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
+    ::signal(end.by_signal, SIG_DFL);
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, end.by_signal);
+    ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
+    ::raise(end.by_signal);
+  }
+  return end.exit_code;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  return run(count, arguments);
+}

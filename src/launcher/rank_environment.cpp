@@ -1,0 +1,58 @@
+#include "launcher/rank_environment.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace hvd::launcher {
+namespace {
+
+bool is_trace_of_launcher(std::string_view name) {
+  // What users set to configure PMIx itself stays.
+  if (name.starts_with("PMIX_MCA_")) return false;
+  for (std::string_view prefix : {"PMIX_", "PMI_", "OMPI_COMM_WORLD_", "PALS_", "HOROVOD_LOCAL_STORE"})
+    if (name.starts_with(prefix)) return true;
+  constexpr std::string_view names[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "OMPI_UNIVERSE_SIZE", "HOROVOD_RANK",
+                                        "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+                                        "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
+                                        // For horovodrun alone, not for the ranks.
+                                        "HOROVOD_TERMINATION_GRACE_SECONDS", "_HOROVOD_SECRET_KEY"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+}  // namespace
+
+Environment without_traces_of_launchers(const Environment& own) {
+  Environment cleaned;
+  for (const auto& [name, value] : own.variables())
+    if (!is_trace_of_launcher(name)) cleaned.set(name, value);
+  return cleaned;
+}
+
+void drop_traces_of_launchers() {
+  const Environment own = Environment::of_this_process();
+  for (const auto& [name, value] : own.variables())
+    if (is_trace_of_launcher(name)) ::unsetenv(name.c_str());
+}
+
+std::vector<std::string> environment_of(const Environment& cleaned, const RankVariables& variables) {
+  Environment all = cleaned;
+  for (const auto& [name, value] : variables.from_flags) all.set(name, value);
+  const Placement& placement = variables.placement;
+  all.set("HOROVOD_HOSTNAME", placement.host);
+  all.set("HOROVOD_RANK", std::to_string(placement.rank.value));
+  all.set("HOROVOD_SIZE", std::to_string(variables.size));
+  all.set("HOROVOD_LOCAL_RANK", std::to_string(placement.local_rank));
+  all.set("HOROVOD_LOCAL_SIZE", std::to_string(placement.local_size));
+  all.set("HOROVOD_CROSS_RANK", std::to_string(placement.cross_rank));
+  all.set("HOROVOD_CROSS_SIZE", std::to_string(placement.cross_size));
+  all.set("PYTHONUNBUFFERED", "1");  // lines appear when they are printed, also through our pipes
+  // Without it every rank of an unpatched OpenMP may take all cores of the machine.
+  if (variables.threads > 0 && !all.has("OMP_NUM_THREADS"))
+    all.set("OMP_NUM_THREADS", std::to_string(variables.threads));
+  for (const auto& [name, value] : variables.wire_up) all.set(name, value);
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : all.variables()) lines.push_back(name + "=" + value);
+  return lines;
+}
+
+}  // namespace hvd::launcher

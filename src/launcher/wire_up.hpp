@@ -1,0 +1,62 @@
+#pragma once
+// What lets the ranks find each other: a PMIx server where the plugin and its library are there, and beside it always
+// our own store (a rank may lack PMIx though we have it: another container, another Python).
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "bootstrap/local_store.hpp"
+#include "native/pmix/server.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::launcher {
+
+struct AbortRequest {
+  Rank rank;
+  int status = 1;
+  std::string reason;
+};
+
+struct WireUpOptions {
+  std::string job;
+  int size = 1;
+  std::string host;
+  std::string folder;  // for files of the PMIx server; exists
+};
+
+// Used by one thread; start it after the agent was forked, since the PMIx server has threads.
+class WireUp {
+ public:
+  // `notices` gets a line if the plainer way is taken.
+  static Result<std::unique_ptr<WireUp>> start(const WireUpOptions& options, const Environment& environment,
+                                               std::vector<std::string>& notices);
+  ~WireUp();
+
+  Result<std::vector<std::pair<std::string, std::string>>> variables_for(Rank rank);
+  bool has_pmix() const noexcept { return server_ != nullptr; }
+
+  // For the owner's poll(): both readable when serve() has something to do.
+  int store_descriptor() const { return store_->descriptor(); }
+  int abort_descriptor() const { return abort_event_.get(); }
+  // Serves the store; returns what ranks asked for since.
+  std::vector<AbortRequest> serve();
+  void rank_ended(Rank rank, const std::string& how) { store_->rank_ended(rank, how); }
+
+ private:
+  WireUp() = default;
+  void request(AbortRequest request);  // any thread
+  Status start_pmix(const WireUpOptions& options, const Environment& environment);
+
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;
+  posix::FileDescriptor abort_event_;
+  std::mutex mutex_;
+  std::vector<AbortRequest> requests_;
+  std::unique_ptr<pmix::Server> server_;  // destroyed first: its threads use the above
+};
+
+}  // namespace hvd::launcher
