@@ -51,6 +51,13 @@ bool Runner::step() {
   return true;
 }
 
+void Runner::abandon() {
+  idle_.splice(idle_.end(), queued_);
+  started_ = false;
+  task_ = nullptr;
+  plans_.clear();
+}
+
 void Runner::start(Batch& batch) {
   const Operation& first = *batch.operations.front();
   const Signature& kind = first.signature;

@@ -27,11 +27,8 @@ class Runner {
   // True if a batch began or ended. After a failure the error is in failure(): the links are of no use any more.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
-  // Gives up everything queued.
-  void abandon() {
-    idle_.splice(idle_.end(), queued_);
-    started_ = false;
-  }
+  // Gives up everything, plans included. The links have been aborted.
+  void abandon();
   // Whom the running batch waits for; Seat{-1} if none runs.
   Seat waiting_for() const { return started_ && task_ != nullptr ? task_->waiting_for() : Seat{-1}; }
   const std::vector<Operation*>* running() const { return queued_.empty() ? nullptr : &queued_.front().operations; }

@@ -90,7 +90,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
 
 Runtime::~Runtime() {
   if (engine_) engine_->stop();
-  // The watcher calls into the engine: it goes first.
+  // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
   teams_.reset();
   surroundings_ = {};
   peers_.reset();
