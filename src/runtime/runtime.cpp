@@ -190,4 +190,17 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   return *ended();
 }
 
+Result<void*> Runtime::allocate_shared(std::size_t bytes) {
+  std::shared_ptr<void> memory = private_memory(bytes);
+  std::lock_guard lock(shared_mutex_);
+  void* address = memory.get();
+  shared_.emplace(address, std::move(memory));
+  return address;
+}
+
+void Runtime::free_shared(void* memory) {
+  std::lock_guard lock(shared_mutex_);
+  shared_.erase(memory);
+}
+
 }  // namespace hvd::runtime

@@ -1,7 +1,9 @@
 #pragma once
 // One rank of a job: everything between the C API and the links, assembled. An object, no globals: a test has as many
 // of them in one process as it likes.
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -53,7 +55,11 @@ class Runtime {
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
   const Counters& counters() const { return engine_->counters(); }
 
-  // As Teams::report: a peer of my node is gone.
+  // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
+  Result<void*> allocate_shared(std::size_t bytes);
+  void free_shared(void* memory);
+
+  // A peer of my node is gone.
   void report_lost(Rank peer) { engine_->report_lost(peer); }
 
  private:
@@ -74,6 +80,8 @@ class Runtime {
   transport::Surroundings surroundings_;
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;
+  std::mutex shared_mutex_;
+  std::map<void*, std::shared_ptr<void>> shared_;  // by address
 };
 
 }  // namespace hvd::runtime
