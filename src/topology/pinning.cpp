@@ -8,10 +8,12 @@
 namespace hvd::topology {
 namespace {
 
+constexpr int cache_level = 2;
+
 // What is handed out: a core, or a hardware thread of one where there are not enough cores.
 struct Unit {
   CpuMask cpus;
-  int border[3];  // package, NUMA node, cache: units with different numbers lie on different sides
+  int border[cache_level + 1];  // package, NUMA node, cache: units with different numbers lie on different sides
 };
 using Units = std::span<const Unit>;
 
@@ -91,9 +93,11 @@ std::vector<Part> give_parts_to_ranks(const std::vector<Part>& parts, std::size_
   return joined;
 }
 
-bool fair_enough(const std::vector<Part>& parts, std::size_t even_share) {
+// Staying within a package or a NUMA node is worth a quarter of a share, staying within a cache nothing.
+bool fair_enough(const std::vector<Part>& parts, std::size_t even_share, int level) {
+  std::size_t quarters = level < cache_level ? 3 : 4;
   return std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
-    return part.ranks == 0 || part.units / part.ranks * 4 >= even_share * 3;
+    return part.ranks == 0 || part.units / part.ranks * 4 >= even_share * quarters;
   });
 }
 
@@ -103,12 +107,12 @@ void share_out(Units units, std::size_t ranks, int level, std::vector<CpuMask>& 
     masks.push_back(union_of(units));
     return;
   }
-  for (; level < 3; ++level) {
+  for (; level <= cache_level; ++level) {
     std::vector<Part> parts = split_at_borders(units, level);
     if (parts.size() == 1) continue;
     if (parts.size() <= ranks) give_ranks_to_parts(parts, ranks);
     else parts = give_parts_to_ranks(parts, ranks, units.size());
-    if (!fair_enough(parts, units.size() / ranks)) break;
+    if (!fair_enough(parts, units.size() / ranks, level)) break;
     for (const Part& part : parts)
       if (part.ranks > 0) share_out(units.subspan(part.begin, part.units), part.ranks, level + 1, masks);
     return;

@@ -25,9 +25,10 @@ struct Pinning {
 
 // Each rank gets whole, neighbouring cores:
 //  - near to its GPU, where that is known and enough cores are there; a single rank keeps all that is allowed;
-//  - otherwise an even share. A package, NUMA node or cache is not split across its border as long as the smallest
-//  share
-//    stays above three quarters of the even one; if not, evenness goes before borders.
+//  - otherwise an even share. No share crosses the border of a package or NUMA node as long as the smallest one stays
+//  above
+//    three quarters of the even one (cores of a small part may then be left over), and none that of a cache as long as
+//    all are even; if that cannot be, evenness goes before borders.
 //  - With fewer cores than ranks each gets hardware threads of its own, and if those do not suffice either, an equal
 //  part
 //    of the processors in turn: neighbouring ranks overlap.

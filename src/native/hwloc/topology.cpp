@@ -35,6 +35,13 @@ Status configure(hwloc_topology_t topology) {
   return {};
 }
 
+Error unreadable(const Source& source) {
+  std::string what = source.xml_path.empty() ? "the given text" : "\"" + source.xml_path + "\"";
+  return {ErrorCode::invalid_argument,
+          what + " is no topology that hwloc " + std::to_string(hwloc_get_api_version() >> 16) +
+              " can read: expected XML as lstopo --of xml of the same major version writes it"};
+}
+
 // The named source is asked for through calls, whose failure shows: a bad HWLOC_XMLFILE hwloc ignores without a word.
 Status choose_source(hwloc_topology_t topology, const Source& source) {
   int outcome = 0;
@@ -42,11 +49,8 @@ Status choose_source(hwloc_topology_t topology, const Source& source) {
   else if (!source.xml_text.empty())
     outcome =
         hwloc_topology_set_xmlbuffer(topology, source.xml_text.c_str(), static_cast<int>(source.xml_text.size() + 1));
-  if (outcome == 0) return {};
-  std::string what = source.xml_path.empty() ? "the given text" : "\"" + source.xml_path + "\"";
-  return Error(ErrorCode::invalid_argument,
-               what + " is no topology that this hwloc (API " + std::to_string(hwloc_get_api_version() >> 16) +
-                   ") can read: expected XML as lstopo --of xml of the same major version writes it");
+  if (outcome != 0) return unreadable(source);
+  return {};
 }
 
 Object pci_device(hwloc_topology_t topology, hwloc_obj_t found) {
@@ -93,8 +97,10 @@ Result<Reading> read(const Source& source) {
   Topology topology(raw);
   HVD_RETURN_IF_ERROR(configure(raw));
   HVD_RETURN_IF_ERROR(choose_source(raw, source));
-  if (hwloc_topology_load(raw) != 0)
+  if (hwloc_topology_load(raw) != 0) {
+    if (!source.xml_path.empty() || !source.xml_text.empty()) return unreadable(source);
     return system_error("hwloc could not read the machine (hwloc_topology_load)", errno);
+  }
 
   Reading reading;
   for (auto [type, kind] :
