@@ -29,6 +29,9 @@ Status configure(hwloc_topology_t topology) {
   for (hwloc_obj_type_t unused :
        {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L1ICACHE, HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MISC})
     hwloc_topology_set_type_filter(topology, unused, HWLOC_TYPE_FILTER_KEEP_NONE);
+  // These would start CUDA, OpenCL and their like, or ask an X server: slow, and on a GPU in exclusive mode harmful.
+  for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   // Some of hwloc's ways of looking rebind the calling thread meanwhile.
   if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING) != 0)
     return system_error("hwloc_topology_set_flags", errno);
