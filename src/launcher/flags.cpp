@@ -40,10 +40,17 @@ const std::vector<Spelling>& spellings() {
 }
 
 Error unknown(const std::string& flag) {
+  // Flags may be shortened, so a beginning of a flag may have been meant, too.
   std::vector<std::string_view> names;
-  for (const Spelling& spelling : spellings()) names.push_back(spelling.text);
+  for (const Spelling& spelling : spellings())
+    names.push_back(std::string_view(spelling.text).substr(0, flag.size() + 1));
+  std::size_t count = names.size();
+  for (std::size_t at = 0; at < count; ++at) names.push_back(spellings()[at].text);
   std::string_view nearest = nearest_name(flag, names);
-  return misuse("unknown flag " + flag + (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?") +
+  std::string meant;
+  for (const Spelling& spelling : spellings())
+    if (!nearest.empty() && meant.empty() && spelling.text.starts_with(nearest)) meant = spelling.text;
+  return misuse("unknown flag " + flag + (meant.empty() ? "" : "; did you mean " + meant + "?") +
                 " (horovodrun --help lists all; the command's own flags come after the command)");
 }
 
@@ -66,7 +73,7 @@ Result<Spelling> find_flag(const std::string& flag) {
 
 // -p2222 and -Hhost:4: one letter and its value without a blank.
 std::optional<std::pair<std::string, std::string>> split_glued(const std::string& argument) {
-  if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-') return std::nullopt;
+  if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-' || argument[2] == '=') return std::nullopt;
   std::string flag = argument.substr(0, 2);
   if (flag != "-p" && flag != "-H" && flag != "-i") return std::nullopt;
   return std::pair{flag, argument.substr(2)};
@@ -151,6 +158,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
   }
   if (!found) return found.error();
   const FlagRow& row = *found->row;
+  argument = found->text;
   if (is_deprecated(found->text))
     flags.notices.push_back("the flag " + found->text +
                             " is deprecated: use --log-with-timestamp or --log-without-timestamp");

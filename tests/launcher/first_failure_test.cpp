@@ -1,0 +1,54 @@
+#include "launcher/first_failure.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace hvd::launcher {
+namespace {
+
+FirstFailure ended(int wait_status) {
+  FirstFailure failure;
+  failure.rank = Rank{3};
+  failure.host = "n12";
+  failure.process = 4711;
+  failure.end.wait_status = wait_status;
+  return failure;
+}
+
+constexpr int exit_status(int code) {
+  return code << 8;
+}
+
+TEST(FirstFailure, names_rank_host_process_code_and_last_words) {
+  std::string text = describe(ended(exit_status(7)), {"Traceback", "ValueError: x"});
+  EXPECT_NE(text.find("FIRST FAILURE: rank 3 on host n12 (process 4711) ended with exit code 7"), std::string::npos);
+  EXPECT_NE(text.find("\n    | Traceback\n    | ValueError: x"), std::string::npos);
+  EXPECT_EQ(text.rfind("Horovod detected that one or more processes exited with non-zero status", 0), 0u);
+  EXPECT_EQ(exit_code_of(ended(exit_status(7))), 7);
+}
+
+TEST(FirstFailure, blames_the_memory_only_if_the_killer_struck) {
+  FirstFailure failure = ended(SIGKILL);
+  EXPECT_EQ(exit_code_of(failure), 137);
+  EXPECT_NE(describe(failure, {}).find("does not tell which"), std::string::npos);
+  failure.end.group_known = true;
+  failure.end.group = "/job_7";
+  failure.end.limit_bytes = 4ull << 30;
+  std::string sent = describe(failure, {});
+  EXPECT_NE(sent.find("was killed by signal 9 (SIGKILL)"), std::string::npos);
+  EXPECT_NE(sent.find("not the out-of-memory killer of this cgroup (/job_7"), std::string::npos);
+  failure.end.oom_kills = 2;
+  std::string memory = describe(failure, {});
+  EXPECT_NE(memory.find("struck 2 times in this memory control group (/job_7)"), std::string::npos);
+  EXPECT_NE(memory.find("4.0 GiB (4294967296 bytes)"), std::string::npos);
+}
+
+TEST(FirstFailure, of_a_crash_is_no_matter_of_memory) {
+  std::string text = describe(ended(SIGSEGV | 0x80), {});
+  EXPECT_NE(text.find("was killed by signal 11 (SIGSEGV)"), std::string::npos);
+  EXPECT_EQ(text.find("likely reason"), std::string::npos);
+  EXPECT_EQ(exit_code_of(ended(SIGSEGV | 0x80)), 139);
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,190 @@
+#include "launcher/flags.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+namespace hvd::launcher {
+namespace {
+
+Result<Flags> parse(std::vector<const char*> arguments) {
+  return parse_flags(arguments);
+}
+
+std::map<std::string, std::string> variables(std::vector<const char*> arguments) {
+  auto flags = parse(std::move(arguments));
+  EXPECT_TRUE(flags) << flags.error().message;
+  return variables_of(*flags);
+}
+
+std::string error_of(std::vector<const char*> arguments) {
+  auto flags = parse(std::move(arguments));
+  return flags ? "" : flags.error().message;
+}
+
+using Variables = std::map<std::string, std::string>;
+
+TEST(Flags, end_where_the_command_begins) {
+  auto flags = parse({"-np", "2", "--verbose", "python", "-v", "--fusion-threshold-mb", "3"});
+  ASSERT_TRUE(flags);
+  EXPECT_EQ(flags->number("num_proc", 0), 2);
+  EXPECT_EQ(flags->command, (std::vector<std::string>{"python", "-v", "--fusion-threshold-mb", "3"}));
+  EXPECT_TRUE(flags->has("verbose"));
+  EXPECT_FALSE(flags->has("fusion_threshold_mb"));
+  auto after_dashes = parse({"-np", "2", "--", "-odd-name"});
+  ASSERT_TRUE(after_dashes);
+  EXPECT_EQ(after_dashes->command, std::vector<std::string>{"-odd-name"});
+}
+
+TEST(Flags, take_their_value_with_a_blank_an_equals_sign_or_glued) {
+  for (auto arguments :
+       {std::vector<const char*>{"-H", "a:2"}, {"-H=a:2"}, {"-Ha:2"}, {"--hosts", "a:2"}, {"--hosts=a:2"}})
+    EXPECT_EQ(parse(arguments)->get("hosts"), "a:2");
+  EXPECT_EQ(parse({"-p2222"})->number("ssh_port", 0), 2222);
+}
+
+TEST(Flags, may_be_shortened_while_they_are_unique) {
+  EXPECT_EQ(variables({"--fusion", "1"}), (Variables{{"HOROVOD_FUSION_THRESHOLD", "1048576"}}));
+  EXPECT_NE(error_of({"--log", "x"}).find("ambiguous"), std::string::npos);
+}
+
+TEST(Flags, write_their_variables_as_horovod_does) {
+  EXPECT_EQ(variables({"--fusion-threshold-mb", "10", "--cycle-time-ms", "20", "--cache-capacity", "512"}),
+            (Variables{{"HOROVOD_FUSION_THRESHOLD", "10485760"},
+                       {"HOROVOD_CYCLE_TIME", "20.0"},
+                       {"HOROVOD_CACHE_CAPACITY", "512"}}));
+  EXPECT_EQ(variables({"--cycle-time-ms", "0.25"})["HOROVOD_CYCLE_TIME"], "0.25");
+  EXPECT_EQ(variables({"--hierarchical-allreduce", "--no-torus-allreduce"}),
+            (Variables{{"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"}, {"HOROVOD_TORUS_ALLREDUCE", "0"}}));
+  EXPECT_EQ(
+      variables({"--stall-check", "--log-without-timestamp", "--tcp"}),
+      (Variables{{"HOROVOD_STALL_CHECK_DISABLE", "0"}, {"HOROVOD_LOG_HIDE_TIME", "1"}, {"NCCL_IB_DISABLE", "1"}}));
+  EXPECT_EQ(variables({"--network-interface", "eth0", "--network-interfaces", "ib0,ib1"}),
+            (Variables{{"NCCL_SOCKET_IFNAME", "eth0,ib0,ib1"}, {"HOROVOD_GLOO_IFACE", "eth0"}}));
+  EXPECT_EQ(variables({"-np", "4", "--verbose"}), Variables{});
+}
+
+TEST(Flags, that_belong_to_another_one_are_written_only_with_it) {
+  EXPECT_EQ(variables({"--autotune-log-file", "log"}), Variables{});
+  EXPECT_EQ(variables({"--no-autotune", "--autotune-log-file", "log"}), Variables{});
+  EXPECT_EQ(variables({"--autotune", "--autotune-log-file", "log"}),
+            (Variables{{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_LOG", "log"}}));
+  EXPECT_EQ(variables({"--timeline-mark-cycles"}), Variables{});
+  EXPECT_EQ(variables({"--timeline-filename", "t", "--timeline-mark-cycles"}),
+            (Variables{{"HOROVOD_TIMELINE", "t"}, {"HOROVOD_TIMELINE_MARK_CYCLES", "1"}}));
+}
+
+TEST(Flags, that_make_no_sense_are_refused_with_what_was_expected) {
+  EXPECT_NE(error_of({"-np", "0"}).find("at least 1, not '0'"), std::string::npos);
+  EXPECT_NE(error_of({"-np", "2x"}).find("whole number"), std::string::npos);
+  EXPECT_NE(error_of({"-np", "99999999999"}).find("whole number"), std::string::npos);
+  EXPECT_NE(error_of({"--cycle-time-ms", "-1"}).find("at least 0"), std::string::npos);
+  EXPECT_NE(error_of({"--cycle-time-ms", "nan"}).find("a number"), std::string::npos);
+  EXPECT_NE(error_of({"--autotune-gaussian-process-noise", "1.5"}).find("from 0 to 1"), std::string::npos);
+  EXPECT_NE(error_of({"--log-level", "debug"}).find("TRACE"), std::string::npos);
+  EXPECT_NE(error_of({"--blacklist-cooldown-range", "1"}).find("two values"), std::string::npos);
+  EXPECT_NE(error_of({"--verbose=1"}).find("takes no value"), std::string::npos);
+  EXPECT_NE(error_of({"-np"}).find("needs a value"), std::string::npos);
+  EXPECT_NE(error_of({"--gloo", "--mpi"}).find("exclude each other"), std::string::npos);
+  EXPECT_NE(error_of({"-H", "a:1", "--hostfile", "f"}).find("exclude each other"), std::string::npos);
+  EXPECT_NE(error_of({"--cache-capcity", "1"}).find("did you mean --cache-capacity"), std::string::npos);
+  EXPECT_NE(error_of({"--cache-capc", "1"}).find("did you mean --cache-capacity"), std::string::npos);
+}
+
+TEST(Flags, of_every_row_may_not_be_negative_where_horovod_forbids_it) {
+  int checked = 0;
+  for (const FlagRow& row : flag_rows()) {
+    if (row.range == Range::any || row.kind == Kind::pair) continue;
+    EXPECT_FALSE(check_value(row, "it", "-1")) << row.name;
+    EXPECT_TRUE(check_value(row, "it", "1")) << row.name;
+    ++checked;
+  }
+  EXPECT_GT(checked, 15);
+}
+
+TEST(Flags, have_each_spelling_once) {
+  std::set<std::string> seen;
+  for (const FlagRow& row : flag_rows()) {
+    std::istringstream words(std::string(row.spellings) + " " + row.negations);
+    for (std::string word; words >> word;) EXPECT_TRUE(seen.insert(word).second) << word;
+    EXPECT_EQ(row.kind == Kind::tristate, row.negations[0] != '\0') << row.name;
+    EXPECT_NE(help_text().find(row.help), std::string::npos);
+  }
+}
+
+TEST(Flags, that_are_deprecated_still_work_and_say_so) {
+  auto flags = parse({"--log-hide-timestamp"});
+  ASSERT_TRUE(flags);
+  EXPECT_EQ(variables_of(*flags)["HOROVOD_LOG_HIDE_TIME"], "1");
+  ASSERT_EQ(flags->notices.size(), 1u);
+  EXPECT_NE(flags->notices[0].find("deprecated"), std::string::npos);
+}
+
+TEST(Flags, that_this_version_lacks_are_refused_by_name) {
+  for (const char* flag : {"--mpi", "--jsrun"}) {
+    auto refused = refuse_what_is_lacking(*parse({flag}));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message.rfind(std::string(flag) + ": MPI support has not been built.  If", 0), 0u);
+  }
+  EXPECT_FALSE(refuse_what_is_lacking(*parse({"--min-np", "2"})));
+  EXPECT_TRUE(refuse_what_is_lacking(*parse({"--gloo", "--autotune"})));
+}
+
+Result<Flags> with_file(std::vector<const char*> arguments, const char* text) {
+  auto flags = parse(std::move(arguments));
+  if (!flags) return flags;
+  HVD_RETURN_IF_ERROR(apply_config_file(*flags, text, "file.yaml"));
+  return flags;
+}
+
+TEST(ConfigFile, fills_in_what_the_command_line_left_open) {
+  const char* text =
+      "# settings\n---\nparams:\n  fusion_threshold_mb: 32   # MiB\n  cycle_time_ms: 10\n  hierarchical_allreduce: "
+      "true\n"
+      "autotune:\n    enabled: yes\n    log_file: \"/tmp/a # b\"\n\nstall_check:\n  enabled: no\n  "
+      "warning_time_seconds: 120\n"
+      "logging:\n  level: debug\n  hide_timestamp: true\nlibrary_options:\n  num_nccl_streams: 2\nother:\n  - list\n  "
+      "deep:\n    "
+      "deeper: 1\n";
+  auto flags = with_file({"--cycle-time-ms", "5"}, text);
+  ASSERT_TRUE(flags) << flags.error().message;
+  EXPECT_EQ(variables_of(*flags), (Variables{{"HOROVOD_FUSION_THRESHOLD", "33554432"},
+                                             {"HOROVOD_CYCLE_TIME", "5.0"},
+                                             {"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+                                             {"HOROVOD_AUTOTUNE", "1"},
+                                             {"HOROVOD_AUTOTUNE_LOG", "/tmp/a # b"},
+                                             {"HOROVOD_STALL_CHECK_DISABLE", "1"},
+                                             {"HOROVOD_STALL_CHECK_TIME_SECONDS", "120"},
+                                             {"HOROVOD_LOG_LEVEL", "DEBUG"},
+                                             {"HOROVOD_NUM_NCCL_STREAMS", "2"}}));
+}
+
+TEST(ConfigFile, chooses_the_launcher_unless_a_flag_does) {
+  EXPECT_TRUE(with_file({}, "controller: GLOO\n")->is_set("use_gloo"));
+  EXPECT_TRUE(with_file({}, "controller: mpi\n")->is_set("use_mpi"));
+  EXPECT_FALSE(with_file({"--gloo"}, "controller: mpi\n")->is_set("use_mpi"));
+  EXPECT_FALSE(with_file({}, "controller: other\n"));
+}
+
+TEST(ConfigFile, checks_stalls_when_it_has_the_section) {
+  EXPECT_EQ(variables_of(*with_file({}, "stall_check:\n  warning_time_seconds: 1\n"))["HOROVOD_STALL_CHECK_DISABLE"],
+            "0");
+}
+
+TEST(ConfigFile, has_its_mistakes_told_with_the_line) {
+  auto message = [](const char* text) {
+    auto flags = with_file({}, text);
+    return flags ? std::string() : flags.error().message;
+  };
+  EXPECT_NE(message("params:\n  cycle_time_ms: fast\n").find("file.yaml, line 2: params.cycle_time_ms"),
+            std::string::npos);
+  EXPECT_NE(message("params:\n  cycle_time_ms: -1\n").find("at least 0"), std::string::npos);
+  EXPECT_NE(message("params:\n\tcycle_time_ms: 1\n").find("line 2: the line indents with a tab"), std::string::npos);
+  EXPECT_NE(message("just words\n").find("line 1"), std::string::npos);
+  EXPECT_NE(message("params:\n  cycle_time_ms: 1\n cache_capacity: 2\n").find("line 3"), std::string::npos);
+  EXPECT_NE(message("  cycle_time_ms: 1\n").find("no section"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,69 @@
+#include "launcher/hosts.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hvd::launcher {
+namespace {
+
+TEST(Hosts, are_read_with_their_slots) {
+  auto hosts = parse_hosts("h1:2,host-2.site.org:16");
+  ASSERT_TRUE(hosts);
+  EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"h1", 2}, {"host-2.site.org", 16}}));
+}
+
+TEST(Hosts, that_are_malformed_are_refused_by_name) {
+  for (const char* text : {"", "h1", "h1:", "h1:0", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2"}) {
+    auto hosts = parse_hosts(text);
+    ASSERT_FALSE(hosts) << text;
+    EXPECT_NE(hosts.error().message.find("name:slots"), std::string::npos);
+  }
+}
+
+TEST(Hosts, come_from_files_of_lines_with_slots) {
+  auto hosts = parse_host_file("# the cluster\n172.31.32.7 slots=8\n\n172.31.33.9   slots=9 # the larger\n", "file");
+  ASSERT_TRUE(hosts);
+  EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"172.31.32.7", 8}, {"172.31.33.9", 9}}));
+  auto wrong = parse_host_file("h1 slots=2\nh2 slots=none\n", "my_hosts");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("my_hosts, line 2"), std::string::npos);
+  EXPECT_FALSE(parse_host_file("\n# nothing\n", "file"));
+}
+
+TEST(Placement, fills_hosts_in_order_and_counts_across_them) {
+  auto placements = place({{"worker-0", 1}, {"worker-1", 2}}, 3);
+  ASSERT_TRUE(placements);
+  auto expect = [&](std::size_t at, const char* host, int local_rank, int local_size, int cross_rank, int cross_size) {
+    const Placement& placement = (*placements)[at];
+    EXPECT_EQ(placement.host, host);
+    EXPECT_EQ(placement.rank.value, static_cast<int>(at));
+    EXPECT_EQ(placement.local_rank, local_rank);
+    EXPECT_EQ(placement.local_size, local_size);
+    EXPECT_EQ(placement.cross_rank, cross_rank);
+    EXPECT_EQ(placement.cross_size, cross_size);
+  };
+  expect(0, "worker-0", 0, 1, 0, 2);
+  expect(1, "worker-1", 0, 2, 1, 2);
+  expect(2, "worker-1", 1, 2, 0, 1);
+}
+
+TEST(Placement, leaves_slots_beyond_the_ranks_empty) {
+  auto placements = place({{"a", 4}, {"b", 4}}, 5);
+  ASSERT_TRUE(placements);
+  EXPECT_EQ(placements->size(), 5u);
+  EXPECT_EQ(placements->back().host, "b");
+  EXPECT_EQ(placements->back().local_size, 1);
+}
+
+TEST(Placement, of_more_ranks_than_slots_fails) {
+  EXPECT_FALSE(place({{"a", 1}, {"b", 2}}, 4));
+}
+
+TEST(Hosts, know_this_machine_by_all_of_its_names) {
+  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "n12", "n12.site.org"})
+    EXPECT_TRUE(is_this_machine(name, "n12")) << name;
+  EXPECT_TRUE(is_this_machine("n12", "n12.site.org"));
+  for (const char* name : {"n1", "n123", "10.0.0.1"}) EXPECT_FALSE(is_this_machine(name, "n12")) << name;
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,87 @@
+#include "launcher/output.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace hvd::launcher {
+namespace {
+
+std::vector<std::string> lines_of(LineCutter& cutter, std::initializer_list<std::string_view> pieces) {
+  std::vector<std::string> lines;
+  for (std::string_view piece : pieces) cutter.feed(piece, [&](std::string_view line) { lines.emplace_back(line); });
+  return lines;
+}
+
+TEST(LineCutter, ends_lines_at_newlines_and_carriage_returns) {
+  LineCutter cutter;
+  EXPECT_EQ(lines_of(cutter, {"a\nb\rc\r\n\nrest"}), (std::vector<std::string>{"a\n", "b\r", "c\r\n", "\n"}));
+  EXPECT_EQ(cutter.take_rest(), "rest");
+  EXPECT_EQ(cutter.take_rest(), "");
+}
+
+TEST(LineCutter, gives_the_same_lines_however_the_stream_is_cut) {
+  std::string text = "first\nsecond \xc3\xa4\nthird\r";
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    LineCutter cutter;
+    EXPECT_EQ(lines_of(cutter, {text.substr(0, at), text.substr(at)}),
+              (std::vector<std::string>{"first\n", "second \xc3\xa4\n", "third\r"}))
+        << at;
+  }
+}
+
+TEST(LineCutter, cuts_a_line_without_end_and_loses_nothing) {
+  LineCutter cutter;
+  std::string piece(1 << 20, 'x');
+  std::size_t emitted = 0;
+  for (int i = 0; i < 40; ++i) cutter.feed(piece, [&](std::string_view line) { emitted += line.size(); });
+  EXPECT_GE(emitted, LineCutter::longest);
+  EXPECT_EQ(emitted + cutter.take_rest().size(), 40 * piece.size());
+}
+
+TEST(Sink, keeps_what_a_full_pipe_does_not_take) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Sink sink(ends[1]);
+  std::string text(1 << 20, 'y');
+  sink.write(text);
+  EXPECT_GT(sink.pending(), 0u);
+  EXPECT_FALSE(sink.broken());
+  // The other users of the pipe still block as they did.
+  EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+  std::size_t received = 0;
+  std::vector<char> chunk(100000);
+  while (received < text.size()) {
+    ssize_t count = ::read(ends[0], chunk.data(), chunk.size());
+    ASSERT_GT(count, 0);
+    received += static_cast<std::size_t>(count);
+    sink.flush();
+  }
+  EXPECT_EQ(received, text.size());
+  EXPECT_EQ(sink.pending(), 0u);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(Sink, notices_that_its_reader_is_gone) {
+  auto before = ::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Sink sink(ends[1]);
+  ::close(ends[0]);
+  sink.write("text");
+  EXPECT_TRUE(sink.broken());
+  EXPECT_EQ(sink.pending(), 0u);
+  ::close(ends[1]);
+  ::signal(SIGPIPE, before);
+}
+
+TEST(Sink, that_was_closed_from_the_start_swallows_everything) {
+  Sink sink(987);
+  sink.write("text");
+  EXPECT_FALSE(sink.broken());
+  EXPECT_EQ(sink.pending(), 0u);
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,156 @@
+"""However a job ends: horovodrun's exit code and last words are right, and no process and no file is left."""
+import os
+import signal
+import unittest
+
+from launcher_harness import Job, LauncherTest, ROUNDS, last_block
+
+WAIT = "echo ready $$; exec sleep 1000"
+
+
+class Ends(LauncherTest):
+    def rounds(self):
+        return range(ROUNDS)
+
+    def test_with_the_code_of_the_rank_that_failed_first(self):
+        for _ in self.rounds():
+            job = Job(4, 'if [ $HOROVOD_RANK = 3 ]; then echo "the reason" >&2; exit 7; fi; exec sleep 1000')
+            self.finish(job, 7)
+            block = last_block(job.errors)
+            self.assertIn("FIRST FAILURE: rank 3 on host ", block)
+            self.assertIn("ended with exit code 7", block)
+            self.assertIn("| the reason", block)
+            self.assertIn("Process 3 exit with status code 7.", job.errors.decode())
+            self.assertEqual(job.errors.decode().count("FIRST FAILURE"), 1)
+
+    def test_when_a_rank_is_killed(self):
+        for number in self.rounds():
+            job = Job(3, WAIT)
+            victim = number % 3
+            line, = [l for l in job.wait_for_lines(3) if l.startswith(b"[%d]" % victim)]
+            pid = int(line.split()[-1])
+            os.kill(pid, signal.SIGKILL)
+            self.finish(job, 128 + signal.SIGKILL)
+            block = last_block(job.errors)
+            self.assertIn(f"FIRST FAILURE: rank {victim} on host ", block)
+            self.assertIn(f"(process {pid}) was killed by signal 9 (SIGKILL)", block)
+            self.assertNotIn("likely reason: out of memory.", block)
+
+    def test_when_horovodrun_is_killed(self):
+        for _ in self.rounds():
+            job = Job(3, "(setsid sleep 1000 &) ; " + WAIT)
+            job.wait_for_lines(3)
+            job.watch(job.agent())
+            os.kill(job.front.pid, signal.SIGKILL)
+            self.finish(job, -signal.SIGKILL)
+
+    def test_when_horovodrun_is_killed_while_it_starts(self):
+        for _ in self.rounds():
+            job = Job(3, WAIT)
+            job.watch(job.agent())
+            os.kill(job.front.pid, signal.SIGKILL)
+            self.finish(job, -signal.SIGKILL)
+
+    def test_when_the_agent_is_killed(self):
+        for _ in self.rounds():
+            job = Job(3, "(setsid sleep 1000 &) ; " + WAIT)
+            job.wait_for_lines(3)
+            os.kill(job.agent(), signal.SIGKILL)
+            self.finish(job, 128 + signal.SIGKILL)
+            self.assertIn("the agent", job.errors.decode())
+
+    def test_when_the_agent_is_killed_while_it_starts(self):
+        for _ in self.rounds():
+            job = Job(3, WAIT)
+            os.kill(job.agent(), signal.SIGKILL)
+            self.finish(job, 128 + signal.SIGKILL)
+
+    def test_by_the_signal_that_horovodrun_gets(self):
+        for number in self.rounds():
+            ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[number % 3]
+            job = Job(3, "(setsid sleep 1000 &) ; " + WAIT)
+            job.wait_for_lines(3)
+            job.front.send_signal(ending)
+            self.finish(job, -ending)
+            self.assertNotIn("FIRST FAILURE", job.errors.decode())
+
+    def test_at_once_by_a_second_signal(self):
+        for _ in self.rounds():
+            job = Job(2, "trap 'echo asked' TERM; trap '' INT; echo ready; while :; do sleep 1000; done", grace="1000")
+            job.wait_for_lines(2)
+            job.front.send_signal(signal.SIGTERM)
+            job.wait_for_lines(2, b"asked")
+            job.front.send_signal(signal.SIGTERM)
+            self.finish(job, -signal.SIGTERM)
+
+    def test_with_the_code_that_ranks_choose_when_they_are_told_to_end(self):
+        for _ in self.rounds():
+            job = Job(2, "trap 'kill $child; exit 99' TERM; sleep 1000 & child=$!; echo ready; wait")
+            job.wait_for_lines(2)
+            job.front.send_signal(signal.SIGTERM)
+            self.finish(job, 99)
+
+    def test_though_a_rank_ignores_the_request_to_end(self):
+        for _ in self.rounds():
+            job = Job(3, "trap '' TERM INT; if [ $HOROVOD_RANK = 1 ]; then exit 3; fi; sleep 1000", grace="0.2")
+            self.finish(job, 3)
+
+    def test_though_all_ranks_ignore_the_request_and_horovodrun_is_killed(self):
+        for _ in self.rounds():
+            job = Job(3, "trap '' TERM INT HUP; (setsid sleep 1000 &); echo ready; sleep 1000", grace="0.2")
+            job.wait_for_lines(3)
+            job.watch(job.agent())
+            os.kill(job.front.pid, signal.SIGKILL)
+            self.finish(job, -signal.SIGKILL)
+
+    def test_though_a_rank_is_stopped(self):
+        for _ in self.rounds():
+            job = Job(3, "echo ready $$; if [ $HOROVOD_RANK = 2 ]; then read line; exit 5; fi; kill -STOP $$; sleep 1000")
+            # Rank 2 reads the end of its input and fails; the others are stopped, before or after.
+            self.finish(job, 5)
+
+    def test_with_what_successful_ranks_left_in_the_background(self):
+        daemon = "(trap '' TERM HUP; setsid sh -c 'setsid sleep 1000 & setsid sleep 1000 &' &) ; echo ready"
+        for _ in self.rounds():
+            self.finish(Job(2, daemon, grace="0.2"), 0)
+
+    def test_though_something_forks_all_the_time(self):
+        forking = "trap '' TERM; fork() { (trap '' TERM; setsid sh -c 'sleep 0.01' ; fork) & }; fork; fork; echo ready; sleep 1000"
+        for _ in self.rounds():
+            job = Job(2, forking, grace="0.2")
+            job.wait_for_lines(2)
+            job.front.send_signal(signal.SIGTERM)
+            self.finish(job, -signal.SIGTERM)
+
+    def test_when_the_reader_of_its_output_goes(self):
+        for number in self.rounds():
+            # Ranks that print without end, and ranks that are silent.
+            job = Job(2, "yes" if number % 2 == 0 else WAIT)
+            job.wait_for_lines(2, b"")
+            job.front.stdout.close()
+            job.front.stdout = open(os.devnull, "rb")
+            self.finish(job, -signal.SIGPIPE)
+            self.assertEqual(job.errors, b"")
+
+    def test_when_a_rank_asks_for_the_end_through_the_store(self):
+        client = os.environ["HVD_STORE_CLIENT"]
+        for _ in self.rounds():
+            job = Job(3, f'if [ $HOROVOD_RANK = 1 ]; then {client} abort; fi; exec sleep 1000')
+            self.finish(job, 1)
+            block = last_block(job.errors)
+            self.assertIn("FIRST FAILURE: rank 1 on host ", block)
+            self.assertIn("asked for the end of the job: no more work", block)
+
+    @unittest.skipUnless(os.environ.get("HVD_PMIX_CLIENT"), "built without PMIx")
+    def test_when_a_rank_asks_for_the_end_through_pmix(self):
+        client = os.environ["HVD_PMIX_CLIENT"]
+        for _ in self.rounds():
+            job = Job(3, f'if [ $HOROVOD_RANK = 1 ]; then exec {client} abort; fi; exec sleep 1000')
+            self.finish(job, 9)
+            block = last_block(job.errors)
+            self.assertIn("FIRST FAILURE: rank 1 on host ", block)
+            self.assertIn("asked for the end of the job: no more work", block)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,152 @@
+"""Starts horovodrun with a mark in the environment, and proves that nothing of a job is left.
+
+Nothing here sleeps: tests wait for lines of output and for the ends of processes (pidfd). The time limits only turn a hang
+into a failure.
+"""
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+
+HOROVODRUN = os.environ["HOROVODRUN"]
+ROUNDS = int(os.environ.get("HVD_ROUNDS", "5"))
+LIMIT_SECONDS = 60
+
+
+def marked_processes(mark):
+    """All processes that have the mark in their environment, except for zombies."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def children_of(pid):
+    children = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                text = file.read()
+        except OSError:
+            continue
+        if int(text[text.rindex(")") + 2:].split()[1]) == pid:
+            children.append(int(name))
+    return children
+
+
+def wait_for_end(pidfd, what):
+    readable, _, _ = select.select([pidfd], [], [], LIMIT_SECONDS)
+    if not readable:
+        raise AssertionError(f"{what} did not end within {LIMIT_SECONDS} s")
+
+
+class Job:
+    """One run of horovodrun. `shell` is what every rank does."""
+
+    def __init__(self, ranks, shell, flags=(), grace="1", program=HOROVODRUN, **environment):
+        self.mark = "HVD_TEST_MARK_" + uuid.uuid4().hex
+        self.folder = tempfile.mkdtemp(prefix="hvd-test-")
+        self.shared_memory_before = set(os.listdir("/dev/shm"))
+        variables = dict(os.environ, TMPDIR=self.folder, HVD_TEST_MARK=self.mark, HOROVOD_TERMINATION_GRACE_SECONDS=grace)
+        variables.update(environment)
+        command = shell if isinstance(shell, list) else ["sh", "-c", shell]
+        self.front = subprocess.Popen([program, "-np", str(ranks), *flags, *command], env=variables,
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.pidfds = [os.pidfd_open(self.front.pid)]
+        self.output = b""
+        self.errors = b""
+
+    def wait_for_lines(self, count, containing=b"ready"):
+        """Reads standard output until that many lines hold the text; returns these lines."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while True:
+            lines = [line for line in self.output.split(b"\n")[:-1] if containing in line]
+            if len(lines) >= count:
+                return lines
+            ready, _, _ = select.select([self.front.stdout], [], [], max(0, limit - time.monotonic()))
+            chunk = os.read(self.front.stdout.fileno(), 65536) if ready else b""
+            if not chunk:
+                raise AssertionError(f"only {len(lines)} of {count} lines came: {self.output!r} {self.front.stderr.read()!r}")
+            self.output += chunk
+
+    def agent(self):
+        """The agent's process id; waits until there is one (or horovodrun has ended: then 0)."""
+        while self.front.poll() is None:
+            for child in children_of(self.front.pid):
+                return child
+        return 0
+
+    def watch(self, pid):
+        """Makes nothing_is_left wait for the end of that process, too."""
+        try:
+            self.pidfds.append(os.pidfd_open(pid))
+        except ProcessLookupError:
+            pass
+
+    def finish(self):
+        """Waits for horovodrun; its exit code as Python has it (negative: the signal that ended it)."""
+        try:
+            output, errors = self.front.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            left = marked_processes(self.mark)
+            details = []
+            for pid in left:
+                with open(f"/proc/{pid}/cmdline") as command, open(f"/proc/{pid}/status") as status:
+                    details.append((pid, command.read(), [l for l in status if l.startswith(("State", "Sig", "PPid"))]))
+            self.clean_up()
+            raise AssertionError(f"horovodrun did not end within {LIMIT_SECONDS} s; there are {details}")
+        self.output += output
+        self.errors += errors
+        return self.front.returncode
+
+    def clean_up(self):
+        for pid in marked_processes(self.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def assert_nothing_is_left(self, test):
+        """Call it after finish(). No process, no temporary file, nothing in /dev/shm."""
+        for pidfd in self.pidfds:
+            wait_for_end(pidfd, "horovodrun or its agent")
+            os.close(pidfd)
+        self.pidfds = []
+        left = marked_processes(self.mark)
+        files = os.listdir(self.folder)
+        shared = [name for name in set(os.listdir("/dev/shm")) - self.shared_memory_before
+                  if any(word in name for word in ("hvd", "horovod", "pmix"))]
+        self.clean_up()
+        test.assertEqual(left, [], "processes are left")
+        test.assertEqual(files, [], "temporary files are left")
+        test.assertEqual(shared, [], "shared memory is left")
+
+
+def last_block(errors):
+    """The text from the announcement of the first failure on."""
+    text = errors.decode()
+    return text[text.rindex("Horovod detected that one or more processes exited with non-zero status"):]
+
+
+class LauncherTest(unittest.TestCase):
+    longMessage = True
+
+    def finish(self, job, expected):
+        code = job.finish()
+        job.assert_nothing_is_left(self)
+        self.assertEqual(code, expected, job.errors.decode(errors="replace"))

@@ -1,0 +1,143 @@
+"""What ranks print arrives whole, in lines, and complete."""
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from launcher_harness import HOROVODRUN, Job, LauncherTest
+
+
+def python(source):
+    return ["python3", "-c", source]
+
+
+class Output(LauncherTest):
+    def test_comes_by_whole_lines_with_the_rank_before_each(self):
+        job = Job(4, python("import os\nfor i in range(2000): print(f'line {i} of', os.environ['HOROVOD_RANK'])"))
+        self.finish(job, 0)
+        lines = job.output.decode().splitlines()
+        self.assertEqual(len(lines), 8000)
+        for rank in range(4):
+            own = [line for line in lines if line.startswith(f"[{rank}]<stdout>:")]
+            self.assertEqual(own, [f"[{rank}]<stdout>:line {i} of {rank}" for i in range(2000)])
+
+    def test_of_standard_error_goes_to_standard_error(self):
+        job = Job(2, "echo out; echo err >&2")
+        self.finish(job, 0)
+        self.assertEqual(sorted(job.output.split(b"\n")), [b"", b"[0]<stdout>:out", b"[1]<stdout>:out"])
+        self.assertEqual(sorted(job.errors.split(b"\n")), [b"", b"[0]<stderr>:err", b"[1]<stderr>:err"])
+
+    def test_may_have_very_long_lines_and_any_bytes(self):
+        source = ("import os, sys\n"
+                  "data = bytes(b for b in range(256) if b not in (10, 13)) * 20000\n"
+                  "sys.stdout.buffer.write(data + b'\\n'); sys.stdout.buffer.write(b'end\\n')")
+        job = Job(2, python(source))
+        self.finish(job, 0)
+        data = bytes(b for b in range(256) if b not in (10, 13)) * 20000
+        lines = job.output.split(b"\n")
+        for rank in range(2):
+            prefix = b"[%d]<stdout>:" % rank
+            self.assertEqual(lines.count(prefix + b"end"), 1)
+            self.assertEqual(lines.count(prefix + data), 1)
+
+    def test_is_not_lost_to_a_slow_reader(self):
+        # 8 MB, more than all buffers on the way hold; the reader begins when the ranks can write no more.
+        source = ("import os, sys\n"
+                  "for i in range(40000): print('x' * 90, i)\n")
+        job = Job(2, python(source))
+        job.wait_for_lines(1, b"x")
+        self.finish(job, 0)
+        numbers = {0: [], 1: []}
+        for line in job.output.splitlines():
+            match = re.fullmatch(rb"\[([01])\]<stdout>:x{90} (\d+)", line)
+            self.assertIsNotNone(match, line)
+            numbers[int(match[1])].append(int(match[2]))
+        self.assertEqual(numbers, {0: list(range(40000)), 1: list(range(40000))})
+
+    def test_that_is_blocked_does_not_keep_a_failed_job_alive(self):
+        # Nobody reads; rank 1 fails in the middle of it. All ranks must be gone before the first byte is read.
+        job = Job(2, 'if [ $HOROVOD_RANK = 1 ]; then read line; exit 4; fi; echo $$; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx')
+        line, = job.wait_for_lines(1, b"[0]<stdout>:")[:1]
+        rank_0 = int(line.split(b":")[1])
+        try:
+            pidfd = os.pidfd_open(rank_0)
+        except ProcessLookupError:
+            pidfd = None
+        if pidfd is not None:
+            from launcher_harness import wait_for_end
+            wait_for_end(pidfd, "rank 0")
+            os.close(pidfd)
+        self.finish(job, 4)
+
+    def test_ends_lines_at_carriage_returns_and_completes_the_last_line(self):
+        job = Job(1, r"printf 'one\rtwo\r\nthree'")
+        self.finish(job, 0)
+        self.assertEqual(job.output, b"[0]<stdout>:one\r[0]<stdout>:two\r\n[0]<stdout>:three\n")
+
+    def test_can_carry_the_time(self):
+        job = Job(1, "echo hello; echo bad >&2", ["--prefix-output-with-timestamp"])
+        self.finish(job, 0)
+        time = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+        self.assertRegex(job.output.decode(), rf"^{time}\[0\]<stdout>:hello\n$")
+        self.assertRegex(job.errors.decode(), rf"^{time}\[0\]<stderr>:bad\n$")
+
+    def test_can_go_to_files_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job(11, "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2", ["--output-filename", folder + "/deep/er"])
+            self.finish(job, 0)
+            self.assertEqual(len(os.listdir(folder + "/deep/er")), 11)
+            for rank in range(11):
+                for name, word in (("stdout", "out"), ("stderr", "err")):
+                    with open(f"{folder}/deep/er/rank.{rank:02}/{name}") as file:
+                        self.assertEqual(file.read(), f"{word} {rank}\n")
+        self.assertEqual(job.output.count(b"\n"), 11)
+
+    def test_of_a_failing_rank_is_complete(self):
+        job = Job(2, 'if [ $HOROVOD_RANK = 0 ]; then seq 100000; printf last >&2; exit 9; fi; exec sleep 1000')
+        self.finish(job, 9)
+        self.assertEqual(job.output.count(b"\n"), 100000)
+        self.assertIn(b"[0]<stderr>:last\n", job.errors)
+
+    def test_may_be_closed_from_the_start(self):
+        result = subprocess.run(["sh", "-c", f'exec "{HOROVODRUN}" -np 2 sh -c "echo hello; exit 0" >&-'], stderr=subprocess.PIPE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
+class Input(LauncherTest):
+    def test_goes_to_rank_0_alone(self):
+        result = subprocess.run([HOROVODRUN, "-np", "3", "sh", "-c", "wc -c"], input=b"x" * 300000, stdout=subprocess.PIPE)
+        self.assertEqual(sorted(result.stdout.splitlines()), [b"[0]<stdout>:300000", b"[1]<stdout>:0", b"[2]<stdout>:0"])
+
+    def test_is_closed_to_its_writer_when_rank_0_ends(self):
+        result = subprocess.run(["bash", "-c", f'yes | "{HOROVODRUN}" -np 2 head -c 2; echo ${{PIPESTATUS[@]}}'],
+                                stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual(result.stdout.splitlines()[-1], b"141 0")
+
+
+class Signals(LauncherTest):
+    def test_reach_every_rank(self):
+        shell = ("trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo quit; kill $child; exit 0' QUIT; "
+                 "sleep 1000 & child=$!; echo ready; while :; do wait $child; done")
+        job = Job(2, shell)
+        job.wait_for_lines(2)
+        for name, number in (("usr1", signal.SIGUSR1), ("usr2", signal.SIGUSR2)):
+            job.front.send_signal(number)
+            job.wait_for_lines(2, name.encode())
+        job.front.send_signal(signal.SIGQUIT)
+        job.wait_for_lines(2, b"quit")
+        job.finish()
+        job.assert_nothing_is_left(self)
+
+    def test_that_were_ignored_stay_ignored(self):
+        shell = "trap '' HUP; exec \"$@\""
+        result = subprocess.run(["sh", "-c", shell, "sh", HOROVODRUN, "-np", "1", "grep", "SigIgn", "/proc/self/status"],
+                                stdout=subprocess.PIPE)
+        ignored = int(result.stdout.split()[-1], 16)
+        self.assertTrue(ignored & (1 << (signal.SIGHUP - 1)))
+        self.assertFalse(ignored & (1 << (signal.SIGPIPE - 1)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,137 @@
+"""What ranks find when they start, and what wrong command lines get."""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from launcher_harness import HOROVODRUN, Job, LauncherTest
+
+STORE_CLIENT = os.environ["HVD_STORE_CLIENT"]
+PMIX_CLIENT = os.environ.get("HVD_PMIX_CLIENT", "")
+
+
+def run(*arguments, **environment):
+    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
+
+
+def lines_by_rank(output):
+    result = {}
+    for line in output.splitlines():
+        rank, text = line[1:].split("]<stdout>:", 1)
+        result.setdefault(int(rank), []).append(text)
+    return result
+
+
+class Ranks(LauncherTest):
+    def test_see_who_they_are(self):
+        names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME".split()
+        shell = "echo " + " ".join(f"$HOROVOD_{name}" for name in names) + " $PYTHONUNBUFFERED"
+        result = run("-np", "3", "sh", "-c", shell)
+        self.assertEqual(lines_by_rank(result.stdout), {r: [f"{r} 3 {r} 3 0 1 localhost 1"] for r in range(3)}, result.stderr)
+
+    def test_see_what_flags_set(self):
+        result = run("-np", "1", "--fusion-threshold-mb", "32", "--cycle-time-ms", "20", "--no-stall-check",
+                     "--log-without-timestamp", "sh", "-c",
+                     "echo $HOROVOD_FUSION_THRESHOLD $HOROVOD_CYCLE_TIME $HOROVOD_STALL_CHECK_DISABLE $HOROVOD_LOG_HIDE_TIME")
+        self.assertEqual(result.stdout, "[0]<stdout>:33554432 20.0 1 1\n")
+
+    def test_do_not_see_another_launchers_traces(self):
+        result = run("-np", "1", "env", PMI_RANK="5", PMIX_RANK="7", PMI_FD="3", OMPI_COMM_WORLD_RANK="4", HOROVOD_RANK="9",
+                     PMIX_MCA_psec_base_verbose="0")
+        variables = dict(line.split("=", 1) for line in lines_by_rank(result.stdout)[0] if "=" in line)
+        for name in ("PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK", "HOROVOD_TERMINATION_GRACE_SECONDS"):
+            self.assertNotIn(name, variables)
+        self.assertEqual(variables["HOROVOD_RANK"], "0")
+        self.assertEqual(variables["PMIX_MCA_psec_base_verbose"], "0")
+
+    def test_keep_what_the_user_set(self):
+        result = run("-np", "1", "sh", "-c", "echo $OMP_NUM_THREADS $CUDA_VISIBLE_DEVICES", OMP_NUM_THREADS="17",
+                     CUDA_VISIBLE_DEVICES="3")
+        self.assertEqual(result.stdout, "[0]<stdout>:17 3\n")
+
+    def test_run_where_they_may_and_nowhere_else(self):
+        allowed = os.sched_getaffinity(0)
+        source = "import os; print(*sorted(os.sched_getaffinity(0)), flush=True)"
+        for ranks in (1, 2, 3):
+            result = run("-np", str(ranks), "python3", "-c", source)
+            masks = {rank: set(map(int, lines[0].split())) for rank, lines in lines_by_rank(result.stdout).items()}
+            self.assertEqual(len(masks), ranks)
+            self.assertTrue(all(mask and mask <= allowed for mask in masks.values()), masks)
+        one = min(allowed)
+        result = subprocess.run(["taskset", "-c", str(one), HOROVODRUN, "-np", "2", "python3", "-c", source],
+                                stdout=subprocess.PIPE, text=True)
+        self.assertEqual(lines_by_rank(result.stdout), {0: [str(one)], 1: [str(one)]})
+
+    def test_start_in_the_folder_of_the_caller_with_the_command_as_given(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script")
+            with open(script, "w") as file:
+                file.write('pwd; echo "$0" "$#" "$2"\n')  # no first line that names an interpreter
+            os.chmod(script, 0o755)
+            result = subprocess.run([HOROVODRUN, "-np", "1", "./script", "-np", "a  b", "--help"], cwd=folder, text=True,
+                                    stdout=subprocess.PIPE)
+            self.assertEqual(result.stdout, f"[0]<stdout>:{os.path.realpath(folder)}\n[0]<stdout>:./script 3 a  b\n")
+
+    def test_inherit_no_descriptor_of_ours(self):
+        result = run("-np", "2", "sh", "-c", "ls /proc/self/fd | tr '\\n' ' '; echo")
+        for lines in lines_by_rank(result.stdout).values():
+            self.assertEqual(lines, ["0 1 2 3 "])  # 3 is that of ls itself
+
+    def test_meet_over_the_store(self):
+        self.finish(Job(4, [STORE_CLIENT, "meet"], HOROVOD_BOOTSTRAP="environment"), 0)
+
+    @unittest.skipUnless(PMIX_CLIENT, "built without PMIx")
+    def test_meet_over_pmix_again_and_again(self):
+        for _ in range(3):
+            job = Job(4, [PMIX_CLIENT, "meet"])
+            self.finish(job, 0)
+            self.assertEqual(job.errors, b"")
+
+    def test_meet_without_any_plugin_and_are_told_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = shutil.copy(HOROVODRUN, folder)
+            job = Job(4, [STORE_CLIENT, "meet"], program=program, HOROVOD_PLUGIN_PATH="")
+            self.finish(job, 0)
+            text = job.errors.decode()
+            self.assertEqual(text.count("PMIx"), 1, text)
+            self.assertEqual(len(text.splitlines()), 2, text)  # PMIx, hwloc
+
+
+class WrongCommandLines(LauncherTest):
+    def refused(self, code, *arguments):
+        result = run(*arguments)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertTrue(result.stderr.startswith("horovodrun: "), result.stderr)
+        return result.stderr
+
+    def test_get_an_error_that_names_the_remedy(self):
+        self.assertIn("-np is missing", self.refused(2, "true"))
+        self.assertIn("at least 1, not '0'", self.refused(2, "-np", "0", "true"))
+        self.assertIn("at least 1, not '-3'", self.refused(2, "-np", "-3", "true"))
+        self.assertIn("whole number", self.refused(2, "-np", "four", "true"))
+        self.assertIn("the command is missing", self.refused(2, "-np", "2"))
+        self.assertIn("--oversubscribe", self.refused(2, "-np", "100000", "true"))
+        self.assertIn("does not exist", self.refused(127, "-np", "2", "no-such-command"))
+        self.assertIn("does not exist", self.refused(127, "-np", "2", "./no-such-command"))
+        self.assertIn("cannot be executed", self.refused(126, "-np", "2", "/etc/passwd"))
+        self.assertIn("--cycle-time-ms", self.refused(2, "-np", "2", "--cycle-time", "-1", "true"))
+        self.assertIn("not in this version", self.refused(2, "-np", "2", "--min-np", "2", "true"))
+        self.assertIn("not in this version", self.refused(2, "-np", "2", "-H", "far.away:2", "true"))
+        self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3", "true"))
+
+    def test_leave_the_asking_flags_working(self):
+        for flag in ("--help", "--version", "--check-build"):
+            result = run(flag)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertTrue(result.stdout)
+
+    def test_of_ranks_beyond_the_slots_are_refused(self):
+        self.assertIn("more ranks than the hosts have slots", self.refused(2, "-np", "3", "-H", "localhost:2", "true"))
+        self.assertEqual(run("-np", "2", "-H", "localhost:3", "true").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
