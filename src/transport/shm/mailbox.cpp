@@ -119,9 +119,14 @@ void Mailbox::move_all() {
   if (active_ == 0) return;
   for (int seat = 0; seat < link_.size; ++seat) {
     Outgoing& out = outgoing_[static_cast<std::size_t>(seat)];
-    if (!out.queue.empty()) push(seat, out);
     Incoming& in = incoming_[static_cast<std::size_t>(seat)];
-    if (!in.waiting.empty() || in.is_inside) pull(seat, in);
+    for (bool again = true; again;) {
+      std::uint64_t before = in.read;
+      if (!out.queue.empty()) push(seat, out);
+      if (!in.waiting.empty() || in.is_inside) pull(seat, in);
+      // Nobody wakes me for what I made room for myself.
+      again = seat == link_.me && in.read != before && !out.queue.empty();
+    }
   }
 }
 
