@@ -1,0 +1,36 @@
+#pragma once
+// This MPI program as a whole: who I am, on which core, and a barrier that belongs to neither side of a comparison.
+#include <string>
+
+namespace hvd::benchmark {
+
+class Job {
+ public:
+  // Initialises MPI. With `bound`, each rank stays on one core, as a launcher would bind it. `own_mpi_thread`: a thread
+  // besides the main one calls MPI at the same time.
+  Job(bool bound, bool own_mpi_thread);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int cores() const { return cores_; }
+  // Ranks share cores: whoever waits has to let others run.
+  bool is_crowded() const { return size_ > cores_; }
+  const std::string& mpi_version() const { return mpi_version_; }
+
+  // Over shared memory, as closely together as the cores allow.
+  void barrier();
+  // Ends all ranks.
+  [[noreturn]] void fail(const std::string& why) const;
+
+ private:
+  struct Meeting;
+  int rank_ = 0, size_ = 1, cores_ = 1;
+  std::string mpi_version_;
+  Meeting* meeting_ = nullptr;
+  unsigned round_ = 0;
+};
+
+}  // namespace hvd::benchmark

@@ -1,0 +1,64 @@
+#pragma once
+// Our data plane without the runtime above it: the node's shared-memory link, and planned tasks stepped by the caller.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/collective.hpp"
+#include "base/task.hpp"
+#include "mpi/job.hpp"
+#include "mpi/mpi_bootstrap.hpp"
+#include "native/posix/shared_memory.hpp"
+#include "native/posix/wait_word.hpp"
+#include "transport/node_peers.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::benchmark {
+
+class OurLink {
+ public:
+  // Collective: parts and order are those of a runtime's start.
+  explicit OurLink(Job& job);
+  ~OurLink();
+  OurLink(const OurLink&) = delete;
+  OurLink& operator=(const OurLink&) = delete;
+
+  // A planned task that is restarted over these segments with every call, and stepped until it is done. Valid as long as
+  // the link. Collective: all ranks plan and call in the same order.
+  std::function<void()> call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out);
+
+ private:
+  struct Planned {
+    std::unique_ptr<Task> task;
+    std::vector<Segment> in, out;
+  };
+  void meet();
+  void share_wake_words();
+  void connect();
+  void run(Planned& planned);
+  template <typename T>
+  T value_of(Result<T> result) {
+    if (!result) job_.fail(result.error().message);
+    return std::move(*result);
+  }
+
+  Job& job_;
+  Config config_;
+  World world_;
+  MpiBootstrap bootstrap_;
+  Deadline deadline_;
+  std::shared_ptr<transport::NodePeers> peers_;
+  posix::SharedMemory wake_memory_;
+  transport::Surroundings surroundings_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<transport::Link> link_;
+  std::vector<std::unique_ptr<Planned>> planned_;
+  std::uint64_t sequence_ = 0;
+};
+
+inline std::vector<Segment> one_segment(void* data, std::size_t count, DataType dtype) {
+  return {{{data, static_cast<std::int64_t>(count), dtype, {}}, {}}};
+}
+
+}  // namespace hvd::benchmark

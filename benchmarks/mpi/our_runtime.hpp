@@ -1,0 +1,70 @@
+#pragma once
+// The whole library through its C interface, in a program that an MPI launcher started.
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/local_store.hpp"
+#include "horovod.h"
+#include "mpi/job.hpp"
+#include "mpi/tensors.hpp"
+
+namespace hvd::benchmark {
+
+// What threads have used since they began.
+struct Usage {
+  double cpu_s = 0;
+  double switches = 0;
+};
+// All threads of this process.
+std::set<pid_t> threads_now();
+Usage usage_of(const std::set<pid_t>& threads);
+
+class OurRuntime {
+ public:
+  // Collective. Rank 0 serves the store over which the ranks meet; the others learn of it through MPI.
+  explicit OurRuntime(Job& job);
+  ~OurRuntime();
+  OurRuntime(const OurRuntime&) = delete;
+  OurRuntime& operator=(const OurRuntime&) = delete;
+
+  hvd_runtime* get() const { return runtime_; }
+  Usage usage() const { return usage_of(threads_); }  // of the runtime's own threads
+  void check(hvd_status status) const {
+    if (status != HVD_OK) job_.fail(hvd_last_error());
+  }
+
+ private:
+  void serve_store();
+  void tell_where_the_store_is();
+
+  Job& job_;
+  hvd_runtime* runtime_ = nullptr;
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;
+  posix::FileDescriptor stop_;
+  std::thread server_;
+  std::set<pid_t> threads_;
+};
+
+// An averaging allreduce of each of some tensors.
+class OurStep {
+ public:
+  OurStep(OurRuntime& runtime, const Tensors& tensors, const std::string& name);
+  // One hvd_start per tensor, as a framework's hooks do it.
+  void start_one_by_one();
+  // One hvd_start for all.
+  void start_together();
+  void wait();
+
+ private:
+  OurRuntime& runtime_;
+  std::vector<hvd_start_arguments> arguments_;
+  std::vector<hvd_handle> handles_;
+};
+
+}  // namespace hvd::benchmark
