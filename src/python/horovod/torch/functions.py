@@ -86,10 +86,13 @@ class _TensorLike:
 
 def _adopt(optimizer, parameters, described, root_rank):
     options, states = described
+    problem = None
     if len(options) != len(optimizer.param_groups) or len(states) != len(parameters):
-        raise ValueError(f"broadcast_optimizer_state: rank {root_rank} has {len(options)} parameter groups with "
-                         f"{len(states)} parameters, rank {rank()} has {len(optimizer.param_groups)} with "
-                         f"{len(parameters)}; build the optimizer in the same way on all ranks")
+        problem = (f"rank {root_rank} has {len(options)} parameter groups with {len(states)} parameters, rank {rank()} "
+                   f"has {len(optimizer.param_groups)} with {len(parameters)}")
+    problems = [found for found in allgather_object(problem, "broadcast_optimizer_state") if found]
+    if problems:  # on all ranks, so that none waits for the others
+        raise ValueError(f"broadcast_optimizer_state: {problems[0]}; build the optimizer in the same way on all ranks")
     for group, values in zip(optimizer.param_groups, options):
         group.update(values)
     occurrences = collections.Counter()

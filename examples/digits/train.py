@@ -1,0 +1,173 @@
+"""Trains a small convolutional network on scikit-learn's digits with Horovod, then checks the loss curve.
+
+    horovodrun -np 4 python examples/digits/train.py
+
+Every step takes one global batch; each rank computes on its share, Horovod averages the gradients. Afterwards rank 0
+trains the same network alone on the whole global batches, without Horovod, and compares: N ranks must have followed the
+curve that one process follows. Exits with 1 if they did not.
+"""
+import argparse
+import sys
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+
+import horovod.torch as hvd
+
+SEED = 2024
+TEST_IMAGES = 297  # of 1797
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--batch-size", type=int, default=100, help="images per step, of all ranks together")
+    parser.add_argument("--learning-rate", type=float, default=0.05)
+    parser.add_argument("--tolerance", type=float, default=1e-3,
+                        help="largest relative difference between the loss curves (default: 0.001)")
+    parser.add_argument("--no-compare", action="store_true", help="train only")
+    parser.add_argument("--no-reduction", action="store_true",
+                        help="do not average gradients: every rank learns from its own share only, the curves differ")
+    return parser.parse_args()
+
+
+def load_data():
+    """Images and labels for training, then for the test; the same split on every rank."""
+    digits = load_digits()
+    images = torch.tensor(digits.images / 16.0, dtype=torch.float32).unsqueeze(1)
+    labels = torch.tensor(digits.target)
+    order = torch.from_numpy(numpy.random.RandomState(SEED).permutation(len(labels)))
+    train, test = order[TEST_IMAGES:], order[:TEST_IMAGES]
+    return images[train], labels[train], images[test], labels[test]
+
+
+def global_batches(epoch, image_count, batch_size):
+    """The images of each step of an epoch, the same on every rank. What does not fill a batch is left out."""
+    order = numpy.random.RandomState(SEED + 1 + epoch).permutation(image_count)
+    steps = image_count // batch_size
+    return torch.from_numpy(order[:steps * batch_size]).view(steps, batch_size)
+
+
+def shard(batch, rank, size):
+    """A rank's share of a global batch; the ranks' shares are disjoint and equally large."""
+    return batch[rank::size]
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
+        self.conv2 = torch.nn.Conv2d(16, 32, 3, padding=1)
+        self.fc1 = torch.nn.Linear(32 * 4, 64)
+        self.fc2 = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+def new_network():
+    torch.manual_seed(SEED)
+    return Network()
+
+
+def new_optimizer(network, learning_rate):
+    return torch.optim.SGD(network.parameters(), lr=learning_rate, momentum=0.9)
+
+
+def train_epoch(network, optimizer, images, labels, batches):
+    """The loss of every step."""
+    network.train()
+    losses = []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(network(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def correct_answers(network, images, labels):
+    network.eval()
+    with torch.no_grad():
+        return (network(images).argmax(1) == labels).sum()
+
+
+def train_distributed(arguments):
+    """The loss of every step, averaged over the ranks."""
+    rank, size = hvd.rank(), hvd.size()
+    images, labels, test_images, test_labels = load_data()
+    if arguments.batch_size % size != 0:
+        sys.exit(f"--batch-size {arguments.batch_size} cannot be shared equally by {size} ranks")
+    network = new_network()
+    optimizer = new_optimizer(network, arguments.learning_rate)
+    hvd.broadcast_parameters(network.state_dict(), root_rank=0)
+    if not arguments.no_reduction:
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=network.named_parameters())
+
+    def say(text):
+        if rank == 0:
+            print(text, flush=True)
+
+    say(f"digits: {len(labels)} images for training, {len(test_labels)} for the test; {size} ranks, "
+        f"batches of {arguments.batch_size} = {size} x {arguments.batch_size // size}"
+        + (" (gradients are NOT averaged)" if arguments.no_reduction else ""))
+    curve = []
+    for epoch in range(arguments.epochs):
+        batches = global_batches(epoch, len(labels), arguments.batch_size)
+        start = time.perf_counter()
+        own = train_epoch(network, optimizer, images, labels, [shard(batch, rank, size) for batch in batches])
+        seconds = time.perf_counter() - start
+        losses = hvd.allreduce(own, name="losses")
+        correct = hvd.allreduce(correct_answers(network, test_images[rank::size], test_labels[rank::size]),
+                                name="correct", op=hvd.Sum)
+        accuracy = 100.0 * correct.item() / len(test_labels)
+        say(f"epoch {epoch + 1:3}/{arguments.epochs}   loss {losses.mean():.4f}   accuracy {accuracy:5.1f} %   "
+            f"{batches.numel() / seconds:8,.0f} images/s")
+        curve.append(losses)
+    say(f"final accuracy: {accuracy:.1f} % of {len(test_labels)} images that the network has not seen")
+    return torch.cat(curve)
+
+
+def train_alone(arguments):
+    """The loss of every step of one process with the same global batches; nothing of Horovod."""
+    images, labels, _, _ = load_data()
+    network = new_network()
+    optimizer = new_optimizer(network, arguments.learning_rate)
+    return torch.cat([train_epoch(network, optimizer, images, labels,
+                                  global_batches(epoch, len(labels), arguments.batch_size))
+                      for epoch in range(arguments.epochs)])
+
+
+def compare(arguments, size, curve):
+    """Prints both curves and says whether they agree."""
+    alone = train_alone(arguments)
+    differences = (curve - alone).abs() / alone.abs()
+    print(f"the same training in one process:\n   epoch   loss of {size} ranks   loss of 1 process   largest difference")
+    for epoch, (ours, theirs, difference) in enumerate(zip(*(values.chunk(arguments.epochs)
+                                                             for values in (curve, alone, differences)))):
+        print(f"   {epoch + 1:5}   {ours.mean():15.6f}   {theirs.mean():17.6f}   {difference.max():18.1e}")
+    largest = differences.max().item()
+    agree = largest <= arguments.tolerance
+    print(f"the loss curves {'agree' if agree else 'DIFFER'}: largest relative difference over {len(alone)} steps "
+          f"{largest:.1e}, allowed {arguments.tolerance:.1e}", flush=True)
+    return agree
+
+
+def main():
+    arguments = parse_arguments()
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    curve = train_distributed(arguments)
+    hvd.shutdown()
+    if rank == 0 and not arguments.no_compare and not compare(arguments, size, curve):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

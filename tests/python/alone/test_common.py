@@ -1,0 +1,96 @@
+"""horovod.common: the small functions, exceptions and process sets."""
+import os
+import warnings
+
+import pytest
+
+from horovod.common import exceptions, process_sets, util
+
+
+def test_split_list():
+    assert util.split_list(list(range(10)), 3) == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert util.split_list([1], 3) == [[1], [], []]
+
+
+def test_env():
+    os.environ["HVD_TEST_A"] = "before"
+    os.environ.pop("HVD_TEST_B", None)
+    with util.env(HVD_TEST_A="inside", HVD_TEST_B="inside", HVD_TEST_C=None):
+        assert os.environ["HVD_TEST_A"] == os.environ["HVD_TEST_B"] == "inside"
+        assert "HVD_TEST_C" not in os.environ
+    assert os.environ.pop("HVD_TEST_A") == "before" and "HVD_TEST_B" not in os.environ
+
+
+def test_cache():
+    values = iter(range(10))
+    remembered = util._cache(lambda *a, **k: next(values))
+    assert [remembered(1), remembered(1), remembered(2), remembered(2, x=1), remembered(2, x=1)] == [0, 0, 1, 2, 2]
+
+
+def test_average_compatibility():
+    class Ops:
+        Average, Sum = "average", "sum"
+
+    resolve = util.get_average_backwards_compatibility_fun(Ops)
+    assert resolve(None, None) == "average" and resolve("max", None) == "max"
+    with pytest.warns(DeprecationWarning):
+        assert resolve(None, True) == "average"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert resolve(None, False) == "sum"
+    with pytest.raises(ValueError):
+        resolve("max", True)
+
+
+def test_num_rank_is_power_2():
+    assert [n for n in range(9) if util.num_rank_is_power_2(n)] == [1, 2, 4, 8]
+
+
+def test_versions():
+    assert util.is_version_greater_equal_than("2.13.0+cpu", "2.1.0")
+    assert util.is_version_greater_equal_than("2.1", "2.1.0")
+    assert not util.is_version_greater_equal_than("1.13.1", "2.0.0")
+    for wrong in ((2, "1.0.0"), ("1.0.0", "1.0"), ("1.0.0", None)):
+        with pytest.raises(ValueError):
+            util.is_version_greater_equal_than(*wrong)
+
+
+def test_extensions():
+    assert util.extension_available("torch")
+    assert not util.extension_available("no_such_framework")
+    assert util.mpi_built() is False and util.gloo_built() is False
+    assert util.get_extension_full_path(__file__, "a", "b").endswith(os.path.join("a", "b" + util.get_ext_suffix()))
+    with pytest.raises(ImportError):
+        util.check_extension("horovod.none", "HOROVOD_WITH_NONE", __file__, "none")
+
+
+def test_exceptions():
+    assert issubclass(exceptions.HorovodInternalError, RuntimeError)
+    assert exceptions.HostsUpdatedInterrupt().skip_sync is False
+    assert exceptions.HostsUpdatedInterrupt(True).skip_sync is True
+    error = exceptions.HorovodVersionMismatchError("torch", "1.0", "2.0")
+    assert isinstance(error, ImportError) and (error.name, error.version, error.installed_version) == (
+        "torch", "1.0", "2.0")
+    assert "torch" in exceptions.get_version_mismatch_message("torch", "1.0", "2.0")
+
+
+def test_process_set():
+    import horovod.torch as hvd
+    given = hvd.ProcessSet(reversed(range(4)))
+    assert given.ranks == [0, 1, 2, 3]
+    assert str(given) == "ProcessSet(process_set_id=None, ranks=[0, 1, 2, 3], mpi_comm=None)"
+    assert given.size() is None and given.rank() is None
+    for wrong in (17, ["a"], [0, None]):
+        with pytest.raises(ValueError):
+            hvd.ProcessSet(wrong)
+    hvd.init()
+    try:
+        unknown = process_sets._temp_process_set_object(7)
+        for question in (unknown.size, unknown.rank):
+            with pytest.raises(ValueError):
+                question()
+        assert hvd.global_process_set.size() == 1 and given.included()
+        assert str(hvd.global_process_set) == "ProcessSet(process_set_id=0, ranks=[0], mpi_comm=None)"
+        assert hvd.remove_process_set(hvd.global_process_set) is False
+    finally:
+        hvd.shutdown()

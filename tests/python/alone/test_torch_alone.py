@@ -1,0 +1,169 @@
+"""horovod.torch in a process that nobody launched: a job of one rank."""
+import inspect
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+
+EXPORTED = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank
+cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built
+rocm_built ProcessSet global_process_set add_process_set remove_process_set Average Sum Adasum Min Max Product
+HorovodInternalError allreduce allreduce_async allreduce_ allreduce_async_ grouped_allreduce grouped_allreduce_async
+grouped_allreduce_ grouped_allreduce_async_ sparse_allreduce_async allgather allgather_async grouped_allgather
+grouped_allgather_async broadcast broadcast_async broadcast_ broadcast_async_ alltoall alltoall_async reducescatter
+reducescatter_async grouped_reducescatter grouped_reducescatter_async join barrier poll synchronize Compression
+broadcast_parameters broadcast_optimizer_state broadcast_object allgather_object DistributedOptimizer SyncBatchNorm
+_check_has_gpu""".split()
+
+
+@pytest.fixture
+def running():
+    hvd.init()
+    yield hvd
+    hvd.shutdown()
+
+
+def test_names():
+    assert not [name for name in EXPORTED if not hasattr(hvd, name)]
+    assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == (0, 1, 2, 3, 4, 5)
+    from horovod.torch import compression, functions, mpi_ops, optimizer, sync_batch_norm
+    assert mpi_ops._basics and mpi_ops.is_homogeneous and mpi_ops.handle_average_backwards_compatibility
+    assert compression.Compressor and functions.broadcast_object and optimizer.DistributedOptimizer
+    assert sync_batch_norm.SyncBatchNorm
+
+
+@pytest.mark.parametrize("name,parameters", {
+    "allreduce": "tensor average name compression op prescale_factor postscale_factor process_set",
+    "allreduce_async": "tensor average name op prescale_factor postscale_factor process_set",
+    "allreduce_": "tensor average name op prescale_factor postscale_factor process_set",
+    "allreduce_async_": "tensor average name op prescale_factor postscale_factor process_set",
+    "grouped_allreduce": "tensors average name compression op prescale_factor postscale_factor process_set",
+    "grouped_allreduce_async_": "tensors average name op prescale_factor postscale_factor process_set",
+    "sparse_allreduce_async": "tensor name op process_set",
+    "allgather": "tensor name process_set",
+    "grouped_allgather": "tensors name process_set",
+    "broadcast": "tensor root_rank name process_set",
+    "broadcast_async_": "tensor root_rank name process_set",
+    "alltoall": "tensor splits name process_set",
+    "reducescatter": "tensor name compression op process_set prescale_factor postscale_factor",
+    "reducescatter_async": "tensor name op process_set prescale_factor postscale_factor",
+    "join": "device",
+    "barrier": "process_set",
+    "broadcast_object": "obj root_rank name process_set",
+    "broadcast_optimizer_state": "optimizer root_rank model",
+}.items())
+def test_signatures(name, parameters):
+    assert list(inspect.signature(getattr(hvd, name)).parameters) == parameters.split()
+
+
+def test_one_rank_without_a_launcher(running):
+    assert (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()) == (0, 1, 0, 1)
+    assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+    x = torch.arange(6.0).view(2, 3)
+    assert torch.equal(hvd.allreduce(x), x) and torch.equal(hvd.allgather(x), x)
+    assert torch.equal(hvd.broadcast(x, 0), x)
+    assert torch.equal(hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0), 2 * x)
+    assert hvd.broadcast_object({"a": 1}) == {"a": 1} and hvd.allgather_object(3) == [3]
+    hvd.barrier()
+
+
+def test_the_optimizer_of_one_rank_is_the_plain_one(running):
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)], op=hvd.Adasum)
+    parameter.sum().backward()
+    optimizer.step()
+    assert torch.equal(parameter.detach(), torch.zeros(3))
+
+
+def test_before_init():
+    assert not hvd.is_initialized()
+    with pytest.raises(ValueError, match="initialized"):
+        hvd.rank()
+    with pytest.raises(hvd.HorovodInternalError, match="initialized"):
+        hvd.allreduce(torch.ones(1))
+    assert not hvd.mpi_built() and hvd.nccl_built() == 0
+    hvd.shutdown()
+
+
+class TestOptimizerArguments:
+    """What is checked before init()."""
+
+    model = torch.nn.Linear(2, 2)
+
+    def make(self, **arguments):
+        return hvd.DistributedOptimizer(torch.optim.SGD(self.model.parameters(), lr=0.1), **arguments)
+
+    def test_duplicate_names(self):
+        with pytest.raises(ValueError, match="duplicates"):
+            self.make(named_parameters=[("same", p) for p in self.model.parameters()])
+
+    def test_not_tuples(self):
+        with pytest.raises(ValueError, match="tuples"):
+            self.make(named_parameters=list(self.model.parameters()))
+
+    def test_missing_parameter(self):
+        with pytest.raises(ValueError, match="named_parameters"):
+            self.make(named_parameters=list(self.model.named_parameters())[:1])
+
+    @pytest.mark.parametrize("arguments", [
+        dict(gradient_predivide_factor=2.0, op=hvd.Sum), dict(backward_passes_per_step=0), dict(groups=0),
+        dict(groups=-2), dict(groups="two"), dict(groups=[["not a tensor"]])], ids=str)
+    def test_other_arguments(self, arguments):
+        with pytest.raises(ValueError):
+            self.make(named_parameters=self.model.named_parameters(), **arguments)
+
+    def test_parameter_in_two_groups(self):
+        with pytest.raises(ValueError, match="more than once"):
+            self.make(named_parameters=self.model.named_parameters(),
+                      groups=[[self.model.weight], [self.model.weight]])
+
+
+@pytest.mark.parametrize("arguments", [dict(comm="world"), dict(comm=17), dict(comm=[0, 1]),
+                                       dict(process_sets="static")], ids=str)
+def test_init_arguments(arguments):
+    with pytest.raises(ValueError):
+        hvd.init(**arguments)
+    assert not hvd.is_initialized()
+
+
+def test_init_with_process_sets():
+    with pytest.raises(NotImplementedError):
+        hvd.init(process_sets=[hvd.ProcessSet([0])])
+    hvd.init(comm=[], process_sets="dynamic")
+    hvd.shutdown()
+
+
+def test_compression():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        tensor = torch.rand(5, 3).to(dtype)
+        compressed, context = hvd.Compression.fp16.compress(tensor)
+        assert compressed.dtype == torch.float16
+        again = hvd.Compression.fp16.decompress(compressed, context)
+        assert again.dtype == dtype
+        torch.testing.assert_close(again, tensor, rtol=1e-3, atol=1e-3)
+    integers = torch.arange(4)
+    assert hvd.Compression.fp16.compress(integers) == (integers, None)
+    assert hvd.Compression.none.compress(integers) == (integers, None)
+
+
+def test_elastic_is_told_to_be_missing():
+    with pytest.raises(AttributeError, match="elastic"):
+        hvd.elastic
+    assert not hasattr(hvd, "elastic") and not hasattr(hvd, "no_such_name")
+
+
+def test_a_hundred_times():
+    for _ in range(100):
+        hvd.init()
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 1.0
+        hvd.shutdown()
+
+
+def test_leaves_without_shutdown():
+    code = "import torch, horovod.torch as hvd; hvd.init(); hvd.allreduce_async(torch.ones(3)); print('left')"
+    found = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           timeout=100)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "left\n", "")

@@ -1,0 +1,14 @@
+"""For all Python tests: one that hangs is ended, with the stacks of all its threads."""
+import faulthandler
+import sys
+
+import pytest
+
+LONGEST_TEST_SECONDS = 240
+
+
+@pytest.fixture(autouse=True)
+def ends_if_it_hangs():
+    faulthandler.dump_traceback_later(LONGEST_TEST_SECONDS, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,26 @@
+"""Every rank of a job runs these tests, in the same order."""
+import pytest
+import torch
+
+import horovod.torch
+
+
+@pytest.fixture(autouse=True)
+def hvd():
+    """Horovod, initialised; ranks begin and end each test together, so that a failure stays where it happened."""
+    horovod.torch.init()
+    torch.manual_seed(1234)
+    horovod.torch.barrier()
+    yield horovod.torch
+    if horovod.torch.is_initialized():
+        horovod.torch.barrier()
+
+
+@pytest.fixture
+def rank(hvd):
+    return hvd.rank()
+
+
+@pytest.fixture
+def size(hvd):
+    return hvd.size()

@@ -1,0 +1,161 @@
+"""broadcast_parameters, broadcast_optimizer_state, and objects."""
+import pytest
+import torch
+
+
+def network(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 2))
+
+
+def assert_equal_on_all_ranks(hvd, tensors):
+    for tensor in tensors:
+        assert torch.equal(hvd.broadcast(tensor.detach(), 0), tensor.detach())
+
+
+@pytest.mark.parametrize("what", [lambda m: m.state_dict(), lambda m: list(m.named_parameters()),
+                                  lambda m: m.named_parameters(), lambda m: [p.data for p in m.parameters()]],
+                         ids=["state_dict", "named list", "generator", "list"])
+def test_broadcast_parameters(hvd, rank, size, what):
+    root = size - 1
+    model = network(seed=rank)
+    expected = network(seed=root).state_dict()
+    hvd.broadcast_parameters(what(model), root_rank=root)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter.detach(), expected[name])
+
+
+def test_broadcast_parameters_of_something_else(hvd):
+    with pytest.raises(ValueError):
+        hvd.broadcast_parameters(17, root_rank=0)
+
+
+def test_broadcast_parameters_that_are_not_contiguous(hvd, rank):
+    tensor = torch.full((4, 6), float(rank)).t()
+    hvd.broadcast_parameters({"t": tensor}, root_rank=0)
+    assert torch.equal(tensor, torch.zeros(6, 4))
+
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "SGD with momentum and weight decay": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.2),
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.1),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=0.1, amsgrad=True),
+    "Adamax": lambda p: torch.optim.Adamax(p),
+    "Adagrad": lambda p: torch.optim.Adagrad(p),
+    "Adadelta": lambda p: torch.optim.Adadelta(p),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, momentum=0.5, centered=True),
+    "NAdam": lambda p: torch.optim.NAdam(p),
+    "ASGD": lambda p: torch.optim.ASGD(p),
+    "Rprop": lambda p: torch.optim.Rprop(p),
+}
+
+
+def a_step(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4) * torch.arange(3.0).unsqueeze(1)).sum().backward()
+    optimizer.step()
+
+
+def flat_state(optimizer):
+    state = optimizer.state_dict()["state"]
+    return {(index, key): value for index in state for key, value in state[index].items()}
+
+
+@pytest.mark.parametrize("distributed", [False, True], ids=["plain", "distributed"])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_optimizer_state(hvd, rank, kind, distributed):
+    """Rank 0 comes back from a checkpoint, the others begin anew."""
+    model = network(seed=rank)
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    if rank == 0:
+        for _ in range(3):
+            a_step(model, optimizer)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0625
+    if distributed:
+        state = optimizer.state_dict()
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        optimizer.load_state_dict(state)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+    assert_equal_on_all_ranks(hvd, model.parameters())
+    expected = hvd.broadcast_object(flat_state(optimizer))
+    found = flat_state(optimizer)
+    assert found.keys() == expected.keys() and (found or kind == "SGD")
+    for key, value in found.items():
+        assert type(value) is type(expected[key])
+        if isinstance(value, torch.Tensor):
+            assert value.dtype == expected[key].dtype and torch.equal(value, expected[key])
+        else:
+            assert value == expected[key]
+    assert all(group["lr"] == 0.0625 and type(group["lr"]) is float for group in optimizer.param_groups)
+    a_step(model, optimizer)
+    if distributed:
+        assert_equal_on_all_ranks(hvd, model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD with momentum and weight decay"])
+def test_optimizers_without_state_get_one_and_parameters_stay(hvd, rank, kind):
+    model = network(seed=0)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert flat_state(optimizer)
+    for parameter, earlier in zip(model.parameters(), before):
+        assert torch.equal(parameter.detach(), earlier)
+        assert torch.equal(hvd.broadcast(parameter.grad, 0), torch.zeros_like(parameter))
+
+
+def test_options_keep_their_types(hvd, rank):
+    model = network(seed=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001 * (rank + 1), betas=(0.8, 0.9 + 0.01 * rank), amsgrad=True)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    group = optimizer.param_groups[0]
+    assert group["lr"] == 0.001 and group["betas"] == (0.8, 0.9) and group["amsgrad"] is True
+    assert type(group["betas"]) is tuple
+
+
+def test_sparse_optimizer(hvd):
+    embedding = torch.nn.Embedding(6, 2, sparse=True)
+    for optimizer in (torch.optim.SparseAdam(embedding.parameters()),
+                      torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=embedding)
+        assert flat_state(optimizer)
+
+
+def test_lbfgs_is_refused(hvd):
+    with pytest.raises(ValueError):
+        hvd.broadcast_optimizer_state(torch.optim.LBFGS(network(0).parameters()), root_rank=0)
+
+
+def test_optimizers_that_differ(hvd, rank):
+    parameters = list(network(seed=0).parameters())
+    groups = [{"params": parameters}] if rank == 0 else [{"params": parameters[:2]}, {"params": parameters[2:]}]
+    with pytest.raises(ValueError, match="parameter groups"):
+        hvd.broadcast_optimizer_state(torch.optim.SGD(groups, lr=0.1, momentum=0.9), root_rank=0)
+
+
+OBJECTS = [None, 17, "text", {"a": [1, 2.5, (3,)], "b": None}, list(range(100_000)), torch.arange(5), lambda x: x + 1]
+
+
+@pytest.mark.parametrize("index", range(len(OBJECTS)))
+def test_broadcast_object(hvd, rank, size, index):
+    root = size - 1
+    given = OBJECTS[index] if rank == root else {"of": rank}
+    result = hvd.broadcast_object(given, root_rank=root)
+    if rank == root:
+        assert result is given
+    elif callable(result):
+        assert result(1) == 2
+    elif isinstance(result, torch.Tensor):
+        assert torch.equal(result, OBJECTS[index])
+    else:
+        assert result == OBJECTS[index]
+
+
+def test_allgather_object(hvd, rank, size):
+    assert hvd.allgather_object({"rank": rank, "much": "x" * rank * 1000}) == [
+        {"rank": other, "much": "x" * other * 1000} for other in range(size)]
+    assert hvd.allgather_object(rank, name="named") == list(range(size))
