@@ -1,0 +1,162 @@
+// Confirms from outside what the counters claim: 200 named allreduces per step, the same set each step, and in the steady
+// state nothing is allocated, nothing that carries a string is sent, nothing is planned; and when nothing is in flight
+// the engine is not woken once.
+//
+// "Outside" is the allocator: this program defines malloc and its siblings, so every allocation of the process, the library's
+// included, is counted; and the kernel's count of context switches of the engine's thread.
+#include <dirent.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "horovod.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+static std::atomic<bool> counting{false};
+static std::atomic<long> allocations{0};
+static void note() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+
+extern "C" {
+void* malloc(size_t size) {
+  note();
+  return __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  note();
+  return __libc_calloc(count, size);
+}
+void* realloc(void* memory, size_t size) {
+  note();
+  return __libc_realloc(memory, size);
+}
+void* memalign(size_t alignment, size_t size) {
+  note();
+  return __libc_memalign(alignment, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  note();
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** memory, size_t alignment, size_t size) {
+  note();
+  *memory = __libc_memalign(alignment, size);
+  return *memory == nullptr;
+}
+}
+
+namespace {
+
+constexpr int ops = 200;
+
+void check(hvd_status status) {
+  if (status == HVD_OK) return;
+  std::fprintf(stderr, "%s\n", hvd_last_error());
+  std::exit(1);
+}
+
+// Of the thread named hvd-engine: how often it has gone to sleep or been interrupted.
+long engine_switches() {
+  long switches = -1;
+  DIR* threads = ::opendir("/proc/self/task");
+  while (dirent* entry = ::readdir(threads)) {
+    std::string folder = std::string("/proc/self/task/") + entry->d_name;
+    std::ifstream name_file(folder + "/comm");
+    std::string name;
+    std::getline(name_file, name);
+    if (name != "hvd-engine") continue;
+    std::ifstream status(folder + "/status");
+    std::string word;
+    switches = 0;
+    while (status >> word)
+      if (word == "voluntary_ctxt_switches:" || word == "nonvoluntary_ctxt_switches:") {
+        long number = 0;
+        status >> number;
+        switches += number;
+      }
+  }
+  ::closedir(threads);
+  return switches;
+}
+
+struct Program {
+  hvd_runtime* runtime = nullptr;
+  std::vector<hvd_op*> prepared;
+  std::vector<std::vector<float>> tensors;
+  std::vector<hvd_handle> handles;
+
+  void prepare() {
+    for (int i = 0; i < ops; ++i) {
+      int64_t count = 16 + i;
+      tensors.emplace_back(static_cast<size_t>(count), 1.0f);
+      std::string name = "gradient." + std::to_string(i);
+      hvd_op_description description{};
+      description.struct_size = sizeof description;
+      description.name = name.c_str();
+      description.verb = HVD_ALLREDUCE;
+      description.dtype = HVD_FLOAT32;
+      description.reduce_op = HVD_AVERAGE;
+      description.dimensions = 1;
+      description.shape = &count;
+      description.prescale = description.postscale = 1.0;
+      hvd_op* op = nullptr;
+      check(hvd_prepare(runtime, &description, &op));
+      prepared.push_back(op);
+    }
+    handles.resize(ops);
+  }
+  void step() {
+    for (size_t i = 0; i < ops; ++i) {
+      hvd_start_arguments arguments{prepared[i], tensors[i].data(), tensors[i].data(), 0};
+      check(hvd_start(runtime, &arguments, 1, &handles[i]));
+    }
+    for (hvd_handle handle : handles) {
+      check(hvd_wait(runtime, handle, -1));
+      hvd_release(runtime, handle);
+    }
+  }
+};
+
+}  // namespace
+
+int main() {
+  Program program;
+  check(hvd_init(&program.runtime));
+  program.prepare();
+  // Batches differ with timing; capacities have grown to what is needed after some steps.
+  for (int i = 0; i < 300; ++i) program.step();
+  auto strings = hvd_counter(program.runtime, "requests_sent");
+  auto plans = hvd_counter(program.runtime, "plans");
+  counting = true;
+  for (int i = 0; i < 300; ++i) program.step();
+  counting = false;
+  auto more_strings = hvd_counter(program.runtime, "requests_sent") - strings;
+  auto more_plans = hvd_counter(program.runtime, "plans") - plans;
+
+  // Idle: some window of 300 ms must pass without one switch of the engine (the first may still see it fall asleep).
+  long switches = 0;
+  for (int window = 0; window < 10; ++window) {
+    long before = engine_switches();
+    ::usleep(300'000);
+    switches = engine_switches() - before;
+    if (switches == 0) break;
+  }
+  std::printf("allocations %ld requests %ld plans %ld idle switches %ld\n", allocations.load(), static_cast<long>(more_strings),
+              static_cast<long>(more_plans), switches);
+  hvd_shutdown(program.runtime);
+  return allocations == 0 && more_strings == 0 && more_plans == 0 && switches == 0 ? 0 : 1;
+}
