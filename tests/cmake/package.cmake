@@ -1,0 +1,6 @@
+# What is installed can be used from elsewhere. A sanitizer's library needs programs that are built with it.
+if(TARGET horovod AND NOT HVD_SANITIZE)
+  add_test(NAME package.can_be_moved_and_used_over_cmake_and_pkg_config
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/package/run ${PROJECT_BINARY_DIR})
+  set_tests_properties(package.can_be_moved_and_used_over_cmake_and_pkg_config PROPERTIES LABELS ranks TIMEOUT 120)
+endif()
