@@ -25,6 +25,8 @@ struct Round {
   bool is_reduced = false;     // what arrives is reduced with what is there; else it takes its place
   bool arrival_first = false;  // reduced: what arrives is the left operand
   bool is_total = false;       // reduced: this is the last operand of these elements, so the postscale follows
+  // Which of the messages from one seat to the other this is; make_program_task() fills them in.
+  std::uint16_t sent_stage = 0, received_stage = 0;
 };
 
 struct Program {

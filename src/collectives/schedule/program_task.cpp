@@ -7,12 +7,14 @@
 //  2. Rounds, one after the other. A round that receives begins when all earlier sends of the chunk are done, so no
 //     byte changes while a peer reads it; what is to be reduced arrives beside the work area.
 //  3. When all sends are done: unpack what this seat is to get, and take the next chunk of the lane (chunk + lanes).
-// Messages are tagged with batch, round and chunk, so lanes of a rank may run ahead of each other and of other ranks.
+// Messages are tagged with batch, chunk and their number among those of their sender to their receiver in this chunk
+// (the rounds of two seats are not numbered alike), so lanes of a rank may run ahead of each other and of other ranks.
 // Where a message would be empty neither side has one; a barrier's messages are all empty and sent.
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "base/panic.hpp"
 #include "collectives/schedule/chunking.hpp"
@@ -29,6 +31,14 @@ namespace {
 using transport::Channel;
 using transport::Link;
 using transport::Pending;
+
+void number_messages(Program& program) {
+  std::unordered_map<Seat, std::uint16_t> sent, received;
+  for (Round& round : program.rounds) {
+    if (round.to.value >= 0) round.sent_stage = sent[round.to]++;
+    if (round.from.value >= 0) round.received_stage = received[round.from]++;
+  }
+}
 
 class ProgramTask final : public Task {
  public:
@@ -238,15 +248,17 @@ class ProgramTask final : public Task {
 
   void post(Lane& lane, const Round& round) {
     lane.is_posted = true;
-    Channel channel{sequence_, static_cast<std::uint16_t>(lane.round), static_cast<std::uint32_t>(lane.chunk)};
+    auto channel = [&](std::uint16_t stage) {
+      return Channel{sequence_, stage, static_cast<std::uint32_t>(lane.chunk)};
+    };
     if (round.from.value >= 0 && has_message(lane, round.received)) {
       std::size_t bytes = bytes_of_blocks(lane, round.received);
       std::byte* to = round.is_reduced ? lane.landing.reserve(bytes) : start_of(lane, round.received);
-      lane.recv = link_->recv(round.from, {to, bytes}, channel);
+      lane.recv = link_->recv(round.from, {to, bytes}, channel(round.received_stage));
     }
     if (round.to.value >= 0 && has_message(lane, round.sent)) {
       ConstBytes bytes{start_of(lane, round.sent), bytes_of_blocks(lane, round.sent)};
-      lane.sends.push_back({link_->send(round.to, bytes, channel), round.to});
+      lane.sends.push_back({link_->send(round.to, bytes, channel(round.sent_stage)), round.to});
     }
   }
 
@@ -329,6 +341,8 @@ class ProgramTask final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> make_program_task(const Collective& collective, Team& team, Programs programs, Cut cut) {
+  number_messages(programs.large);
+  number_messages(programs.small);
   return std::make_unique<ProgramTask>(collective, team, std::move(programs), cut);
 }
 

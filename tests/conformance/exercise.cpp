@@ -1,0 +1,209 @@
+#include "exercise.hpp"
+
+#include <cstring>
+
+#include "naive.hpp"
+
+namespace hvd::testing {
+
+namespace {
+
+// A small number for an element of a rank, such that no result is rounded in any type.
+double value_of(DataType dtype, ReduceOp op, int rank, std::size_t element, int batch) {
+  std::uint64_t mixed = (element * 7 + static_cast<std::size_t>(rank) * 13 + static_cast<std::size_t>(batch) * 5 + 3) *
+                        0x9E3779B97F4A7C15ull;
+  int draw = static_cast<int>(mixed >> 60);  // 0…15
+  bool is_signed = dtype != DataType::boolean && dtype != DataType::u8 && dtype != DataType::u16;
+  bool is_floating = dtype >= DataType::f16;
+  if (dtype == DataType::boolean) return op == ReduceOp::product || op == ReduceOp::min ? draw != 0 : draw == 0;
+  if (op == ReduceOp::product) {
+    if (is_floating) return draw % 4 == 0 ? 2.0 : draw % 4 == 1 ? 0.5 : draw % 4 == 2 ? -1.0 : 1.0;
+    return draw % 3 == 0 ? 2.0 : draw % 3 == 1 && is_signed ? -1.0 : 1.0;
+  }
+  return is_signed ? draw % 7 - 3 : draw % 4;
+}
+
+// `count` elements as tensors inside one buffer; the borders are uneven and some tensors have no elements.
+std::vector<Segment> segments_in(std::byte* data, DataType dtype, std::int64_t count, int segments) {
+  std::vector<Segment> list;
+  std::int64_t begin = 0;
+  for (int index = 0; index < segments; ++index) {
+    std::int64_t end = index + 1 == segments ? count
+                       : index % 3 == 1      ? begin
+                                             : std::min(count, begin + count / segments + index);
+    std::byte* at = data == nullptr ? nullptr : data + static_cast<std::size_t>(begin) * size_of(dtype);
+    list.push_back({TensorView{at, end - begin, dtype, {}}, {}});
+    begin = end;
+  }
+  return list;
+}
+
+// Mismatches as one message: the first element that differs.
+void compare(const Buffer& found, const Buffer& expected, DataType dtype, int rank, const std::string& context) {
+  if (found.size() == expected.size() && std::memcmp(found.data(), expected.data(), found.size()) == 0) return;
+  ASSERT_EQ(found.size(), expected.size()) << context;
+  for (std::size_t at = 0; at < found.size(); at += size_of(dtype))
+    if (std::memcmp(found.data() + at, expected.data() + at, size_of(dtype)) != 0) {
+      FAIL() << context << ": rank " << rank << ", element " << at / size_of(dtype) << ": expected "
+             << load(dtype, expected.data() + at) << ", found " << load(dtype, found.data() + at);
+    }
+}
+
+// The buffers of one exercise, for all ranks.
+class Stage {
+ public:
+  Stage(Verb verb, const Exercise& what, int ranks, std::vector<std::int64_t> counts)
+      : verb_(verb), what_(what), ranks_(ranks), counts_(std::move(counts)), element_bytes_(size_of(what.dtype)) {
+    for (std::int64_t count : counts_) begins_.push_back(begins_.back() + count);
+  }
+
+  std::vector<Part> fill(const Collective& collective, int batch) {
+    inputs_.clear();
+    found_.clear();
+    expected_.clear();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      Buffer input(elements_in(rank) * element_bytes_);
+      for (std::size_t element = 0; element < elements_in(rank); ++element) {
+        double value = rank == what_.joined ? 0.0 : value_of(what_.dtype, what_.op, rank, element, batch);
+        store(what_.dtype, value, input.data() + element * element_bytes_);
+      }
+      inputs_.push_back(std::move(input));
+    }
+    for (int rank = 0; rank < ranks_; ++rank) expected_.push_back(expect(collective, rank));
+    std::vector<Part> parts;
+    for (int rank = 0; rank < ranks_; ++rank) found_.emplace_back(elements_out(rank) * element_bytes_, std::byte{0x5a});
+    for (int rank = 0; rank < ranks_; ++rank) parts.push_back(part_of(rank));
+    originals_ = inputs_;
+    return parts;
+  }
+
+  void check(const std::string& context) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      auto index = static_cast<std::size_t>(rank);
+      if (rank == what_.joined) continue;
+      // In a reduce_scatter there is no place for the result in the input.
+      bool in_input = what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast);
+      compare(in_input ? inputs_[index] : found_[index], expected_[index], what_.dtype, rank, context);
+      if (!in_input && verb_ != Verb::broadcast) {
+        EXPECT_EQ(inputs_[index], originals_[index]) << context << ": the input of rank " << rank << " was changed";
+      }
+    }
+  }
+
+ private:
+  std::size_t elements_in(int rank) const {
+    if (verb_ == Verb::barrier) return 0;
+    return static_cast<std::size_t>(verb_ == Verb::allgather ? counts_[static_cast<std::size_t>(rank)] : what_.count);
+  }
+  std::size_t elements_out(int rank) const {
+    if (verb_ == Verb::barrier) return 0;
+    return static_cast<std::size_t>(verb_ == Verb::reduce_scatter ? counts_[static_cast<std::size_t>(rank)]
+                                                                  : what_.count);
+  }
+
+  Buffer expect(const Collective& collective, int rank) const {
+    Buffer expected(elements_out(rank) * element_bytes_);
+    switch (verb_) {
+      case Verb::barrier: break;
+      case Verb::broadcast: return inputs_[static_cast<std::size_t>(what_.root)];
+      case Verb::allgather: {
+        expected.clear();
+        for (const Buffer& input : inputs_) expected.insert(expected.end(), input.begin(), input.end());
+        break;
+      }
+      default: {
+        std::size_t first =
+            verb_ == Verb::reduce_scatter ? static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank)]) : 0;
+        for (std::size_t element = 0; element < elements_out(rank); ++element)
+          store(what_.dtype, naive_reduction(collective, inputs_, first + element),
+                expected.data() + element * element_bytes_);
+      }
+    }
+    return expected;
+  }
+
+  Part part_of(int rank) {
+    auto index = static_cast<std::size_t>(rank);
+    auto count = [this](std::size_t elements) { return static_cast<std::int64_t>(elements); };
+    std::byte *in = inputs_[index].data(), *out = found_[index].data();
+    if (rank == what_.joined) in = out = nullptr;
+    if (what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast)) out = in;
+    if (what_.in_place && verb_ == Verb::allgather) {
+      in = out + static_cast<std::size_t>(begins_[index]) * element_bytes_;
+      if (!inputs_[index].empty()) std::memcpy(in, inputs_[index].data(), inputs_[index].size());
+    }
+    Part part{segments_in(in, what_.dtype, count(elements_in(rank)), what_.segments),
+              segments_in(out, what_.dtype, count(elements_out(rank)), what_.segments)};
+    if (verb_ == Verb::barrier) part = {};
+    if (verb_ == Verb::broadcast && rank != what_.root) part.in.clear();
+    return part;
+  }
+
+  const Verb verb_;
+  const Exercise what_;
+  const int ranks_;
+  const std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> begins_{0};
+  const std::size_t element_bytes_;
+  std::vector<Buffer> inputs_, originals_, found_, expected_;
+};
+
+}  // namespace
+
+std::string Exercise::describe() const {
+  return std::string(name_of(dtype)) + " " + name_of(op) + ", " + std::to_string(count) + " elements in " +
+         std::to_string(segments) + " tensors, " + (in_place ? "in place" : "out of place") + ", scales " +
+         std::to_string(prescale) + " " + std::to_string(postscale) + ", root " + std::to_string(root) + ", joined " +
+         std::to_string(joined) + (even_counts ? ", even counts" : "");
+}
+
+std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(seats), 0);
+  std::int64_t left = total;
+  for (int seat = 0; seat < seats; ++seat) {
+    std::int64_t count = seat + 1 == seats ? left
+                         : seat % 3 == 2   ? 0
+                                           : std::min(left, total * (seat + 1) / (seats * seats) + 1);
+    counts[static_cast<std::size_t>(seat)] = count;
+    left -= count;
+  }
+  return counts;
+}
+
+void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+              int batches) {
+  std::vector<std::int64_t> counts = uneven_counts(what.count, ranks.size());
+  if (what.even_counts)
+    for (int seat = 0; seat < ranks.size(); ++seat)
+      counts[static_cast<std::size_t>(seat)] = transport::share_of(what.count, Seat{seat}, ranks.size()).count();
+  Collective collective;
+  collective.verb = verb;
+  collective.dtype = what.dtype;
+  collective.op = what.op;
+  collective.prescale = what.prescale;
+  collective.postscale = what.postscale;
+  collective.root = Seat{what.root};
+  collective.count = what.count;
+  if ((verb == Verb::allgather || verb == Verb::reduce_scatter) && !what.even_counts) collective.counts = counts;
+
+  std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
+                        " ranks, " + what.describe();
+  SCOPED_TRACE(context);
+  if (!algorithm.cost(collective, ranks.team(0)).possible()) return;
+  RanksInTurn::Tasks tasks = ranks.plan(algorithm, collective);
+  Stage stage(verb, what, ranks.size(), counts);
+  for (int batch = 0; batch < batches; ++batch) {
+    std::vector<Part> parts = stage.fill(collective, batch);
+    if (ranks.run(tasks, parts) != Progress::done) {
+      std::string reasons;
+      for (auto& task : tasks)
+        if (task->step() == Progress::failed) reasons += "\n" + task->failure().message;
+      ranks.abort();  // before the tasks end
+      FAIL() << context << " failed" << reasons;
+    }
+    stage.check(context + ", batch " + std::to_string(batch));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace hvd::testing

@@ -1,0 +1,47 @@
+#pragma once
+// Runs one algorithm over the teams of a RanksInTurn and compares the results with the naive reference.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/collective.hpp"
+#include "ranks_in_turn.hpp"
+
+namespace hvd::testing {
+
+// What varies besides the verb.
+struct Exercise {
+  DataType dtype = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  std::int64_t count = 0;  // allgather and reduce_scatter: of all seats together
+  bool in_place = false;
+  int segments = 1;  // the batch is cut into so many tensors, some of them empty
+  double prescale = 1.0, postscale = 1.0;
+  int root = 0;
+  bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan
+  int joined = -1;           // this rank has no tensors (allreduce)
+  std::string describe() const;
+};
+
+// Plans once and runs so many batches, each with other values.
+void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+              int batches = 2);
+
+// Elements of each seat: uneven, some none, adding up to the total.
+std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats);
+
+// Under a sanitizer the tests run a smaller product.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool is_sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+inline constexpr bool is_sanitized = true;
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+
+}  // namespace hvd::testing

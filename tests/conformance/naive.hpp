@@ -1,0 +1,84 @@
+#pragma once
+// Collectives as one would write them without thinking about speed, on values that every element type holds exactly:
+// what the algorithms are compared with.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/collective.hpp"
+
+namespace hvd::testing {
+
+template <typename T>
+double load_as(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(value);
+}
+
+// An element as a number, and back. Only for numbers that the type holds exactly; integers wrap.
+inline double load(DataType dtype, const std::byte* at) {
+  switch (dtype) {
+    case DataType::boolean:
+    case DataType::u8: return load_as<std::uint8_t>(at);
+    case DataType::i8: return load_as<std::int8_t>(at);
+    case DataType::u16: return load_as<std::uint16_t>(at);
+    case DataType::i16: return load_as<std::int16_t>(at);
+    case DataType::i32: return load_as<std::int32_t>(at);
+    case DataType::i64: return load_as<std::int64_t>(at);
+    case DataType::f32: return load_as<float>(at);
+    case DataType::f64: return load_as<double>(at);
+    default: break;
+  }
+  std::uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  if ((bits & 0x7fff) == 0) return 0.0;
+  double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  if (dtype == DataType::bf16) return sign * std::ldexp(1.0 + (bits & 0x7f) / 128.0, (bits >> 7 & 0xff) - 127);
+  return sign * std::ldexp(1.0 + (bits & 0x3ff) / 1024.0, (bits >> 10 & 0x1f) - 15);
+}
+
+inline void store(DataType dtype, double value, std::byte* at) {
+  auto put = [at](auto converted) { std::memcpy(at, &converted, sizeof converted); };
+  auto integer = static_cast<std::int64_t>(value);
+  switch (dtype) {
+    case DataType::boolean: return put(static_cast<std::uint8_t>(value != 0));
+    case DataType::u8: return put(static_cast<std::uint8_t>(integer));
+    case DataType::i8: return put(static_cast<std::int8_t>(integer));
+    case DataType::u16: return put(static_cast<std::uint16_t>(integer));
+    case DataType::i16: return put(static_cast<std::int16_t>(integer));
+    case DataType::i32: return put(static_cast<std::int32_t>(integer));
+    case DataType::i64: return put(integer);
+    case DataType::f32: return put(static_cast<float>(value));
+    case DataType::f64: return put(value);
+    default: break;
+  }
+  if (value == 0) return put(std::uint16_t{0});
+  int exponent = 0;
+  double fraction = std::frexp(std::fabs(value), &exponent) * 2 - 1;
+  bool is_f16 = dtype == DataType::f16;
+  auto bits = is_f16 ? static_cast<unsigned>(exponent + 14) << 10 | static_cast<unsigned>(fraction * 1024)
+                     : static_cast<unsigned>(exponent + 126) << 7 | static_cast<unsigned>(fraction * 128);
+  put(static_cast<std::uint16_t>((value < 0 ? 0x8000u : 0u) | bits));
+}
+
+// The reference: every input is read, from the lowest rank to the highest.
+inline double naive_reduction(const Collective& collective, const std::vector<Buffer>& inputs, std::size_t element) {
+  double total = 0;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    double value =
+        load(collective.dtype, inputs[rank].data() + element * size_of(collective.dtype)) * collective.prescale;
+    switch (collective.op) {
+      case ReduceOp::sum: total = total + value; break;
+      case ReduceOp::min: total = rank == 0 ? value : std::fmin(total, value); break;
+      case ReduceOp::max: total = rank == 0 ? value : std::fmax(total, value); break;
+      case ReduceOp::product: total = rank == 0 ? value : total * value; break;
+    }
+  }
+  return total * collective.postscale;
+}
+
+}  // namespace hvd::testing
