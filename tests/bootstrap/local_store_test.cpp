@@ -1,0 +1,430 @@
+#include "bootstrap/local_store.hpp"
+
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "bootstrap/local_store_verbs.hpp"
+#include "native/posix/unix_socket.hpp"
+#include "store_thread.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using local_store::Verb;
+
+Deadline at_once() {
+  return Deadline::after(std::chrono::milliseconds(20));
+}
+
+TEST(LocalStore, carries_values_across_a_fence) {
+  constexpr int size = 8;
+  StoreThread store(size);
+  on_threads(size, [&](int rank) {
+    auto client = store.join(rank, size);
+    ASSERT_NE(client, nullptr);
+    EXPECT_EQ(client->job(), "job-of-the-test");
+    for (int round = 0; round < 20; ++round) {
+      std::string key = "key " + std::to_string(round);
+      ASSERT_TRUE(client->put(key, as_bytes(std::to_string(rank * 100 + round)), soon()));
+      ASSERT_TRUE(client->fence(soon()));
+      for (int from = 0; from < size; ++from) {
+        auto value = client->get(Rank{from}, key, soon());
+        ASSERT_TRUE(value) << value.error().message;
+        EXPECT_EQ(to_string(*value), std::to_string(from * 100 + round));
+      }
+    }
+  });
+}
+
+TEST(LocalStore, holds_nobody_beyond_a_fence_that_lacks_a_rank) {
+  StoreThread store(2);
+  auto first = store.join(0, 2);
+  auto second = store.join(1, 2);
+  std::atomic<bool> arrived = false;
+  std::thread waiting([&] {
+    EXPECT_TRUE(first->fence(soon()));
+    EXPECT_TRUE(arrived) << "the fence let rank 0 through alone";
+  });
+  ASSERT_TRUE(second->put("order", as_bytes("x"), soon()));
+  arrived = true;
+  EXPECT_TRUE(second->fence(soon()));
+  waiting.join();
+}
+
+TEST(LocalStore, lets_a_get_wait_for_the_put) {
+  StoreThread store(2);
+  auto first = store.join(0, 2);
+  auto second = store.join(1, 2);
+  std::thread waiting([&] {
+    auto value = first->get(Rank{1}, "late", soon());
+    ASSERT_TRUE(value) << value.error().message;
+    EXPECT_EQ(to_string(*value), "at last");
+  });
+  ASSERT_TRUE(second->put("late", as_bytes("at last"), soon()));
+  waiting.join();
+}
+
+TEST(LocalStore, takes_empty_and_largest_values_and_no_larger_ones) {
+  StoreThread store(1);
+  auto client = store.join(0, 1);
+  Buffer largest(local_store::largest_value, std::byte{7});
+  std::string longest_key(local_store::largest_key, 'k');
+  ASSERT_TRUE(client->put("empty", {}, soon()));
+  ASSERT_TRUE(client->put(longest_key, largest, soon()));
+  EXPECT_TRUE(client->get(Rank{0}, "empty", soon())->empty());
+  EXPECT_EQ(*client->get(Rank{0}, longest_key, soon()), largest);
+  Buffer larger(local_store::largest_value + 1);
+  EXPECT_EQ(client->put("larger", larger, soon()).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(client->put(longest_key + "k", {}, soon()).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(client->put("", {}, soon()).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(client->get(Rank{1}, "empty", soon()).error().code, ErrorCode::invalid_argument);
+  EXPECT_TRUE(client->fence(soon())) << "refused requests do no harm";
+}
+
+TEST(LocalStore, refuses_a_key_that_was_put_before) {
+  StoreThread store(1);
+  auto client = store.join(0, 1);
+  ASSERT_TRUE(client->put("key", as_bytes("old"), soon()));
+  auto again = client->put("key", as_bytes("new"), soon());
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message.find("\"key\""), std::string::npos);
+  EXPECT_EQ(to_string(*client->get(Rank{0}, "key", soon())), "old");
+}
+
+TEST(LocalStore, keeps_deadlines_and_stays_usable_after_a_late_get) {
+  StoreThread store(2);
+  auto client = store.join(0, 2);
+  EXPECT_EQ(client->get(Rank{1}, "never", at_once()).error().code, ErrorCode::timeout);
+  ASSERT_TRUE(client->put("mine", as_bytes("1"), soon()));
+  auto peer = store.join(1, 2);
+  // The answer to the request that nobody waits for any more comes now, before the one that is waited for.
+  ASSERT_TRUE(peer->put("never", as_bytes("after all"), soon()));
+  EXPECT_EQ(to_string(*client->get(Rank{0}, "mine", soon())), "1");
+}
+
+TEST(LocalStore, reports_a_fence_that_is_late_and_then_stays_failed) {
+  StoreThread store(2);
+  auto client = store.join(0, 2);
+  EXPECT_EQ(client->fence(at_once()).error().code, ErrorCode::timeout);
+  EXPECT_FALSE(client->fence(soon())) << "the store counts the first call; a second one would be another fence";
+}
+
+TEST(LocalStore, tells_the_launcher_of_an_abort) {
+  StoreThread store(2);
+  auto client = store.join(1, 2);
+  client->abort("the loss is not a number");
+  ASSERT_TRUE(client->put("after", {}, soon()));  // answered after the abort was handled
+  EXPECT_EQ(store.aborts(), std::vector<std::string>{"1: the loss is not a number"});
+}
+
+TEST(LocalStore, refuses_ranks_that_do_not_fit_the_job) {
+  StoreThread store(2);
+  auto joined = store.join(0, 2);
+  struct Row {
+    int rank, size;
+    const char* expected;
+  };
+  for (const Row& row : {Row{0, 2, "a child of a rank"}, Row{2, 3, "started 2 ranks"}, Row{1, 3, "started 2 ranks"},
+                         Row{5, 2, "rank 5 of 2"}, Row{-1, 2, "rank -1"}}) {
+    auto client = LocalStoreClient::join(store.address(), store.secret(), Rank{row.rank}, row.size, soon());
+    ASSERT_FALSE(client) << row.expected;
+    EXPECT_NE(client.error().message.find(row.expected), std::string::npos) << client.error().message;
+  }
+}
+
+TEST(LocalStore, lets_a_rank_leave_and_join_again) {
+  constexpr int size = 3;
+  StoreThread store(size);
+  on_threads(size, [&](int rank) {
+    for (int round = 0; round < 30; ++round) {
+      auto client = store.join(rank, size);
+      ASSERT_NE(client, nullptr);
+      ASSERT_TRUE(client->put("round " + std::to_string(round), {}, soon()));
+      auto fence = client->fence(soon());
+      ASSERT_TRUE(fence) << fence.error().message;
+      ASSERT_TRUE(client->get(Rank{(rank + 1) % size}, "round " + std::to_string(round), soon()));
+    }
+  });
+}
+
+TEST(LocalStore, does_not_answer_who_does_not_know_the_secret) {
+  StoreThread store(1);
+  std::string wrong = store.secret();
+  wrong.back() = wrong.back() == '0' ? '1' : '0';
+  for (const std::string& secret : {wrong, std::string(), store.secret() + "0"}) {
+    auto client = LocalStoreClient::join(store.address(), secret, Rank{0}, 1, soon());
+    ASSERT_FALSE(client);
+    EXPECT_EQ(client.error().code, ErrorCode::peer_lost);
+    EXPECT_NE(client.error().message.find(local_store::secret_variable), std::string::npos) << client.error().message;
+  }
+  EXPECT_NE(store.join(0, 1), nullptr);
+}
+
+TEST(LocalStore, says_what_an_unreachable_address_means) {
+  std::string gone;
+  {
+    StoreThread store(1);
+    gone = store.address();
+  }
+  for (const std::string& address : {gone, std::string("nonsense"), std::string("@")}) {
+    auto client = LocalStoreClient::join(address, "secret", Rank{0}, 1, soon());
+    ASSERT_FALSE(client);
+    EXPECT_NE(client.error().message.find(local_store::address_variable), std::string::npos);
+  }
+}
+
+// A raw connection, for what the client would never send.
+class Stranger {
+ public:
+  explicit Stranger(const StoreThread& store) : socket_(std::move(*posix::connect_to_unix_socket(store.address()))) {}
+  void send(ConstBytes message) { (void)posix::send_message(socket_, message); }
+  void greet(const StoreThread& store, int rank, int size) {
+    Buffer hello = local_store::message(Verb::hello, 1);
+    ByteWriter out(hello);
+    out.put(local_store::magic);
+    out.put(local_store::wire_version);
+    out.put_string(store.secret());
+    out.put(std::int32_t{rank});
+    out.put(std::int32_t{size});
+    out.put(std::int32_t{1});
+    send(hello);
+    EXPECT_FALSE(is_dropped());  // welcomed
+  }
+  // Waits for a message or the end of the connection.
+  bool is_dropped() {
+    pollfd entry{socket_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&entry, 1, 20000), 1) << "neither answered nor dropped";
+    Buffer message;
+    message.reserve(local_store::largest_message);
+    posix::FileDescriptor unwanted;
+    auto got = posix::receive_message(socket_, message, unwanted);
+    return got && *got == posix::Delivery::closed;
+  }
+
+ private:
+  posix::FileDescriptor socket_;
+};
+
+TEST(LocalStore, drops_garbage_of_strangers_and_serves_on) {
+  StoreThread store(1);
+  std::mt19937 random(4711);
+  auto client = store.join(0, 1);
+  for (int round = 0; round < 200; ++round) {
+    Buffer garbage(1 + random() % 300);
+    for (std::byte& byte : garbage) byte = static_cast<std::byte>(random());
+    if (round % 2 == 0) garbage[0] = static_cast<std::byte>(Verb::hello);
+    Stranger stranger(store);
+    stranger.send(garbage);
+    EXPECT_TRUE(stranger.is_dropped()) << "round " << round;
+  }
+  EXPECT_TRUE(client->fence(soon()));
+}
+
+TEST(LocalStore, drops_the_oldest_of_too_many_strangers) {
+  StoreThread store(1);
+  std::vector<std::unique_ptr<Stranger>> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<Stranger>(store));
+  EXPECT_NE(store.join(0, 1), nullptr);
+  EXPECT_TRUE(silent.front()->is_dropped());
+}
+
+TEST(LocalStore, loses_a_rank_that_talks_garbage) {
+  struct Row {
+    const char* what;
+    std::function<Buffer()> message;
+  };
+  auto with_body = [](Verb verb, const std::function<void(ByteWriter&)>& fill) {
+    Buffer message = local_store::message(verb, 2);
+    ByteWriter out(message);
+    fill(out);
+    return message;
+  };
+  const Row rows[] = {
+      {"an unknown verb", [&] { return local_store::message(static_cast<Verb>(99), 2); }},
+      {"an answer", [&] { return local_store::message(Verb::done, 2); }},
+      {"a second hello", [&] { return local_store::message(Verb::hello, 2); }},
+      {"a put without a value", [&] { return with_body(Verb::put, [](ByteWriter& out) { out.put_string("key"); }); }},
+      {"a put of more than it has",
+       [&] {
+         return with_body(Verb::put, [](ByteWriter& out) {
+           out.put_string("key");
+           out.put(std::uint32_t{1 << 30});
+         });
+       }},
+      {"a put with something behind it",
+       [&] {
+         return with_body(Verb::put, [](ByteWriter& out) {
+           out.put_string("key");
+           out.put_string("");
+           out.put('x');
+         });
+       }},
+      {"a get of no rank",
+       [&] {
+         return with_body(Verb::get, [](ByteWriter& out) {
+           out.put(std::int32_t{9});
+           out.put_string("key");
+         });
+       }},
+      {"too long a message", [&] { return Buffer(local_store::largest_message + 1); }},
+      {"three bytes", [&] { return Buffer(3); }},
+  };
+  for (const Row& row : rows) {
+    StoreThread store(2);
+    auto client = store.join(0, 2);
+    Stranger rank(store);
+    rank.greet(store, 1, 2);
+    rank.send(row.message());
+    EXPECT_TRUE(rank.is_dropped()) << row.what;
+    auto fence = client->fence(soon());
+    ASSERT_FALSE(fence) << row.what;
+    EXPECT_EQ(fence.error().code, ErrorCode::peer_lost);
+    EXPECT_NE(fence.error().message.find("rank 1"), std::string::npos) << fence.error().message;
+  }
+}
+
+TEST(LocalStore, names_the_rank_that_ended_before_it_came) {
+  StoreThread store(3);
+  auto client = store.join(0, 3);
+  std::thread waiting([&] {
+    auto fence = client->fence(soon());
+    ASSERT_FALSE(fence);
+    EXPECT_EQ(fence.error().code, ErrorCode::peer_lost);
+    EXPECT_NE(fence.error().message.find("rank 2 exited with code 3"), std::string::npos) << fence.error().message;
+  });
+  store.rank_ended(2, "exited with code 3");
+  waiting.join();
+  auto value = client->get(Rank{2}, "card", soon());
+  ASSERT_FALSE(value);
+  EXPECT_NE(value.error().message.find("rank 2 exited with code 3"), std::string::npos);
+}
+
+TEST(LocalStore, forgives_an_end_after_the_fence) {
+  StoreThread store(2);
+  auto client = store.join(0, 2);
+  auto peer = store.join(1, 2);
+  std::thread other([&] {
+    EXPECT_TRUE(peer->put("card", as_bytes("here"), soon()));
+    EXPECT_TRUE(peer->fence(soon()));
+    peer.reset();
+    store.rank_ended(1, "exited with code 0");
+  });
+  EXPECT_TRUE(client->fence(soon()));
+  EXPECT_EQ(to_string(*client->get(Rank{1}, "card", soon())), "here");
+  other.join();
+}
+
+// Ranks as processes, the store in this one, in a loop as the launcher's; no thread anywhere.
+class Processes {
+ public:
+  explicit Processes(int size) : server_(std::move(*LocalStoreServer::open({"job", size, nullptr}))) {}
+  ~Processes() {
+    for (pid_t pid : pids_) {
+      if (pid == 0) continue;
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  }
+  // The body's value is the process's exit code.
+  void start(int rank, int size, const std::function<int(LocalStoreClient&)>& body) {
+    std::string address = server_->variables().at(0).second;
+    std::string secret = server_->variables().at(1).second;
+    pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      auto client = LocalStoreClient::join(address, secret, Rank{rank}, size, soon());
+      ::_exit(client ? body(**client) : 99);
+    }
+    pids_.push_back(pid);
+  }
+  // Serves until the process with that index has ended; its status as waitpid gives it.
+  int wait(std::size_t index) {
+    pid_t pid = pids_[index];
+    posix::FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    for (;;) {
+      pollfd entries[] = {{server_->descriptor(), POLLIN, 0}, {process.get(), POLLIN, 0}};
+      if (::poll(entries, 2, 30000) == 0) return -1;
+      server_->serve();
+      if ((entries[1].revents & POLLIN) == 0) continue;
+      int status = -1;
+      ::waitpid(pid, &status, 0);
+      pids_[index] = 0;
+      return status;
+    }
+  }
+
+ private:
+  std::unique_ptr<LocalStoreServer> server_;
+  std::vector<pid_t> pids_;
+};
+
+TEST(LocalStore, serves_processes) {
+  constexpr int size = 4;
+  Processes processes(size);
+  for (int rank = 0; rank < size; ++rank)
+    processes.start(rank, size, [rank](LocalStoreClient& client) {
+      if (!client.put("card", as_bytes(std::to_string(rank)), soon()) || !client.fence(soon())) return 1;
+      for (int from = 0; from < size; ++from) {
+        auto value = client.get(Rank{from}, "card", soon());
+        if (!value || to_string(*value) != std::to_string(from)) return 2;
+      }
+      return 0;
+    });
+  for (std::size_t rank = 0; rank < size; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+TEST(LocalStore, names_a_rank_that_is_killed_while_others_wait) {
+  Processes processes(3);
+  auto wait_for_all = [](LocalStoreClient& client) {
+    auto fence = client.fence(soon());
+    return !fence && fence.error().code == ErrorCode::peer_lost &&
+                   fence.error().message.find("rank 2") != std::string::npos
+               ? 0
+               : 1;
+  };
+  processes.start(0, 3, wait_for_all);
+  processes.start(1, 3, wait_for_all);
+  processes.start(2, 3, [](LocalStoreClient& client) {
+    (void)client.put("card", {}, soon());
+    ::raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(processes.wait(0), 0);
+  EXPECT_EQ(processes.wait(1), 0);
+  EXPECT_TRUE(WIFSIGNALED(processes.wait(2)));
+}
+
+TEST(LocalStore, notices_the_death_of_a_rank_that_has_children) {
+  Processes processes(2);
+  int blocker[2];
+  ASSERT_EQ(::pipe2(blocker, O_CLOEXEC), 0);
+  processes.start(0, 2, [](LocalStoreClient& client) {
+    auto fence = client.fence(soon());
+    return !fence && fence.error().code == ErrorCode::peer_lost ? 0 : 1;
+  });
+  processes.start(1, 2, [&](LocalStoreClient&) {
+    ::close(blocker[1]);
+    if (::fork() == 0) {  // a data loader's worker, say: it lives on until the test is over
+      char byte = 0;
+      (void)!::read(blocker[0], &byte, 1);
+      ::_exit(0);
+    }
+    ::raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(processes.wait(0), 0);
+  processes.wait(1);
+  ::close(blocker[0]);
+  ::close(blocker[1]);
+}
+
+}  // namespace
+}  // namespace hvd::bootstrap
