@@ -12,7 +12,9 @@ namespace {
 
 std::string size_text(std::uint64_t bytes) {
   char text[64];
-  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
+  bool large = bytes >= (1u << 30);
+  std::snprintf(text, sizeof text, large ? "%.1f GiB" : "%.1f MiB",
+                static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 20));
   return text + (" (" + std::to_string(bytes)) + " bytes)";
 }
 

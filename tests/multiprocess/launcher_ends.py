@@ -3,9 +3,31 @@ import os
 import signal
 import unittest
 
-from launcher_harness import Job, LauncherTest, ROUNDS, last_block
+from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block
 
 WAIT = "echo ready $$; exec sleep 1000"
+
+
+def make_memory_group(limit_bytes):
+    """A memory control group of that limit below our own; skips the test where we may not make one."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            groups = dict(line.strip().split(":", 2)[1:] for line in file)
+        old = "memory" in groups
+        mount = "/sys/fs/cgroup/memory" if old else "/sys/fs/cgroup"
+        group = f"{mount}{groups['memory' if old else '']}/hvd-test-{os.getpid()}"
+        os.mkdir(group)
+        with open(group + ("/memory.limit_in_bytes" if old else "/memory.max"), "w") as file:
+            file.write(str(limit_bytes))
+        if old:
+            try:
+                with open(group + "/memory.memsw.limit_in_bytes", "w") as file:
+                    file.write(str(limit_bytes))
+            except OSError:
+                pass  # no accounting of swap
+        return group
+    except (OSError, KeyError) as error:
+        raise unittest.SkipTest(f"no memory control group can be made here: {error}")
 
 
 class Ends(LauncherTest):
@@ -140,6 +162,20 @@ class Ends(LauncherTest):
             block = last_block(job.errors)
             self.assertIn("FIRST FAILURE: rank 1 on host ", block)
             self.assertIn("asked for the end of the job: no more work", block)
+
+    def test_with_the_memory_limit_named_when_a_rank_wants_more(self):
+        group = make_memory_group(100 << 20)
+        try:
+            grow = "a = b'x' * (1 << 30)"
+            job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN, "-np", "2", "sh", "-c",
+                          f'if [ $HOROVOD_RANK = 1 ]; then exec python3 -c "{grow}"; fi; exec sleep 1000'])
+            self.finish(job, 128 + signal.SIGKILL)
+        finally:
+            os.rmdir(group)
+        block = last_block(job.errors)
+        self.assertIn("FIRST FAILURE: rank 1 on host ", block)
+        self.assertIn("likely reason: out of memory. ", block)
+        self.assertIn("its memory limit is 100.0 MiB", block)
 
     @unittest.skipUnless(os.environ.get("HVD_PMIX_CLIENT"), "built without PMIx")
     def test_when_a_rank_asks_for_the_end_through_pmix(self):

@@ -57,14 +57,14 @@ def wait_for_end(pidfd, what):
 class Job:
     """One run of horovodrun. `shell` is what every rank does."""
 
-    def __init__(self, ranks, shell, flags=(), grace="1", program=HOROVODRUN, **environment):
+    def __init__(self, ranks, shell, flags=(), grace="1", program=HOROVODRUN, whole_command=None, **environment):
         self.mark = "HVD_TEST_MARK_" + uuid.uuid4().hex
         self.folder = tempfile.mkdtemp(prefix="hvd-test-")
         self.shared_memory_before = set(os.listdir("/dev/shm"))
         variables = dict(os.environ, TMPDIR=self.folder, HVD_TEST_MARK=self.mark, HOROVOD_TERMINATION_GRACE_SECONDS=grace)
         variables.update(environment)
         command = shell if isinstance(shell, list) else ["sh", "-c", shell]
-        self.front = subprocess.Popen([program, "-np", str(ranks), *flags, *command], env=variables,
+        self.front = subprocess.Popen(whole_command or [program, "-np", str(ranks), *flags, *command], env=variables,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pidfds = [os.pidfd_open(self.front.pid)]
         self.output = b""
