@@ -141,9 +141,13 @@ class RanksInTurn {
     for (std::size_t rank = 0; rank < tasks.size(); ++rank)
       tasks[rank]->restart(parts[rank].in, parts[rank].out, Sequence{sequence_});
   }
-  // Steps all ranks until all are done; the ranks that failed are left out. Failed if one failed.
+  // Steps all ranks until all are done. Failed if one failed; its links are aborted then, as an engine would do.
   Progress step_until_done(Tasks& tasks) {
-    return step_all("a collective", [&](std::size_t rank) { return tasks[rank]->step(); });
+    return step_all("a collective", [&](std::size_t rank) {
+      Progress progress = tasks[rank]->step();
+      if (progress == Progress::failed) teams_[rank]->abort(tasks[rank]->failure());
+      return progress;
+    });
   }
   Progress run(Tasks& tasks, const std::vector<Part>& parts) {
     restart(tasks, parts);

@@ -108,9 +108,10 @@ class InprocLink final : public Link {
         case ThreadHub::Taken::not_here: break;
       }
     }
-    if (line_->mailboxes[static_cast<std::size_t>(operation.peer.value)].is_closed.load(std::memory_order_acquire)) {
+    const auto& peer = line_->mailboxes[static_cast<std::size_t>(operation.peer.value)];
+    if (peer.is_closed.load(std::memory_order_acquire)) {
       failure_ = Error(ErrorCode::peer_lost, describe_peer(operation.peer) + " has closed the link '" + name_ +
-                                                 "' while this rank waited for it; its own output tells why");
+                                                 "' while this rank waited for it: " + peer.why_closed);
       return Progress::failed;
     }
     return Progress::pending;
@@ -134,7 +135,7 @@ class InprocLink final : public Link {
     aborted_ = true;
     for (auto& operation : operations_)
       if (operation->kind == Kind::send) hub_.withdraw(*line_, operation->peer, operation->letter);
-    hub_.close(*line_, group_.me);
+    hub_.close(*line_, group_.me, failure_.message);
   }
 
   const Surroundings surroundings_;

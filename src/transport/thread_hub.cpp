@@ -165,8 +165,10 @@ void ThreadHub::withdraw(Line& line, Seat to, Letter& letter) {
   mailbox.copied.wait(lock, [&] { return letter.stage.load(std::memory_order_relaxed) != 1; });
 }
 
-void ThreadHub::close(Line& line, Seat me) {
-  line.mailboxes[static_cast<std::size_t>(me.value)].is_closed.store(true, std::memory_order_release);
+void ThreadHub::close(Line& line, Seat me, std::string why) {
+  Line::Mailbox& mailbox = line.mailboxes[static_cast<std::size_t>(me.value)];
+  mailbox.why_closed = std::move(why);
+  mailbox.is_closed.store(true, std::memory_order_release);
   for (Rank rank : line.ranks) wake(rank);
 }
 

@@ -64,6 +64,7 @@ class ThreadHub {
       std::condition_variable copied;
       std::vector<Letter*> letters;        // in the order in which they were posted
       std::atomic<bool> is_closed{false};  // the seat's link was aborted or destroyed
+      std::string why_closed;              // set before is_closed, constant after it
     };
     explicit Line(const Group& members) : ranks(members.ranks), mailboxes(members.ranks.size()) {}
     const std::vector<Rank> ranks;   // by seat
@@ -78,8 +79,8 @@ class ThreadHub {
   Taken take(Line& line, Seat me, Seat from, Channel channel, Bytes into, std::size_t& actual_bytes);
   // Afterwards nobody reads the letter's bytes; waits for a receiver that is copying them.
   void withdraw(Line& line, Seat to, Letter& letter);
-  // The seat's link is gone: whoever shares the line is woken to notice it.
-  void close(Line& line, Seat me);
+  // The seat's link is gone, once: whoever shares the line is woken to notice it, and told why.
+  void close(Line& line, Seat me, std::string why);
 
  private:
   struct Desk {  // one per rank

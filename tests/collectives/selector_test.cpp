@@ -1,0 +1,123 @@
+#include "collectives/selector.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "collectives/registry.hpp"
+#include "ranks_in_turn.hpp"
+
+namespace hvd::collectives {
+namespace {
+
+using testing::made_up_world;
+using testing::RanksInTurn;
+
+Collective of(Verb verb, std::int64_t count, DataType dtype = DataType::f32) {
+  Collective collective;
+  collective.verb = verb;
+  collective.dtype = dtype;
+  collective.count = count;
+  return collective;
+}
+
+Config with_algorithm(std::string text) {
+  Config config;
+  config.algorithm = std::move(text);
+  return config;
+}
+
+TEST(Selector, never_chooses_an_order_that_is_not_fixed_for_floating_sums) {
+  for (int size : {1, 2, 3, 8}) {
+    RanksInTurn ranks(made_up_world({size}), {"inproc"});
+    for (std::int64_t count = 1; count < (1ll << 30); count *= 8) {
+      Collective collective = of(Verb::allreduce, count);
+      EXPECT_TRUE(ranks.selector->choose(collective, ranks.team(0)).cost(collective, ranks.team(0)).fixed_order);
+    }
+  }
+}
+
+TEST(Selector, may_choose_the_ring_for_large_integers) {
+  RanksInTurn ranks(made_up_world({6}), {"inproc"});
+  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 1 << 26, DataType::i32), ranks.team(0)).name(), "ring");
+}
+
+TEST(Selector, stays_with_one_addition_order_for_all_sizes) {
+  for (const std::vector<int>& shape : {std::vector{2}, {5}, {8}, {2, 2}, {1, 1, 1}, {1, 3}, {5, 7}}) {
+    RanksInTurn ranks(made_up_world(shape), {"inproc"});
+    std::string order;
+    for (std::int64_t count = 1; count < (1ll << 31); count *= 2) {
+      Collective collective = of(Verb::allreduce, count);
+      std::string now(ranks.selector->choose(collective, ranks.team(0)).addition_order(collective, ranks.team(0)));
+      if (order.empty()) order = now;
+      EXPECT_EQ(now, order) << count;
+    }
+  }
+}
+
+TEST(Selector, chooses_alike_on_all_ranks_of_uneven_nodes) {
+  for (const std::vector<int>& shape : {std::vector{1, 3}, {5, 7}, {4, 1, 3, 2}}) {
+    RanksInTurn ranks(made_up_world(shape), {"inproc"});
+    for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::barrier, Verb::allgather})
+      for (std::int64_t count = 1; count < (1ll << 28); count *= 16)
+        for (int rank = 1; rank < ranks.size(); ++rank)
+          EXPECT_STREQ(ranks.selector->choose(of(verb, count), ranks.team(rank)).name(),
+                       ranks.selector->choose(of(verb, count), ranks.team(0)).name());
+  }
+}
+
+TEST(Selector, goes_by_nodes_and_rails_over_several_nodes) {
+  RanksInTurn ranks(made_up_world({4, 4}), {"inproc"});
+  for (std::int64_t count : {1, 1000, 1 << 24})
+    EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, count), ranks.team(0)).name(), "hierarchical");
+}
+
+TEST(Selector, takes_what_the_user_asks_for) {
+  RanksInTurn ranks(made_up_world({4}), {"inproc"}, 1, with_algorithm(" allreduce = ring , broadcast=ring"));
+  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 10), ranks.team(0)).name(), "ring");
+  EXPECT_STREQ(ranks.selector->choose(of(Verb::broadcast, 10), ranks.team(0)).name(), "ring");
+  EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("HOROVOD_ALGORITHM"),
+            std::string::npos);
+  EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("bits may change"), std::string::npos);
+}
+
+TEST(Selector, says_so_where_the_user_asks_for_the_impossible_and_goes_by_cost) {
+  RanksInTurn ranks(made_up_world({4}), {"inproc"}, 1, with_algorithm("allreduce=hierarchical"));
+  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 10), ranks.team(0)).name(), "halving_doubling");
+  EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("hierarchical was asked for"),
+            std::string::npos);
+}
+
+TEST(Selector, refuses_names_that_it_does_not_know_and_lists_those_that_it_does) {
+  for (const char* text :
+       {"allreduce=rign", "allreduce=", "allreduce", "reduce=ring", "barrier=ring", "allreduce=ring,,x"}) {
+    auto selector = Selector::make(with_algorithm(text));
+    ASSERT_FALSE(selector) << text;
+    EXPECT_EQ(selector.error().code, ErrorCode::invalid_argument);
+    EXPECT_NE(selector.error().message.find(std::string("HOROVOD_ALGORITHM=") + text), std::string::npos);
+  }
+  auto selector = Selector::make(with_algorithm("allreduce=rign"));
+  for (const char* known : {"ring", "tree", "halving_doubling", "native", "hierarchical", "'rign'"})
+    EXPECT_NE(selector.error().message.find(known), std::string::npos) << known;
+  EXPECT_TRUE(Selector::make(with_algorithm("")));
+  EXPECT_TRUE(Selector::make(with_algorithm("allreduce=ring,")));
+}
+
+TEST(Selector, finds_nothing_for_memory_that_no_algorithm_reaches) {
+  RanksInTurn ranks(made_up_world({2}), {"inproc"});
+  Collective collective = of(Verb::allreduce, 10);
+  collective.device = DeviceKind::cuda;
+  EXPECT_EQ(ranks.selector->find(collective, ranks.team(0)), nullptr);
+  EXPECT_EQ(ranks.selector->explain(collective, ranks.team(0)), "nothing can do this here");
+}
+
+TEST(Selector, explains_every_verb_and_size_in_its_table) {
+  RanksInTurn ranks(made_up_world({2, 2}), {"inproc"});
+  std::string table = ranks.selector->table(ranks.team(0));
+  for (const char* part : {"4 ranks on several nodes, 2 rails", "allreduce", "allgather", "broadcast", "barrier",
+                           "256 MiB", "hierarchical", "inside the node", "along a rail"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
+}
+
+}  // namespace
+}  // namespace hvd::collectives
