@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "base/collective.hpp"
 #include "ranks_in_turn.hpp"
+#include "sanitized.hpp"
 
 namespace hvd::testing {
 
@@ -30,18 +31,5 @@ void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb 
 
 // Elements of each seat: uneven, some none, adding up to the total.
 std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats);
-
-// Under a sanitizer the tests run a smaller product.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool is_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-inline constexpr bool is_sanitized = true;
-#else
-inline constexpr bool is_sanitized = false;
-#endif
-#else
-inline constexpr bool is_sanitized = false;
-#endif
 
 }  // namespace hvd::testing
