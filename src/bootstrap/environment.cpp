@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/local_store.hpp"
@@ -38,13 +37,13 @@ class EnvironmentBootstrap final : public Bootstrap {
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
-    for (auto [present, absent] :
-         {std::pair("HOROVOD_RANK", "HOROVOD_SIZE"), std::pair("HOROVOD_SIZE", "HOROVOD_RANK")})
-      if (!environment.has(absent))
-        return Error(ErrorCode::invalid_argument,
-                     std::string(absent) + " is not set" +
-                         (environment.has(present) ? std::string(", but ") + present + " is" : std::string()) +
-                         ": set both or none, or start the ranks with horovodrun");
+    bool rank_is_set = environment.has("HOROVOD_RANK");
+    bool size_is_set = environment.has("HOROVOD_SIZE");
+    if (!rank_is_set || !size_is_set) {
+      std::string found = rank_is_set ? "HOROVOD_SIZE is not set, but HOROVOD_RANK is" : "HOROVOD_RANK is not set";
+      if (!rank_is_set) found += size_is_set ? ", but HOROVOD_SIZE is" : ", nor is HOROVOD_SIZE";
+      return Error(ErrorCode::invalid_argument, found + ": set both or none, or start the ranks with horovodrun");
+    }
     auto size = number_in(environment, "HOROVOD_SIZE", 1, most_ranks);
     if (!size) return std::move(size.error());
     auto rank = number_in(environment, "HOROVOD_RANK", 0, *size - 1);

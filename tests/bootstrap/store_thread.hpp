@@ -43,6 +43,10 @@ class StoreThread {
   }
   void stop() {
     if (!thread_.joinable()) return;
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
     knock();
     thread_.join();
   }
@@ -72,7 +76,6 @@ class StoreThread {
     std::uint64_t one = 1;
     ASSERT_EQ(::write(stop_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
   }
-  // Runs until it is woken without news.
   void run() {
     for (;;) {
       pollfd entries[] = {{server_->descriptor(), POLLIN, 0}, {stop_, POLLIN, 0}};
@@ -85,9 +88,10 @@ class StoreThread {
       {
         std::lock_guard lock(mutex_);
         ended.swap(ended_);
+        if (stopping_ && ended.empty()) return;
       }
-      if (ended.empty()) return;
       for (auto& [rank, how] : ended) server_->rank_ended(rank, how);
+      if (!ended.empty()) knock();  // the knock of stop() may have come together with this one
     }
   }
 
@@ -96,6 +100,7 @@ class StoreThread {
   std::string address_;
   std::string secret_;
   std::mutex mutex_;
+  bool stopping_ = false;
   std::vector<std::string> aborts_;
   std::vector<std::pair<Rank, std::string>> ended_;
   std::thread thread_;

@@ -1,0 +1,160 @@
+#include "bootstrap/meeting.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// One rank's view of a job whose other ranks have put what the test says.
+class MadeUpJob final : public Bootstrap {
+ public:
+  const char* name() const override { return "made up"; }
+  bool detected(const Environment&) const override { return true; }
+  Result<Identity> join(const Environment&, const Config&) override { return Identity{}; }
+  Status put(std::string_view key, ConstBytes value) override {
+    own_key = key;
+    own = Buffer(value.begin(), value.end());
+    return {};
+  }
+  Result<Buffer> get(Rank from, std::string_view key, Deadline) override {
+    if (!fenced) return Error(ErrorCode::invalid_argument, "get before the fence");
+    if (key != own_key) return Error(ErrorCode::invalid_argument, "another key");
+    return cards.at(static_cast<std::size_t>(from.value));
+  }
+  Status fence(Deadline) override {
+    ++fences;
+    fenced = !own.empty();
+    return fence_result;
+  }
+  void abort(std::string_view) noexcept override {}
+
+  std::vector<Buffer> cards;
+  std::string own_key;
+  Buffer own;
+  int fences = 0;
+  bool fenced = false;
+  Status fence_result;
+};
+
+Member member(int rank) {
+  return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank,
+          "@" + std::to_string(rank)};
+}
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(5));
+}
+
+// What a rank would put.
+Buffer card_of(const Member& who, std::uint32_t epoch = 0) {
+  MadeUpJob job;
+  job.fence_result = Error(ErrorCode::timeout, "only the card is wanted");
+  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, epoch, who, soon()));
+  return job.own;
+}
+
+TEST(Meeting, tells_every_rank_who_the_others_are) {
+  constexpr int size = 5;
+  for (int me = 0; me < size; ++me) {
+    MadeUpJob job;
+    for (int rank = 0; rank < size; ++rank) job.cards.push_back(card_of(member(rank)));
+    auto world = meet(job, {Rank{me}, size, "job 7"}, 3, member(me), soon());
+    ASSERT_TRUE(world) << world.error().message;
+    EXPECT_EQ(world->rank, Rank{me});
+    EXPECT_EQ(world->epoch, 3u);
+    EXPECT_EQ(world->job, "job 7");
+    ASSERT_EQ(world->size(), size);
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(world->member(Rank{rank}).host, member(rank).host);
+      EXPECT_EQ(world->member(Rank{rank}).node, member(rank).node);
+      EXPECT_EQ(world->member(Rank{rank}).pid, member(rank).pid);
+      EXPECT_EQ(world->member(Rank{rank}).address, member(rank).address);
+    }
+    EXPECT_EQ(job.fences, 1);
+  }
+}
+
+TEST(Meeting, uses_another_key_in_every_epoch) {
+  std::vector<std::string> keys;
+  for (std::uint32_t epoch : {0u, 1u, 11u}) {
+    MadeUpJob job;
+    job.cards.assign(2, card_of(member(1)));
+    ASSERT_TRUE(meet(job, {Rank{0}, 2, "job"}, epoch, member(0), soon()));
+    keys.push_back(job.own_key);
+  }
+  EXPECT_NE(keys[0], keys[1]);
+  EXPECT_NE(keys[1], keys[2]);
+}
+
+TEST(Meeting, needs_nobody_for_a_single_rank) {
+  MadeUpJob job;
+  auto world = meet(job, {Rank{0}, 1, "job"}, 0, member(0), soon());
+  ASSERT_TRUE(world);
+  EXPECT_EQ(world->size(), 1);
+  EXPECT_EQ(job.fences, 0);
+  EXPECT_TRUE(job.own.empty());
+}
+
+TEST(Meeting, names_the_rank_of_another_version) {
+  MadeUpJob job;
+  for (int rank = 0; rank < 3; ++rank) job.cards.push_back(card_of(member(rank)));
+  std::uint32_t other = protocol_version + 41;
+  std::memcpy(job.cards[2].data() + 4, &other, sizeof other);
+  auto world = meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon());
+  ASSERT_FALSE(world);
+  EXPECT_EQ(world.error().code, ErrorCode::mismatch);
+  for (const std::string& part :
+       {std::string("rank 2"), std::to_string(other), std::string("rank 1"), std::to_string(protocol_version)})
+    EXPECT_NE(world.error().message.find(part), std::string::npos) << part << " in " << world.error().message;
+  // The part behind the version belongs to the version: it may be anything.
+  job.cards[2].resize(8);
+  EXPECT_EQ(meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon()).error().message, world.error().message);
+}
+
+TEST(Meeting, refuses_damaged_cards) {
+  Buffer good = card_of(member(1));
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    MadeUpJob job;
+    job.cards.assign(2, Buffer(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)));
+    auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon());
+    ASSERT_FALSE(world) << length;
+    EXPECT_NE(world.error().message.find("rank 1"), std::string::npos) << world.error().message;
+  }
+  MadeUpJob job;
+  good.push_back(std::byte{0});
+  job.cards.assign(2, good);
+  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon()));
+}
+
+TEST(Meeting, hands_on_what_the_bootstrap_says) {
+  MadeUpJob job;
+  job.fence_result = Error(ErrorCode::peer_lost, "rank 1 ended");
+  auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon());
+  ASSERT_FALSE(world);
+  EXPECT_EQ(world.error().message, "rank 1 ended");
+}
+
+Environment with_host_name(std::string name) {
+  Environment environment;
+  environment.set("HOROVOD_HOSTNAME", std::move(name));
+  return environment;
+}
+
+TEST(Meeting, introduces_this_process) {
+  Member me = introduce_myself(Environment(), "@1");
+  EXPECT_EQ(me.host, posix::host_name());
+  EXPECT_EQ(me.pid, ::getpid());
+  EXPECT_EQ(me.address, "@1");
+  EXPECT_EQ(me.node, posix::node_id());
+  EXPECT_FALSE(me.node.empty());
+  Member renamed = introduce_myself(with_host_name("login7"), "@1");
+  EXPECT_EQ(renamed.host, "login7");
+  EXPECT_EQ(renamed.node, me.node) << "a name given by the user says nothing about whose memory can be mapped";
+  EXPECT_EQ(introduce_myself(with_host_name(""), "").host, posix::host_name());
+}
+
+}  // namespace
+}  // namespace hvd::bootstrap

@@ -1,0 +1,15 @@
+# The bootstraps in real ranks, with the real servers of horovodrun.
+if(NOT TARGET horovodrun)
+  return()
+endif()
+add_executable(bootstrap_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/bootstrap_rank.cpp)
+target_link_libraries(bootstrap_rank PRIVATE hvd_bootstrap)
+foreach(way environment pmix)
+  if(way STREQUAL pmix AND NOT TARGET horovod_pmix)
+    continue()
+  endif()
+  add_test(NAME ranks.meet_and_leave_a_hundred_times_by_${way}
+           COMMAND horovodrun -np 4 $<TARGET_FILE:bootstrap_rank> ${way} 100)
+  set_tests_properties(ranks.meet_and_leave_a_hundred_times_by_${way} PROPERTIES
+                       LABELS ranks TIMEOUT 300 ENVIRONMENT HOROVOD_BOOTSTRAP=${way})
+endforeach()
