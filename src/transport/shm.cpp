@@ -3,8 +3,11 @@
 // How a link is made:
 //  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's name.
 //  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing has
-//     happened yet; so nobody has to wait for anybody else.
-//  3. If seat 0 cannot make it, it puts the reason where the others look for it.
+//     happened yet.
+//  3. The link is made when all have attached. So a rank that is done early does not take the memory along, and one that
+//     cannot map it fails the start and not the first collective.
+//  4. If seat 0 cannot make it, it puts the reason where the others look for it.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,25 +32,31 @@ class ShmConnecting final : public Connecting {
 
   Progress step() override {
     if (failure_) return Progress::failed;
-    if (link_ != nullptr) return Progress::done;
-    Result<std::shared_ptr<void>> memory = surroundings_.threads != nullptr
-                                               ? Result<std::shared_ptr<void>>(surroundings_.threads->share_memory(
-                                                     name_, shm::bytes_needed(shape_)))
-                                           : group_.me.value == 0 ? make_memory()
-                                                                  : take_memory();
-    if (!memory) {
-      failure_ = std::move(memory.error());
+    if (state_ == nullptr) {
+      auto memory = surroundings_.threads != nullptr ? share_memory() : group_.me.value == 0 ? make_memory() : take_memory();
+      if (!memory) {
+        failure_ = std::move(memory.error());
+        return Progress::failed;
+      }
+      if (*memory == nullptr) return Progress::pending;
+      state_ = std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(), surroundings_.threads);
+      state_->post.post(state_->area.seat(state_->me).flags->attached.value, 1);
+    }
+    state_->notice_dead_threads();
+    if (state_->aborted) {
+      failure_ = state_->aborted;
       return Progress::failed;
     }
-    if (*memory == nullptr) return Progress::pending;
-    link_ = shm::make_link(
-        std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(), surroundings_.threads));
-    return Progress::done;
+    return state_->missing(&shm::SeatFlags::attached, 1, 0) < state_->size ? Progress::pending : Progress::done;
   }
-  std::unique_ptr<Link> take() override { return std::move(link_); }
+  std::unique_ptr<Link> take() override { return shm::make_link(std::move(state_)); }
   const Error& failure() const override { return *failure_; }
 
  private:
+  Result<std::shared_ptr<void>> share_memory() {
+    return surroundings_.threads->share_memory(name_, shm::bytes_needed(shape_));
+  }
+
   Result<std::shared_ptr<void>> make_memory() {
     auto made = posix::SharedMemory::create("horovod/" + name_, shm::bytes_needed(shape_));
     Status offered;
@@ -93,7 +102,7 @@ class ShmConnecting final : public Connecting {
   const std::string name_;
   Exchange& exchange_;
   const shm::Shape shape_;
-  std::unique_ptr<Link> link_;
+  std::unique_ptr<shm::LinkState> state_;  // once the memory is there
   std::optional<Error> failure_;
 };
 

@@ -14,8 +14,7 @@ namespace hvd::transport {
 namespace {
 
 using testing::connect_all;
-using testing::Ensemble;
-using testing::made_up_world;
+using testing::Couple;
 using testing::random_lengths;
 using testing::RankThread;
 using testing::run;
@@ -341,31 +340,25 @@ TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
 
 TEST(Shm, names_the_seat_that_a_task_waits_for_and_fails_it_on_abort) {
   for (std::int64_t count : {1, 100'000}) {
-    Ensemble ensemble(made_up_world({2}));
-    RankThread rank(ensemble, Rank{0});
-    auto transport = shm_for(rank.surroundings);
-    auto link = connect_all(*transport, rank);
-    auto task = link->native()->plan(Collective{});
+    Couple couple;
+    auto task = couple.left_link->native()->plan(Collective{});
     Tensors<float> tensors(DataType::f32, {count});
     task->restart(tensors.segments(), tensors.segments(), Sequence{0});
     ASSERT_EQ(task->step(), Progress::pending);
     EXPECT_EQ(task->waiting_for(), Seat{1});
-    link->abort(Error(ErrorCode::peer_lost, "rank 1 ended"));
+    couple.left_link->abort(Error(ErrorCode::peer_lost, "rank 1 ended"));
     ASSERT_EQ(task->step(), Progress::failed);
     EXPECT_EQ(task->failure().message, "rank 1 ended");
   }
 }
 
 TEST(Shm, fails_a_task_when_a_rank_that_is_a_thread_dies) {
-  Ensemble ensemble(made_up_world({2}));
-  RankThread rank(ensemble, Rank{0});
-  auto transport = shm_for(rank.surroundings);
-  auto link = connect_all(*transport, rank);
-  auto task = link->native()->plan(Collective{});
+  Couple couple;
+  auto task = couple.left_link->native()->plan(Collective{});
   Tensors<float> tensors(DataType::f32, {5});
   task->restart(tensors.segments(), tensors.segments(), Sequence{0});
   ASSERT_EQ(task->step(), Progress::pending);
-  ensemble.hub->kill(Rank{1});
+  couple.ensemble.hub->kill(Rank{1});
   ASSERT_EQ(task->step(), Progress::failed);
   EXPECT_EQ(task->failure().code, ErrorCode::peer_lost);
 }

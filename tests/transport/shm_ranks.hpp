@@ -28,6 +28,26 @@ inline std::unique_ptr<transport::Link> connect_all(transport::Transport& shm, R
   return (*connecting)->take();
 }
 
+// Two ranks on the test's own thread.
+struct Couple {
+  Couple() : ensemble(made_up_world({2})), left(ensemble, Rank{0}), right(ensemble, Rank{1}) {
+    transports.push_back(shm_for(left.surroundings));
+    transports.push_back(shm_for(right.surroundings));
+    auto one = transports[0]->connect(everybody(left.world), "world", left.exchange);
+    auto other = transports[1]->connect(everybody(right.world), "world", right.exchange);
+    EXPECT_TRUE(one && other);
+    EXPECT_EQ((*one)->step(), Progress::pending);
+    EXPECT_EQ((*other)->step(), Progress::done);
+    EXPECT_EQ((*one)->step(), Progress::done);
+    left_link = (*one)->take();
+    right_link = (*other)->take();
+  }
+  Ensemble ensemble;
+  RankThread left, right;
+  std::vector<std::unique_ptr<transport::Transport>> transports;
+  std::unique_ptr<transport::Link> left_link, right_link;
+};
+
 // `total` elements in tensors of the given lengths; kept together with the segments that show them.
 template <typename T>
 class Tensors {

@@ -31,6 +31,7 @@ struct alignas(line_pair_bytes) SmallSlot {
 static_assert(sizeof(SmallSlot) == line_pair_bytes);
 
 struct SeatFlags {
+  Flag attached;  // 1 as soon as this seat has mapped the area
   Flag packed;    // chunks that this seat has put into its slab
   Flag pushed;    // chunks whose slice this seat has reduced and stored into all slabs
   Flag taken;     // chunks that this seat has read from the others' slabs
