@@ -81,19 +81,20 @@ make_environment() {
 pip_install() {
   local folder=$1
   shift
-  "$folder/bin/python" -m pip install --quiet --progress-bar off --disable-pip-version-check "$@"
+  "$folder/bin/python" -m pip install --quiet --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
 }
 
-# install_horovod FOLDER: the wheel of this tree, rebuilt when a source file is another than last time.
+# install_horovod FOLDER [PIP_OPTION…]: the wheel of this tree, rebuilt when a source file is another than last time.
 install_horovod() {
   local folder=$1 state
-  state=$(find CMakeLists.txt pyproject.toml src schedulers -type f -not -path '*/__pycache__/*' -print0 | sort -z |
+  shift
+  state=$(find CMakeLists.txt pyproject.toml README.md src -type f -not -path '*/__pycache__/*' -print0 | sort -z |
     xargs -0 sha256sum | sha256sum)
   [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
   say ":: pip install . into $folder: builds this tree's wheel"
   # The build folder stays, so that a change costs its own compilation only; the build tools are the machine's.
   pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
-    --config-settings "build-dir=build/wheel$(basename "$folder")" . || return 1
+    --config-settings "build-dir=build/wheel$(basename "$folder")" "$@" . || return 1
   printf '%s' "$state" >"$folder/horovod.stamp"
 }
 
