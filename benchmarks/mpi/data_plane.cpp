@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "link/our_link.hpp"
 #include "mpi/job.hpp"
 #include "mpi/measure.hpp"
 #include "mpi/options.hpp"
-#include "mpi/our_link.hpp"
 #include "mpi/sixteen_bit.hpp"
 #include "mpi/tensors.hpp"
 #include "transport/shm/batch.hpp"
@@ -46,7 +46,8 @@ std::map<std::string, std::string> description(const char* workload, const char*
   return {{"workload", json(workload)}, {"dtype", json(dtype)}, {"bytes", json(bytes)}};
 }
 
-// ---- allreduce --------------------------------------------------------------------------------------------------------
+// ---- allreduce
+// --------------------------------------------------------------------------------------------------------
 
 struct SixteenBits {
   const char* name;
@@ -63,7 +64,8 @@ void allreduce_f32(Program& program, std::size_t bytes) {
   workload.description = description("allreduce", "float32", bytes);
   workload.write = [=](int turn) {
     if (turn == zeros) std::memset(data, 0, bytes);
-    else for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(written_value(i, rank, turn));
+    else
+      for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(written_value(i, rank, turn));
   };
   workload.is_right = [=](int turn) {
     std::size_t stride = count > 100'000 ? 37 : 1;
@@ -98,7 +100,8 @@ std::uint16_t random_bits(std::uint32_t place, std::uint32_t rank, const Sixteen
 bool is_bit_exact(Program& program, const SixteenBits& type) {
   std::uint32_t count = 1u << 20;
   auto* data = reinterpret_cast<std::uint16_t*>(program.buffer);
-  for (std::uint32_t i = 0; i < count; ++i) data[i] = random_bits(i, static_cast<std::uint32_t>(program.job.rank()), type);
+  for (std::uint32_t i = 0; i < count; ++i)
+    data[i] = random_bits(i, static_cast<std::uint32_t>(program.job.rank()), type);
   Collective collective;
   collective.dtype = type.dtype;
   collective.count = count;
@@ -122,10 +125,12 @@ void allreduce_16(Program& program, const SixteenBits& type, std::vector<std::pa
   Workload workload;
   workload.description = description("allreduce", type.name, bytes);
   workload.description["bit_exact"] = bit_exact ? "true" : "false";
-  for (int value = 0; value < 32; ++value) written[static_cast<std::size_t>(value)] = type.to(static_cast<float>(value));
+  for (int value = 0; value < 32; ++value)
+    written[static_cast<std::size_t>(value)] = type.to(static_cast<float>(value));
   workload.write = [=](int turn) {
     if (turn == zeros) std::memset(data, 0, bytes);
-    else for (std::size_t i = 0; i < count; ++i) data[i] = written[static_cast<std::size_t>(written_value(i, rank, turn))];
+    else
+      for (std::size_t i = 0; i < count; ++i) data[i] = written[static_cast<std::size_t>(written_value(i, rank, turn))];
   };
   workload.is_right = [=, to = type.to](int turn) {
     for (std::size_t i = 0; i < count; i += 37)
@@ -144,7 +149,8 @@ void allreduce_16(Program& program, const SixteenBits& type, std::vector<std::pa
   program.recorder.measure(workload, program.effort);
 }
 
-// ---- broadcast and allgather ------------------------------------------------------------------------------------------
+// ---- broadcast and allgather
+// ------------------------------------------------------------------------------------------
 
 void broadcast(Program& program, std::size_t bytes) {
   std::byte* data = program.buffer;
@@ -178,7 +184,8 @@ void allgather(Program& program, std::size_t bytes) {
   workload.is_right = [=](int turn) {
     for (std::size_t r = 0; r < size; ++r) {
       auto expected = static_cast<std::byte>(1 + static_cast<int>(r) + turn % 7);
-      if (!std::all_of(all + r * bytes, all + (r + 1) * bytes, [=](std::byte b) { return b == expected; })) return false;
+      if (!std::all_of(all + r * bytes, all + (r + 1) * bytes, [=](std::byte b) { return b == expected; }))
+        return false;
     }
     return true;
   };
@@ -189,14 +196,14 @@ void allgather(Program& program, std::size_t bytes) {
   std::vector<std::int64_t> counts(size, static_cast<std::int64_t>(bytes));
   collective.counts = counts;
   int count = static_cast<int>(bytes);
-  workload.contenders = {
-      {"mpi", [=] { MPI_Allgather(data, count, MPI_BYTE, all, count, MPI_BYTE, MPI_COMM_WORLD); }},
-      {"ours", program.link.call(collective, one_segment(data, bytes, DataType::u8),
-                                 one_segment(all, bytes * size, DataType::u8))}};
+  workload.contenders = {{"mpi", [=] { MPI_Allgather(data, count, MPI_BYTE, all, count, MPI_BYTE, MPI_COMM_WORLD); }},
+                         {"ours", program.link.call(collective, one_segment(data, bytes, DataType::u8),
+                                                    one_segment(all, bytes * size, DataType::u8))}};
   program.recorder.measure(workload, program.effort);
 }
 
-// ---- the copies of fusion ---------------------------------------------------------------------------------------------
+// ---- the copies of fusion
+// ---------------------------------------------------------------------------------------------
 
 // Pack and unpack without communication: the whole batch at once, and in the steps that our transport takes.
 void fusion_copy(Program& program) {
@@ -215,7 +222,8 @@ void fusion_copy(Program& program) {
   workload.is_right = [&](int turn) {
     for (const auto& tensor : tensors.all())
       for (std::size_t i = 0; i < tensor.count; i += 13)
-        if (tensor.data[i] != static_cast<float>(written_value(tensor.offset + i, program.job.rank(), turn))) return false;
+        if (tensor.data[i] != static_cast<float>(written_value(tensor.offset + i, program.job.rank(), turn)))
+          return false;
     return true;
   };
   workload.contenders = {{"whole",
@@ -237,29 +245,32 @@ void fusion_copy(Program& program) {
   ::munmap(slab, chunk);
 }
 
-// ---- the program ------------------------------------------------------------------------------------------------------
+// ---- the program
+// ------------------------------------------------------------------------------------------------------
 
 void run(Program& program) {
   const Options& options = program.options;
-  const std::vector<std::size_t> all_sizes = {8,       64,      512,     4096,     16384,     65536,
-                                              262144,  1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20};
+  const std::vector<std::size_t> all_sizes = {8,      64,      512,     4096,     16384,    65536,
+                                              262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20};
   if (options.lists("workloads", "allreduce"))
     for (std::size_t bytes : all_sizes)
       if (program.is_wanted(bytes)) allreduce_f32(program, bytes);
   const SixteenBits half{"float16", DataType::f16, from_half, to_half};
   const SixteenBits bfloat{"bfloat16", DataType::bf16, from_bfloat, to_bfloat};
-  for (std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
+  for (std::size_t bytes :
+       {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
     if (!program.is_wanted(bytes)) continue;
     if (options.lists("workloads", "float16"))
       allreduce_16(program, half, {{"mpi", program.sums.halves}}, bytes, is_bit_exact(program, half));
     if (options.lists("workloads", "bfloat16"))
-      allreduce_16(program, bfloat, {{"mpi", program.sums.bfloats_scalar}, {"mpi_compiled", program.sums.bfloats_compiled}}, bytes,
+      allreduce_16(program, bfloat,
+                   {{"mpi", program.sums.bfloats_scalar}, {"mpi_compiled", program.sums.bfloats_compiled}}, bytes,
                    is_bit_exact(program, bfloat));
   }
   // Shorter than the barrier between calls is long: more calls do not cost much.
   program.effort.most_calls = 500;
-  for (std::size_t bytes : {std::size_t{8}, std::size_t{512}, std::size_t{4096}, std::size_t{65536}, std::size_t{1} << 20,
-                            std::size_t{16} << 20, std::size_t{64} << 20}) {
+  for (std::size_t bytes : {std::size_t{8}, std::size_t{512}, std::size_t{4096}, std::size_t{65536},
+                            std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
     if (!program.is_wanted(bytes)) continue;
     if (options.lists("workloads", "broadcast")) broadcast(program, bytes);
     if (options.lists("workloads", "allgather")) allgather(program, bytes);
@@ -289,16 +300,18 @@ int main(int argument_count, char** arguments) {
                      {"variant", json(options.text("variant"))},
                      {"launch", json(options.count("launch"))},
                      {"mpi_version", json(job.mpi_version())}});
-  OurLink link(job);
+  OurLink link(job.ranks());
   constexpr std::size_t largest_gathered = 64 << 20;
   std::size_t largest = std::max(options.bytes("largest"), std::size_t{80} << 20);
   Effort effort;
   effort.rounds = options.count("rounds");
   effort.seconds = options.number("seconds");
   SixteenBitSums sums;
-  Program program{job,    recorder, link, options, sums, private_memory(largest), nullptr, effort};
+  Program program{job, recorder, link, options, sums, private_memory(largest), nullptr, effort};
   if (options.lists("workloads", "allgather"))
-    program.gathered = private_memory(std::min(options.bytes("largest"), largest_gathered) * static_cast<std::size_t>(job.size()));
-  if (program.buffer == nullptr) job.fail("there is not enough memory for buffers of " + options.text("largest") + " bytes");
+    program.gathered =
+        private_memory(std::min(options.bytes("largest"), largest_gathered) * static_cast<std::size_t>(job.size()));
+  if (program.buffer == nullptr)
+    job.fail("there is not enough memory for buffers of " + options.text("largest") + " bytes");
   run(program);
 }

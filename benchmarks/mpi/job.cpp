@@ -3,10 +3,13 @@
 #include <mpi.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "native/posix/affinity.hpp"
 
@@ -27,6 +30,9 @@ Job::Job(bool bound, bool own_mpi_thread) {
   int length = 0;
   MPI_Get_library_version(version, &length);
   mpi_version_.assign(version, static_cast<std::size_t>(length));
+  mpi_version_.resize(
+      std::min(mpi_version_.size(), mpi_version_.find_first_of("\n,")));  // the rest is how it was built
+  std::replace(mpi_version_.begin(), mpi_version_.end(), '\t', ' ');
 
   auto mask = posix::affinity();
   if (!mask) fail(mask.error().message);
@@ -50,7 +56,9 @@ Job::Job(bool bound, bool own_mpi_thread) {
   meeting_ = static_cast<Meeting*>(memory);
 }
 
-Job::~Job() { MPI_Finalize(); }
+Job::~Job() {
+  MPI_Finalize();
+}
 
 void Job::barrier() {
   unsigned round = round_++;
@@ -61,6 +69,23 @@ void Job::barrier() {
   }
   while (meeting_->round.load(std::memory_order_acquire) == round)
     if (is_crowded()) ::sched_yield();
+}
+
+Ranks Job::ranks() {
+  Ranks ranks{rank_, size_, is_crowded(), nullptr, [this](const std::string& why) { fail(why); }};
+  ranks.allgather = [this](const Buffer& mine) {
+    std::vector<int> lengths(static_cast<std::size_t>(size_)), offsets;
+    int length = static_cast<int>(mine.size()), total = 0;
+    MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    for (int each : lengths) offsets.push_back(std::exchange(total, total + each));
+    Buffer all(static_cast<std::size_t>(total));
+    MPI_Allgatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, MPI_COMM_WORLD);
+    std::vector<Buffer> by_rank;
+    for (std::size_t k = 0; k < lengths.size(); ++k)
+      by_rank.emplace_back(all.begin() + offsets[k], all.begin() + offsets[k] + lengths[k]);
+    return by_rank;
+  };
+  return ranks;
 }
 
 void Job::fail(const std::string& why) const {

@@ -2,6 +2,8 @@
 // This MPI program as a whole: who I am, on which core, and a barrier that belongs to neither side of a comparison.
 #include <string>
 
+#include "link/exchange_bootstrap.hpp"
+
 namespace hvd::benchmark {
 
 class Job {
@@ -22,6 +24,8 @@ class Job {
 
   // Over shared memory, as closely together as the cores allow.
   void barrier();
+  // The same for what knows no MPI; borrows this.
+  Ranks ranks();
   // Ends all ranks.
   [[noreturn]] void fail(const std::string& why) const;
 

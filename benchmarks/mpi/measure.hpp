@@ -1,6 +1,6 @@
 #pragma once
-// Contenders that do the same work on the same memory, timed in turns within one process; the times go out as one line of
-// JSON per workload.
+// Contenders that do the same work on the same memory, timed in turns within one process; the times go out as one line
+// of JSON per workload.
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -51,11 +51,12 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Collective. The time of a contender in a round is the median of its calls (their mean, back to back), of the slowest
-  // rank. Contenders take turns within a round, and begin it in turns.
+  // Collective. The time of a contender in a round is the median of its calls (back to back: of nine blocks of them),
+  // of the slowest rank. Contenders take turns within a round, and begin it in turns.
   void measure(const Workload& workload, const Effort& effort);
   // A line of measured values that are not times of contenders.
-  void note(const std::map<std::string, std::string>& description, const std::map<std::string, std::vector<double>>& values);
+  void note(const std::map<std::string, std::string>& description,
+            const std::map<std::string, std::vector<double>>& values);
 
  private:
   void write_line(const std::map<std::string, std::string>& fields);
@@ -70,8 +71,14 @@ class Recorder {
 std::string json(const std::string& text);
 std::string json(double number);
 std::string json(const std::vector<double>& numbers);
-inline std::string json(const char* text) { return json(std::string(text)); }
-inline std::string json(std::size_t number) { return std::to_string(number); }
-inline std::string json(int number) { return std::to_string(number); }
+inline std::string json(const char* text) {
+  return json(std::string(text));
+}
+inline std::string json(std::size_t number) {
+  return std::to_string(number);
+}
+inline std::string json(int number) {
+  return std::to_string(number);
+}
 
 }  // namespace hvd::benchmark

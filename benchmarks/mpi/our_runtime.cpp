@@ -31,7 +31,8 @@ Usage usage_of(const std::set<pid_t>& threads) {
     usage.cpu_s += nanoseconds * 1e-9;
     std::ifstream status(folder + "/status");
     for (std::string line; std::getline(status, line);)
-      if (line.find("ctxt_switches:") != std::string::npos) usage.switches += std::atof(line.c_str() + line.find(':') + 1);
+      if (line.find("ctxt_switches:") != std::string::npos)
+        usage.switches += std::atof(line.c_str() + line.find(':') + 1);
   }
   return usage;
 }
@@ -42,7 +43,8 @@ OurRuntime::OurRuntime(Job& job) : job_(job) {
   std::set<pid_t> before = threads_now();
   check(hvd_init(&runtime_));
   std::set<pid_t> after = threads_now();
-  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::inserter(threads_, threads_.end()));
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
+                      std::inserter(threads_, threads_.end()));
 }
 
 OurRuntime::~OurRuntime() {

@@ -1,6 +1,7 @@
 #include "mpi/sixteen_bit.hpp"
 
 #include <bit>
+#include <initializer_list>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -31,7 +32,9 @@ std::uint16_t to_half(float value) {
   return static_cast<std::uint16_t>(sign | rounded >> 13);
 }
 
-float from_bfloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+float from_bfloat(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 std::uint16_t to_bfloat(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
@@ -60,7 +63,8 @@ __attribute__((target("avx,f16c"))) void add_halves_f16c(const std::uint16_t* in
 void sum_halves(void* in, void* in_out, int* count, MPI_Datatype*) {
 #if defined(__x86_64__)
   static const bool has_f16c = __builtin_cpu_supports("f16c") != 0;
-  if (has_f16c) return add_halves_f16c(static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(in_out), *count);
+  if (has_f16c)
+    return add_halves_f16c(static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(in_out), *count);
 #endif
   add_halves_scalar(static_cast<const std::uint16_t*>(in), static_cast<std::uint16_t*>(in_out), *count);
 }
@@ -77,8 +81,7 @@ HVD_BENCHMARK_SCALAR void sum_bfloats_scalar(void* in, void* in_out, int* count,
   auto* source = static_cast<const std::uint16_t*>(in);
   auto* destination = static_cast<std::uint16_t*>(in_out);
   HVD_BENCHMARK_SCALAR_LOOP
-  for (int i = 0; i < *count; ++i)
-    destination[i] = to_bfloat(from_bfloat(source[i]) + from_bfloat(destination[i]));
+  for (int i = 0; i < *count; ++i) destination[i] = to_bfloat(from_bfloat(source[i]) + from_bfloat(destination[i]));
 }
 
 void sum_bfloats_compiled(void* in, void* in_out, int* count, MPI_Datatype*) {

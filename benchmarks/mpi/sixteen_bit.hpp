@@ -1,6 +1,6 @@
 #pragma once
-// 16-bit floating point for the peers, which have none of their own: MPI types with user-defined sums, as libraries over MPI
-// bring them; and the plain arithmetic that results are compared with.
+// 16-bit floating point for the peers, which have none of their own: MPI types with user-defined sums, as libraries
+// over MPI bring them; and the plain arithmetic that results are compared with.
 #include <mpi.h>
 
 #include <cstdint>

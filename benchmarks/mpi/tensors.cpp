@@ -12,8 +12,8 @@ namespace hvd::benchmark {
 
 namespace {
 
-// By the layers' definition: a stem, four stages of 3, 4, 6 and 3 bottlenecks (1x1, 3x3, 1x1, each with a normalisation's
-// scale and shift; the first of a stage with a 1x1 of its own on the way around), and a classifier.
+// By the layers' definition: a stem, four stages of 3, 4, 6 and 3 bottlenecks (1x1, 3x3, 1x1, each with a
+// normalisation's scale and shift; the first of a stage with a 1x1 of its own on the way around), and a classifier.
 std::vector<std::size_t> resnet50_parameters() {
   std::vector<std::size_t> sizes;
   auto convolution = [&](std::size_t in, std::size_t out, std::size_t window) {
@@ -75,8 +75,9 @@ Tensors::~Tensors() {
 void Tensors::write(int rank, int turn) {
   for (const Tensor& tensor : tensors_) {
     if (turn == zeros) std::memset(tensor.data, 0, tensor.count * sizeof(float));
-    else for (std::size_t i = 0; i < tensor.count; ++i)
-      tensor.data[i] = static_cast<float>(written_value(tensor.offset + i, rank, turn));
+    else
+      for (std::size_t i = 0; i < tensor.count; ++i)
+        tensor.data[i] = static_cast<float>(written_value(tensor.offset + i, rank, turn));
   }
 }
 

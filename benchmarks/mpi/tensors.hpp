@@ -5,8 +5,8 @@
 
 namespace hvd::benchmark {
 
-// Elements of the gradients of ResNet-50 in the order in which a backward pass makes them (161 tensors, then again from the
-// beginning up to `count`), scaled so that they are `total` elements together.
+// Elements of the gradients of ResNet-50 in the order in which a backward pass makes them (161 tensors, then again from
+// the beginning up to `count`), scaled so that they are `total` elements together.
 std::vector<std::size_t> resnet50_gradients(std::size_t count, std::size_t total);
 
 // Tensors of floats, each a piece of memory of its own as a framework allocates them.

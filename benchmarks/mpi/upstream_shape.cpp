@@ -29,7 +29,9 @@ PackedAllreduce::PackedAllreduce(const Tensors& tensors, int size)
   buffer_ = static_cast<float*>(memory);
 }
 
-PackedAllreduce::~PackedAllreduce() { ::munmap(buffer_, tensors_.bytes()); }
+PackedAllreduce::~PackedAllreduce() {
+  ::munmap(buffer_, tensors_.bytes());
+}
 
 void PackedAllreduce::operator()(MPI_Comm communicator) {
   for (const auto& tensor : tensors_.all())
@@ -47,7 +49,9 @@ CycleEngine::CycleEngine(Job& job, const Tensors& tensors, std::chrono::microsec
   bits_.resize(tensors.all().size() / 64 + 1);  // and one bit more: this rank wants to pause
 }
 
-CycleEngine::~CycleEngine() { MPI_Comm_free(&communicator_); }
+CycleEngine::~CycleEngine() {
+  MPI_Comm_free(&communicator_);
+}
 
 void CycleEngine::resume() {
   wants_pause_.store(false);

@@ -1,6 +1,6 @@
 #pragma once
-// Stand-ins for upstream Horovod, which cannot be run here: what its CPU path over MPI has to do at the least, without its
-// bookkeeping. Both are our own programs and faster than the original.
+// Stand-ins for upstream Horovod, which cannot be run here: what its CPU path over MPI has to do at the least, without
+// its bookkeeping. Both are our own programs and faster than the original.
 #include <mpi.h>
 
 #include <atomic>
@@ -37,7 +37,8 @@ class PackedAllreduce {
 
 // The same behind a control plane of upstream's shape:
 //  1. Submitting puts a named entry into a table and a request into a queue, under a mutex.
-//  2. A thread of its own sleeps until the cycle time has passed since the last round, takes the queue, and finds out by one
+//  2. A thread of its own sleeps until the cycle time has passed since the last round, takes the queue, and finds out
+//  by one
 //     MPI_Allreduce(BAND) over bits which tensors are ready on all ranks (everything is cached already).
 //  3. When all are, they are packed, reduced, scaled and unpacked; the waiting caller polls with yields.
 // Needs an MPI that allows two threads. The thread may run on all cores.

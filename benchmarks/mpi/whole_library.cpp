@@ -46,10 +46,14 @@ struct Program {
 Workload workload_of(Program& program, const Step& step, Tensors& tensors) {
   int rank = program.job.rank(), size = program.job.size();
   Workload workload;
-  workload.description = {{"workload", json(step.name)}, {"dtype", json("float32")}, {"bytes", json(tensors.bytes())},
+  workload.description = {{"workload", json(step.name)},
+                          {"dtype", json("float32")},
+                          {"bytes", json(tensors.bytes())},
                           {"tensors", json(step.tensors)}};
   workload.write = [&tensors, rank](int turn) { tensors.write(rank, turn); };
-  workload.is_right = [&tensors, size](int turn) { return tensors.hold_sums(size, turn, 1.0f / static_cast<float>(size)); };
+  workload.is_right = [&tensors, size](int turn) {
+    return tensors.hold_sums(size, turn, 1.0f / static_cast<float>(size));
+  };
   return workload;
 }
 
@@ -86,7 +90,8 @@ void time_cycles(Program& program, const Step& step) {
                      [&engine] { engine.resume(); }, [&engine] { engine.pause(); }};
   };
   Workload workload = workload_of(program, step, tensors);
-  workload.contenders = {contender("cycle_1ms", every_millisecond), contender("cycle_0", without_sleep),
+  workload.contenders = {contender("cycle_1ms", every_millisecond),
+                         contender("cycle_0", without_sleep),
                          {"ours",
                           [&] {
                             ours.start_one_by_one();
@@ -181,8 +186,8 @@ int main(int argument_count, char** arguments) {
                    {"variant", "default"},
                    {"launch", "0"},
                    {"steps", "one_8B,tiny_200,step_1MB,step_8MB,step_64MB"},
-                   {"cycles", ""},       // steps to compare with a cycle; needs an MPI for several threads
-                   {"control", "0"},     // 1: cost of submission and of idleness, needs the same
+                   {"cycles", ""},    // steps to compare with a cycle; needs an MPI for several threads
+                   {"control", "0"},  // 1: cost of submission and of idleness, needs the same
                    {"bound", "1"},
                    {"idle-seconds", "2"},
                    {"rounds", "5"},

@@ -1,4 +1,4 @@
-#include "mpi/our_link.hpp"
+#include "link/our_link.hpp"
 
 #include <sched.h>
 
@@ -28,7 +28,8 @@ class NoExchange final : public transport::Exchange {
 
 }  // namespace
 
-OurLink::OurLink(Job& job) : job_(job), deadline_(Deadline::after(std::chrono::seconds(30))) {
+OurLink::OurLink(Ranks ranks)
+    : ranks_(std::move(ranks)), bootstrap_(ranks_), deadline_(Deadline::after(std::chrono::seconds(30))) {
   std::vector<std::string> warnings;
   config_ = value_of(Config::from(Environment::of_this_process(), warnings));
   meet();
@@ -37,10 +38,10 @@ OurLink::OurLink(Job& job) : job_(job), deadline_(Deadline::after(std::chrono::s
 }
 
 OurLink::~OurLink() {
-  job_.barrier();
+  ranks_.allgather({});
   planned_.clear();
   peers_->expect_departures();
-  job_.barrier();
+  ranks_.allgather({});
 }
 
 void OurLink::meet() {
@@ -48,7 +49,7 @@ void OurLink::meet() {
   auto listener = value_of(transport::PeerListener::open());
   world_ = value_of(bootstrap::meet(bootstrap_, identity, 0, listener.address(), deadline_));
   topology::Layout layout = topology::layout_of(world_);
-  if (layout.nodes != 1) job_.fail("all ranks must run on one machine");
+  if (layout.nodes != 1) ranks_.fail("all ranks must run on one machine");
   peers_ = value_of(transport::NodePeers::meet(world_, layout.node, std::move(listener), deadline_));
 }
 
@@ -58,11 +59,11 @@ void OurLink::share_wake_words() {
   if (world_.rank == Rank{0}) {
     wake_memory_ = value_of(posix::SharedMemory::create(wake_words, bytes));
     auto offered = peers_->offer(topology::layout_of(world_).node, wake_words, wake_memory_.descriptor());
-    if (!offered) job_.fail(offered.error().message);
+    if (!offered) ranks_.fail(offered.error().message);
   } else {
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(wake_words))) {
-      if (deadline_.passed()) job_.fail("rank 0 did not hand over its memory in time");
+      if (deadline_.passed()) ranks_.fail("rank 0 did not hand over its memory in time");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     wake_memory_ = value_of(posix::SharedMemory::map(*descriptor, bytes));
@@ -79,22 +80,22 @@ void OurLink::share_wake_words() {
 void OurLink::connect() {
   for (const transport::Maker& maker : transport::registry())
     if (std::string_view(maker.name) == "shm") transport_ = maker.make(surroundings_);
-  if (transport_ == nullptr) job_.fail("this build has no transport 'shm'");
+  if (transport_ == nullptr) ranks_.fail("this build has no transport 'shm'");
   NoExchange exchange;
   auto connecting = value_of(transport_->connect(topology::layout_of(world_).world, "world", exchange));
   Progress progress = Progress::pending;
   while ((progress = connecting->step()) == Progress::pending) {
-    if (deadline_.passed()) job_.fail("the link was not connected in time");
+    if (deadline_.passed()) ranks_.fail("the link was not connected in time");
     std::this_thread::yield();
   }
-  if (progress == Progress::failed) job_.fail(connecting->failure().message);
+  if (progress == Progress::failed) ranks_.fail(connecting->failure().message);
   link_ = connecting->take();
 }
 
 std::function<void()> OurLink::call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out) {
   transport::NativeCollectives* native = link_->native();
   if (native == nullptr || !native->cost(collective).possible())
-    job_.fail(std::string("the link does no ") + name_of(collective.verb) + " of " + name_of(collective.dtype));
+    ranks_.fail(std::string("the link does no ") + name_of(collective.verb) + " of " + name_of(collective.dtype));
   planned_.push_back(std::make_unique<Planned>(Planned{native->plan(collective), std::move(in), std::move(out)}));
   return [this, planned = planned_.back().get()] { run(*planned); };
 }
@@ -104,10 +105,10 @@ void OurLink::run(Planned& planned) {
   task.restart(planned.in, planned.out, Sequence{++sequence_});
   Progress progress = task.step();
   while (progress == Progress::pending) {
-    if (job_.is_crowded()) ::sched_yield();
+    if (ranks_.is_crowded) ::sched_yield();
     progress = task.step();
   }
-  if (progress == Progress::failed) job_.fail(task.failure().message);
+  if (progress == Progress::failed) ranks_.fail(task.failure().message);
 }
 
 }  // namespace hvd::benchmark

@@ -7,8 +7,7 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
-#include "mpi/job.hpp"
-#include "mpi/mpi_bootstrap.hpp"
+#include "link/exchange_bootstrap.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "native/posix/wait_word.hpp"
 #include "transport/node_peers.hpp"
@@ -19,13 +18,13 @@ namespace hvd::benchmark {
 class OurLink {
  public:
   // Collective: parts and order are those of a runtime's start.
-  explicit OurLink(Job& job);
+  explicit OurLink(Ranks ranks);
   ~OurLink();
   OurLink(const OurLink&) = delete;
   OurLink& operator=(const OurLink&) = delete;
 
-  // A planned task that is restarted over these segments with every call, and stepped until it is done. Valid as long as
-  // the link. Collective: all ranks plan and call in the same order.
+  // A planned task that is restarted over these segments with every call, and stepped until it is done. Valid as long
+  // as the link. Collective: all ranks plan and call in the same order.
   std::function<void()> call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out);
 
  private:
@@ -39,14 +38,14 @@ class OurLink {
   void run(Planned& planned);
   template <typename T>
   T value_of(Result<T> result) {
-    if (!result) job_.fail(result.error().message);
+    if (!result) ranks_.fail(result.error().message);
     return std::move(*result);
   }
 
-  Job& job_;
+  const Ranks ranks_;
   Config config_;
   World world_;
-  MpiBootstrap bootstrap_;
+  ExchangeBootstrap bootstrap_;
   Deadline deadline_;
   std::shared_ptr<transport::NodePeers> peers_;
   posix::SharedMemory wake_memory_;

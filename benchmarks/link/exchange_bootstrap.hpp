@@ -1,0 +1,40 @@
+#pragma once
+// Ranks that can talk to each other already (through an MPI, through Gloo) find each other for our transport, too.
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/bootstrap.hpp"
+
+namespace hvd::benchmark {
+
+// The ranks of the program, however it was started.
+struct Ranks {
+  int rank = 0, size = 1;
+  bool is_crowded = false;  // there are more ranks than cores: whoever waits has to let others run
+  // Collective and blocking: everybody's bytes, by rank.
+  std::function<std::vector<Buffer>(const Buffer& mine)> allgather;
+  // Ends all ranks; does not return.
+  std::function<void(const std::string& why)> fail;
+};
+
+class ExchangeBootstrap final : public bootstrap::Bootstrap {
+ public:
+  explicit ExchangeBootstrap(const Ranks& ranks) : ranks_(ranks) {}
+  const char* name() const override { return "benchmark"; }
+  bool detected(const Environment&) const override { return true; }
+  Result<bootstrap::Identity> join(const Environment& environment, const Config& config) override;
+  Status put(std::string_view key, ConstBytes value) override;
+  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override;
+  Status fence(Deadline deadline) override;
+  void abort(std::string_view reason) noexcept override { ranks_.fail(std::string(reason)); }
+
+ private:
+  const Ranks& ranks_;
+  Buffer news_;  // what was put since the last fence
+  std::map<std::pair<Rank, std::string>, Buffer> known_;
+};
+
+}  // namespace hvd::benchmark
