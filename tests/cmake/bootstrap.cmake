@@ -2,7 +2,8 @@
 if(NOT TARGET horovodrun)
   return()
 endif()
-add_executable(bootstrap_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/bootstrap_rank.cpp)
+add_executable(bootstrap_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/bootstrap_rank.cpp
+                              ${PROJECT_SOURCE_DIR}/tests/bootstrap/leaks_of_libpmix.cpp)
 target_link_libraries(bootstrap_rank PRIVATE hvd_bootstrap)
 foreach(way environment pmix)
   if(way STREQUAL pmix AND NOT TARGET horovod_pmix)
