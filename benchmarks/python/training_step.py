@@ -1,0 +1,82 @@
+"""Whole training steps: forward, backward with the gradients' averaging, update. DistributedOptimizer against
+DistributedDataParallel over Gloo, and against a step that does not communicate at all."""
+import copy
+
+import torch
+import torch.distributed as gloo
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import horovod.torch as hvd
+from ranks import Ranks, arguments, resnet50_gradients
+
+
+class Sizes(nn.Module):
+    """Parameters of ResNet-50's sizes and hardly any arithmetic: the step is its communication."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = reversed(resnet50_gradients(161, (64 << 20) // 4))
+        self.weights = nn.ParameterList(nn.Parameter(torch.full((size,), 0.01)) for size in sizes)
+
+    def forward(self, x):
+        return sum((weight.sum() for weight in self.weights), torch.zeros(())) * x.mean()
+
+
+def mlp():
+    widths = [256, 512, 512, 10]
+    layers = [layer for a, b in zip(widths, widths[1:]) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1]), torch.randn(64, 256)
+
+
+def cnn():
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                          nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(64 * 8 * 8, 128), nn.ReLU(), nn.Linear(128, 10))
+    return model, torch.randn(16, 3, 32, 32)
+
+
+MODELS = {"train_mlp": mlp, "train_cnn": cnn, "train_resnet50_sizes": lambda: (Sizes(), torch.randn(8))}
+
+
+def stepper(model, optimizer, data):
+    def call():
+        optimizer.zero_grad()
+        model(data).square().mean().backward()
+        optimizer.step()
+    return call
+
+
+def train(ranks, name):
+    torch.manual_seed(1)
+    model, data = MODELS[name]()
+    data = data + ranks.rank  # every rank has data of its own
+
+    def sgd(parameters):
+        return torch.optim.SGD(parameters, lr=1e-4)
+
+    alone, by_ddp, by_us = model, copy.deepcopy(model), copy.deepcopy(model)
+    ddp = DistributedDataParallel(by_ddp, gradient_as_bucket_view=True)
+    optimizer = hvd.DistributedOptimizer(sgd(by_us.parameters()), named_parameters=by_us.named_parameters())
+    hvd.broadcast_parameters(by_us.state_dict(), root_rank=0)
+    contenders = [("ddp_gloo", stepper(ddp, sgd(by_ddp.parameters()), data)), ("ours", stepper(by_us, optimizer, data)),
+                  ("alone", stepper(alone, sgd(alone.parameters()), data))]
+    for _, call in contenders[:2]:
+        for _ in range(3):
+            call()
+    equal = all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(by_ddp.parameters(), by_us.parameters()))
+    parameters = [parameter.numel() for parameter in model.parameters()]
+    ranks.measure({"workload": name, "bytes": 4 * sum(parameters), "tensors": len(parameters),
+                   "same_parameters": equal}, contenders)
+
+
+def main():
+    options = arguments()
+    ranks = Ranks(options)
+    for name in options.workloads.split(","):
+        train(ranks, name)
+    ranks.end()
+
+
+if __name__ == "__main__":
+    main()
