@@ -165,6 +165,18 @@ int run(int count, char** arguments) {
 
 }  // namespace
 
+// Asked by the leak sanitizer, if there is one: libpmix keeps what its initialisation allocates.
+extern "C" {
+__attribute__((visibility("default"))) const char* __lsan_default_suppressions();
+__attribute__((visibility("default"))) const char* __lsan_default_options();
+const char* __lsan_default_suppressions() {
+  return "leak:libpmix.so";
+}
+const char* __lsan_default_options() {
+  return "print_suppressions=0";
+}
+}
+
 int main(int count, char** arguments) {
   return run(count, arguments);
 }

@@ -55,7 +55,10 @@ class Job {
     }
     while (agent_.process > 0 && !finished()) {
       wait();
-      for (const Message& message : agent_.channel.pump()) std::visit([this](const auto& m) { hear(m); }, message);
+      std::vector<Message> messages = agent_.channel.pump();
+      for (const Message& message : messages) std::visit([this](const auto& m) { hear(m); }, message);
+      // Much output may come on the way to the end; only silence is a reason to give up.
+      if (give_up_at_ && !messages.empty()) give_up_at_ = std::max(*give_up_at_, Clock::now() + patience);
       if (agent_.channel.closed()) take_over();
       read_signals();
       if (wire_up_ != nullptr) read_requests();
@@ -147,7 +150,8 @@ class Job {
     if (give_up_at_ && Clock::now() < *give_up_at_)
       span = std::min(span, std::chrono::ceil<milliseconds>(*give_up_at_ - Clock::now()));
     ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
-    reader_gone_ = ((polled[4].revents | polled[5].revents) & (POLLERR | POLLNVAL)) != 0;
+    if ((polled[4].revents & (POLLERR | POLLNVAL)) != 0) printer_.sink(Stream::standard_output).abandon();
+    if ((polled[5].revents & (POLLERR | POLLNVAL)) != 0) printer_.sink(Stream::standard_error).abandon();
   }
   int watched(Stream stream) {
     Sink& sink = printer_.sink(stream);
@@ -268,9 +272,7 @@ class Job {
 
   // A reader of our output that has gone (| head) ends the job, as a program that writes to such a pipe is ended.
   void watch_readers() {
-    if (!reader_gone_ && !printer_.sink(Stream::standard_output).broken() &&
-        !printer_.sink(Stream::standard_error).broken())
-      return;
+    if (!printer_.sink(Stream::standard_output).broken() && !printer_.sink(Stream::standard_error).broken()) return;
     reader_lost_ = true;
     begin_end(SIGTERM);
   }
@@ -376,7 +378,7 @@ class Job {
   bool ending_ = false;
   std::optional<FirstFailure> first_failure_;
   int ended_by_signal_ = 0;
-  bool failed_to_start_ = false, agent_lost_ = false, reader_gone_ = false, reader_lost_ = false;
+  bool failed_to_start_ = false, agent_lost_ = false, reader_lost_ = false;
   bool all_gone_ = false;
   Ending own_ending_;  // only after the agent was lost
   std::optional<Clock::time_point> give_up_at_;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 
@@ -89,10 +90,14 @@ Sink::Sink(int descriptor) : descriptor_(descriptor) {
   else kind_ = Kind::small_pieces;  // not ours to open (after su); when it is ready, a small piece does not block
 }
 
-void Sink::write(std::string_view text) {
-  if (broken_ || descriptor_ < 0) return;
-  pending_.append(text);
-  flush();
+void Sink::add(std::string_view text) {
+  if (!broken_ && descriptor_ >= 0) pending_.append(text);
+}
+
+void Sink::abandon() {
+  broken_ = true;
+  pending_.clear();
+  written_ = 0;
 }
 
 void Sink::flush() {
@@ -110,13 +115,10 @@ void Sink::flush() {
     }
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (count < 0) {
-      broken_ = true;
-      break;
-    }
+    if (count < 0) return abandon();
     written_ += static_cast<std::size_t>(count);
   }
-  if (broken_ || written_ == pending_.size()) {
+  if (written_ == pending_.size()) {
     pending_.clear();
     written_ = 0;
   } else if (written_ > (1 << 20)) {
@@ -163,6 +165,7 @@ void Printer::add(const Output& output) {
   }
   ranks_[index].cutters[stream].feed(output.bytes,
                                      [&](std::string_view line) { print(output.rank, output.stream, line); });
+  sink(output.stream).flush();
 }
 
 void Printer::finish() {
@@ -176,12 +179,15 @@ void Printer::finish() {
 
 void Printer::print(Rank rank, Stream stream, std::string_view line) {
   const char* name = stream == Stream::standard_output ? "stdout" : "stderr";
-  std::string text = options_.timestamps ? time_text() : std::string();
-  text += "[" + std::to_string(rank.value) + "]<" + name + ">:";
-  text += line;
-  // A line that was cut, or that nobody ended, must not run into the next rank's.
-  if (line.back() != '\n' && line.back() != '\r') text += '\n';
-  sink(stream).write(text);
+  Sink& to = sink(stream);
+  if (!to.broken()) {
+    if (options_.timestamps) to.add(time_text());
+    char prefix[32];
+    to.add({prefix, static_cast<std::size_t>(std::snprintf(prefix, sizeof prefix, "[%d]<%s>:", rank.value, name))});
+    to.add(line);
+    // A line that was cut, or that nobody ended, must not run into the next rank's.
+    if (line.back() != '\n' && line.back() != '\r') to.add("\n");
+  }
 
   if (stream != Stream::standard_error) return;
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
@@ -192,7 +198,10 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
 }
 
 void Printer::say(std::string_view line) {
-  sink(Stream::standard_error).write(std::string(line) + "\n");
+  Sink& to = sink(Stream::standard_error);
+  to.add(line);
+  to.add("\n");
+  to.flush();
 }
 
 std::vector<std::string> Printer::last_errors(Rank rank) const {

@@ -32,9 +32,10 @@ class LineCutter {
 // A place to write to that may be slow, or go away.
 class Sink {
  public:
-  explicit Sink(int descriptor);      // borrowed; if it is closed, everything is thrown away
-  void write(std::string_view text);  // queues and tries
-  void flush();                       // as much as is taken without waiting
+  explicit Sink(int descriptor);    // borrowed; if it is closed, everything is thrown away
+  void add(std::string_view text);  // queues
+  void flush();                     // writes as much as is taken without waiting
+  void abandon();                   // the reader is known to be gone
   std::size_t pending() const noexcept { return pending_.size() - written_; }
   bool broken() const noexcept { return broken_; }         // the reader is gone: everything is thrown away
   int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none

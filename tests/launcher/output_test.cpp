@@ -44,7 +44,8 @@ TEST(Sink, keeps_what_a_full_pipe_does_not_take) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Sink sink(ends[1]);
   std::string text(1 << 20, 'y');
-  sink.write(text);
+  sink.add(text);
+  sink.flush();
   EXPECT_GT(sink.pending(), 0u);
   EXPECT_FALSE(sink.broken());
   // The other users of the pipe still block as they did.
@@ -69,7 +70,8 @@ TEST(Sink, notices_that_its_reader_is_gone) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Sink sink(ends[1]);
   ::close(ends[0]);
-  sink.write("text");
+  sink.add("text");
+  sink.flush();
   EXPECT_TRUE(sink.broken());
   EXPECT_EQ(sink.pending(), 0u);
   ::close(ends[1]);
@@ -78,7 +80,8 @@ TEST(Sink, notices_that_its_reader_is_gone) {
 
 TEST(Sink, that_was_closed_from_the_start_swallows_everything) {
   Sink sink(987);
-  sink.write("text");
+  sink.add("text");
+  sink.flush();
   EXPECT_FALSE(sink.broken());
   EXPECT_EQ(sink.pending(), 0u);
 }
