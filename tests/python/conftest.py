@@ -1,10 +1,11 @@
 """For all Python tests: one that hangs is ended, with the stacks of all its threads."""
 import faulthandler
+import os
 import sys
 
 import pytest
 
-LONGEST_TEST_SECONDS = 240
+LONGEST_TEST_SECONDS = int(os.environ.get("LONGEST_TEST_SECONDS", 120))
 
 
 @pytest.fixture(autouse=True)

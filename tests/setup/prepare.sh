@@ -92,8 +92,9 @@ install_horovod() {
     xargs -0 sha256sum | sha256sum)
   [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
   say ":: pip install . into $folder: builds this tree's wheel"
-  # The build folder stays, so that a change costs its own compilation only; the build tools are the machine's.
-  pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
+  # The build folder stays, so that a change costs its own compilation only; the build tools are the machine's, under
+  # the names that CMake gives them, for ccache knows a compiler by its name.
+  CC=${CC:-cc} CXX=${CXX:-c++} pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
     --config-settings "build-dir=build/wheel$(basename "$folder")" "$@" . || return 1
   printf '%s' "$state" >"$folder/horovod.stamp"
 }

@@ -51,7 +51,8 @@ def test_many_at_once(hvd, rank, size):
 
 
 def test_grouped(hvd, rank, size):
-    given = [torch.full((rank + i, 2), i, dtype=dtype) for i, dtype in enumerate((torch.int64, torch.float32, torch.bool))]
+    dtypes = (torch.int64, torch.float32, torch.bool)
+    given = [torch.full((rank + i, 2), i, dtype=dtype) for i, dtype in enumerate(dtypes)]
     for results in (hvd.grouped_allgather(given, name="g"), hvd.grouped_allgather(given),
                     hvd.synchronize(hvd.grouped_allgather_async(given, name="g"))):
         assert isinstance(results, tuple)

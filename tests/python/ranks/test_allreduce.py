@@ -73,7 +73,7 @@ def test_average_of_integers_truncates(hvd, rank, size, dtype):
 
 
 def scaled(tensor, factor):
-    """Scaling as Horovod defines it: integers in double, truncated; float16 and bfloat16 in float; float with a float."""
+    """Scaling as Horovod defines it: integers in double, truncated; float16 and bfloat16 in float; float in float."""
     if tensor.dtype == torch.float64:
         return tensor * factor
     if tensor.dtype.is_floating_point:

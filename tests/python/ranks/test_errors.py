@@ -82,6 +82,7 @@ def test_a_name_may_be_in_flight_once(hvd, rank, start):
         first = start(hvd, "duplicate")
     assert hvd.synchronize(first) is not None
     assert hvd.synchronize(start(hvd, "duplicate")) is not None
+    assert hvd.synchronize(start(hvd, None)) is not None, "ranks no longer agree about operations without a name"
 
 
 def test_a_group_with_a_name_in_flight_is_rejected_as_a_whole(hvd, rank):

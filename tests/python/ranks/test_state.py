@@ -110,7 +110,8 @@ def test_optimizers_without_state_get_one_and_parameters_stay(hvd, rank, kind):
 
 def test_options_keep_their_types(hvd, rank):
     model = network(seed=0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.001 * (rank + 1), betas=(0.8, 0.9 + 0.01 * rank), amsgrad=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001 * (rank + 1), betas=(0.8, 0.9 + 0.01 * rank),
+                                 amsgrad=True)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     group = optimizer.param_groups[0]
     assert group["lr"] == 0.001 and group["betas"] == (0.8, 0.9) and group["amsgrad"] is True

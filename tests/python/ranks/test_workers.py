@@ -85,7 +85,14 @@ def test_fork_with_operations_in_flight(hvd, rank, size):
         assert torch.equal(hvd.synchronize(handle), torch.full((10_000,), float(i * size)))
 
 
-JOINS = "import horovod.torch as hvd\ntry:\n    hvd.init()\nexcept ValueError as error:\n    print(error)\nelse:\n    print('joined')"
+JOINS = """
+import horovod.torch as hvd
+try:
+    hvd.init()
+    print("joined")
+except ValueError as error:
+    print(error)
+"""
 
 
 @pytest.mark.parametrize("environment", ["inherited", "copied"])
