@@ -15,8 +15,12 @@ _changing = threading.Lock()  # held by init and shutdown
 _atexit_registered = False
 
 operations = {}  # key -> _core.Operation; the keys are the framework modules' affair
-_pending = {}  # handle -> (handle of the C library, output, result, what must stay alive)
-_next_handle = itertools.count(1).__next__
+latest = {}  # name -> (what described it last, its Operation's start): no hashing of shapes in the steps after the first
+pending = {}  # handle -> (handle of the C library, output, result, what must stay alive)
+new_handle = itertools.count(1).__next__  # counts from 1 after each init
+# Numbers the operations without a name, by which the ranks match them. Not the handles' numbers: one rank's rejected
+# operation (a name in flight twice) takes a handle, and would set it one ahead of the others for ever.
+new_unnamed = itertools.count(1).__next__
 
 
 # ---- the job ----------------------------------------------------------------------------------------------------
@@ -45,16 +49,19 @@ def shutdown():
                 callback()
             _core.shutdown()
             operations.clear()
+            latest.clear()
 
 
 before_shutdown = []  # called while the runtime still runs: last chance to move out of its memory
 
 
 def _forget_everything():
-    global _next_handle
+    global new_handle, new_unnamed
     operations.clear()
-    _pending.clear()
-    _next_handle = itertools.count(1).__next__
+    latest.clear()
+    pending.clear()
+    new_handle = itertools.count(1).__next__
+    new_unnamed = itertools.count(1).__next__
 
 
 def _after_fork_in_child():
@@ -84,29 +91,25 @@ def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, posts
     return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, 0, 1)
 
 
-def new_handle():
-    return _next_handle()
-
-
 def submit(handle, operation, input, output, rows, value, keep, result=None):
     """Starts an operation under a handle of new_handle().
 
     value: what synchronize returns; if `result` is given, result(the C library's handle, value) instead.
     keep: what must not be freed before the operation is done.
     """
-    _pending[handle] = (operation.start(input, output, rows), value, result, keep)
+    pending[handle] = (operation.start(input, output, rows), value, result, keep)
     return handle
 
 
 def submit_group(handle, members, value, keep, result=None):
     """As submit, for a list of (operation, input, output, rows) that become visible to the other ranks together."""
-    _pending[handle] = (_core.start_group(members), value, result, keep)
+    pending[handle] = (_core.start_group(members), value, result, keep)
     return handle
 
 
 def poll(handle):
     """Is the operation done? Never blocks. A handle that is not known, or synchronised already, is done."""
-    entry = _pending.get(handle)
+    entry = pending.get(handle)
     return entry is None or _core.poll(entry[0])
 
 
@@ -115,7 +118,7 @@ def synchronize(handle):
 
     Raises HorovodInternalError if the operation failed.
     """
-    entry = _pending.get(handle)
+    entry = pending.get(handle)
     if entry is None:
         return None
     started, value, result, _ = entry
@@ -128,10 +131,10 @@ def synchronize(handle):
             _core.release(started)
     except Exception:
         _core.release(started)
-        _pending.pop(handle, None)
+        pending.pop(handle, None)
         raise
     # An interrupt (Ctrl-C) leaves the entry: the operation goes on in its memory.
-    _pending.pop(handle, None)
+    pending.pop(handle, None)
     return value
 
 

@@ -66,9 +66,13 @@ def _describe(optimizer, parameters):
     states = []
     for parameter in parameters:
         state = optimizer.state.get(parameter, {})
-        states.append({key: _TensorLike(value) if isinstance(value, torch.Tensor) else value
-                       for key, value in state.items()})
+        states.append({key: _TensorLike(value) if _is_dense(value) else value for key, value in state.items()})
     return options, states
+
+
+def _is_dense(value):
+    """A tensor that is broadcast as such; a sparse one (momentum of an embedding) travels with the other values."""
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 class _TensorLike:
@@ -78,7 +82,7 @@ class _TensorLike:
         self.shape, self.dtype, self.on_host = tensor.shape, tensor.dtype, tensor.is_cpu
 
     def fits(self, found):
-        return isinstance(found, torch.Tensor) and found.shape == self.shape and found.dtype == self.dtype
+        return _is_dense(found) and found.shape == self.shape and found.dtype == self.dtype
 
     def make(self, parameter):
         return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.on_host else parameter.device)
@@ -146,7 +150,7 @@ def _zero_gradient(parameter, sparse):
     # One zero row: SparseAdam and momentum make no state for a gradient without any.
     indices = torch.zeros(1, 1, dtype=torch.int64, device=parameter.device)
     values = torch.zeros(1, *parameter.shape[1:], dtype=parameter.dtype, device=parameter.device)
-    return torch.sparse_coo_tensor(indices, values, parameter.shape)
+    return torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False)
 
 
 # ---- objects ----------------------------------------------------------------------------------------------------

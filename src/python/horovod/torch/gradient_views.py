@@ -38,8 +38,8 @@ class GradientViews:
     def __contains__(self, parameter):
         return parameter in self._views
 
-    def zero(self):
-        """Zeroes all gradients in place, and puts views back that the program replaced."""
+    def put_back_zeroed(self):
+        """Makes the views the gradients again, with zeros."""
         for parameter, view in self._views.items():
             view.zero_()
             parameter.grad = view

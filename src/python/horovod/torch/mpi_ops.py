@@ -93,8 +93,8 @@ def _wants_gradient(tensors):
 # ---- how operations are found and started -----------------------------------------------------------------------
 
 
-def _full_name(prefix, name, handle):
-    return f"{prefix}.noname.{handle}" if name is None else f"{prefix}.{name}"
+def _full_name(prefix, name):
+    return f"{prefix}.noname.{_ops.new_unnamed()}" if name is None else f"{prefix}.{name}"
 
 
 def _operation(name, key, *description):
@@ -102,8 +102,8 @@ def _operation(name, key, *description):
     return _ops.transient(*description) if name is None else _ops.operation(key, *description)
 
 
-def _group_names(prefix, name, handle, count):
-    base = _full_name(prefix, name, handle)
+def _group_names(prefix, name, count):
+    base = _full_name(prefix, name)
     return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
 
 
@@ -143,21 +143,25 @@ def _store(output, host):
 
 def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor, process_set):
     """Starts an allreduce into `output`; None for a new tensor."""
-    if name is not None and process_set is global_process_set:
-        # The way of every step but the first: what is prepared has been checked, except how this tensor lies in memory.
-        try:
-            found = _ops.operations.get((name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor))
-        except AttributeError:
-            found = None  # no tensor: _check says so
-        if found is not None and tensor.is_contiguous():
-            return _submit(_ops.new_handle(), found, tensor, torch.empty_like(tensor) if output is None else output)
+    known = _ops.latest.get(name)
+    if (known is not None and known[0] == (tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
+            and tensor.is_contiguous() and tensor.is_cpu and process_set is global_process_set):
+        # Every step but the first. All that _check and _check_reduction look at is as it was then.
+        if output is None:
+            output = torch.empty_like(tensor)
+        handle = _ops.new_handle()
+        _ops.pending[handle] = (known[1](tensor.data_ptr(), output.data_ptr()), output, None, tensor)
+        return handle
     _check(tensor, "allreduce", name)
     _check_reduction(op, "allreduce")
     process_set._check_id()
     handle = _ops.new_handle()
-    found = _operation(name, (name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor),
-                       _full_name("allreduce", name, handle), _core.ALLREDUCE, _DTYPES[tensor.dtype], tensor.shape, op,
-                       prescale_factor, postscale_factor)
+    dtype, shape = tensor.dtype, tensor.shape
+    full_name = _full_name("allreduce", name)
+    found = _operation(name, (full_name, dtype, shape, op, prescale_factor, postscale_factor), full_name,
+                       _core.ALLREDUCE, _DTYPES[dtype], shape, op, prescale_factor, postscale_factor)
+    if name is not None:
+        _ops.latest[name] = (dtype, shape, op, prescale_factor, postscale_factor), found.start
     return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
 
 
@@ -223,8 +227,8 @@ def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postsc
     process_set._check_id()
     handle = _ops.new_handle()
     operations = []
-    for tensor, full_name in zip(tensors, _group_names("grouped_allreduce", name, handle, len(tensors))):
-        key = (full_name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor, "grouped")
+    for tensor, full_name in zip(tensors, _group_names("grouped_allreduce", name, len(tensors))):
+        key = (full_name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
         operations.append(_operation(name, key, full_name, _core.ALLREDUCE, _DTYPES[tensor.dtype], tensor.shape, op,
                                      prescale_factor, postscale_factor))
     if outputs is None:
@@ -295,7 +299,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
         all_indices = synchronize(indices)
         if op == Average:
             all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size())
+        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size(), check_invariants=False)
 
     return wait
 
@@ -325,7 +329,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
     _check(tensor, "allgather", name)
     process_set._check_id()
     handle = _ops.new_handle()
-    found = _allgather_operation(tensor, name, _full_name("allgather", name, handle))
+    found = _allgather_operation(tensor, name, _full_name("allgather", name))
     host = tensor if tensor.is_cpu else tensor.detach().cpu()
     return _ops.submit(handle, found, host.data_ptr(), 0, _rows(tensor), tensor, host,
                        lambda started, like: _gathered(started, 0, like))
@@ -366,7 +370,7 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
         _check(tensor, "grouped_allgather", name)
     process_set._check_id()
     handle = _ops.new_handle()
-    names = _group_names("grouped_allgather", name, handle, len(tensors))
+    names = _group_names("grouped_allgather", name, len(tensors))
     hosts = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
     members = [(_allgather_operation(tensor, name, full_name), host.data_ptr(), 0, _rows(tensor))
                for tensor, host, full_name in zip(tensors, hosts, names)]
@@ -410,7 +414,7 @@ def _broadcast_async(tensor, output, root_rank, name, process_set):
     if not isinstance(root_rank, int) or not 0 <= root_rank < size():
         raise ValueError(f"broadcast: root_rank is a rank of the process set (0 to {size() - 1}), not {root_rank!r}")
     handle = _ops.new_handle()
-    full_name = _full_name("broadcast", name, handle)
+    full_name = _full_name("broadcast", name)
     found = _operation(name, (full_name, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
                        _core.BROADCAST, _DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank)
     return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)

@@ -259,10 +259,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._submitted:
             raise AssertionError("optimizer.zero_grad() was called after loss.backward() but before optimizer.step() "
                                  "or optimizer.synchronize(). This is prohibited as it can cause a race condition.")
+        self._wrapped_class.zero_grad(self, *args, **kwargs)
         if self._views is not None:
-            self._views.zero()
-            return None
-        return self._wrapped_class.zero_grad(self, *args, **kwargs)
+            self._views.put_back_zeroed()
 
 
 def _on_gradient(parameter, call):
