@@ -11,6 +11,7 @@
 #include "mpi/job.hpp"
 #include "mpi/measure.hpp"
 #include "mpi/options.hpp"
+#include "mpi/packed_allreduce.hpp"
 #include "mpi/sixteen_bit.hpp"
 #include "mpi/tensors.hpp"
 #include "transport/shm/batch.hpp"
@@ -46,8 +47,7 @@ std::map<std::string, std::string> description(const char* workload, const char*
   return {{"workload", json(workload)}, {"dtype", json(dtype)}, {"bytes", json(bytes)}};
 }
 
-// ---- allreduce
-// --------------------------------------------------------------------------------------------------------
+// ---- allreduce ----
 
 struct SixteenBits {
   const char* name;
@@ -149,8 +149,7 @@ void allreduce_16(Program& program, const SixteenBits& type, std::vector<std::pa
   program.recorder.measure(workload, program.effort);
 }
 
-// ---- broadcast and allgather
-// ------------------------------------------------------------------------------------------
+// ---- broadcast and allgather ----
 
 void broadcast(Program& program, std::size_t bytes) {
   std::byte* data = program.buffer;
@@ -202,8 +201,30 @@ void allgather(Program& program, std::size_t bytes) {
   program.recorder.measure(workload, program.effort);
 }
 
-// ---- the copies of fusion
-// ---------------------------------------------------------------------------------------------
+// ---- a training step's tensors ----
+
+// Averaged where they lie: the data plane's share of the whole library's steps.
+void fused(Program& program, const char* name, std::size_t bytes) {
+  Tensors tensors(resnet50_gradients(200, bytes / sizeof(float)));
+  PackedAllreduce packed(tensors, program.job.size());
+  std::vector<Segment> segments;
+  for (const auto& tensor : tensors.all())
+    segments.push_back({{tensor.data, static_cast<std::int64_t>(tensor.count), DataType::f32, {}}, {}});
+  Collective collective;
+  collective.count = static_cast<std::int64_t>(tensors.count());
+  collective.postscale = 1.0 / program.job.size();
+  Workload workload;
+  workload.description = description(name, "float32", tensors.bytes());
+  workload.write = [&](int turn) { tensors.write(program.job.rank(), turn); };
+  workload.is_right = [&](int turn) {
+    return tensors.hold_sums(program.job.size(), turn, static_cast<float>(collective.postscale));
+  };
+  workload.contenders = {{"packed_mpi", [&] { packed(MPI_COMM_WORLD); }},
+                         {"ours", program.link.call(collective, segments, segments)}};
+  program.recorder.measure(workload, program.effort);
+}
+
+// ---- the copies of fusion ----
 
 // Pack and unpack without communication: the whole batch at once, and in the steps that our transport takes.
 void fusion_copy(Program& program) {
@@ -245,8 +266,7 @@ void fusion_copy(Program& program) {
   ::munmap(slab, chunk);
 }
 
-// ---- the program
-// ------------------------------------------------------------------------------------------------------
+// ---- the program ----
 
 void run(Program& program) {
   const Options& options = program.options;
@@ -275,6 +295,11 @@ void run(Program& program) {
     if (options.lists("workloads", "broadcast")) broadcast(program, bytes);
     if (options.lists("workloads", "allgather")) allgather(program, bytes);
   }
+  if (options.lists("workloads", "fused")) {
+    fused(program, "fused_1MB", 1 << 20);
+    fused(program, "fused_8MB", 8 << 20);
+    fused(program, "fused_64MB", 64 << 20);
+  }
   if (options.lists("workloads", "fusion_copy")) fusion_copy(program);
 }
 
@@ -288,7 +313,7 @@ int main(int argument_count, char** arguments) {
                    {"peer", "mpi"},
                    {"variant", "default"},
                    {"launch", "0"},
-                   {"workloads", "allreduce,float16,bfloat16,broadcast,allgather,fusion_copy"},
+                   {"workloads", "allreduce,float16,bfloat16,broadcast,allgather,fused,fusion_copy"},
                    {"smallest", "8"},
                    {"largest", "268435456"},
                    {"rounds", "5"},

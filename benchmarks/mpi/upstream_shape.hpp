@@ -16,26 +16,12 @@
 
 #include "mpi/job.hpp"
 #include "mpi/our_runtime.hpp"
+#include "mpi/packed_allreduce.hpp"
 #include "mpi/tensors.hpp"
 
 namespace hvd::benchmark {
 
-// pack + MPI_Allreduce + scale + unpack, on the caller's thread: no control plane at all.
-class PackedAllreduce {
- public:
-  PackedAllreduce(const Tensors& tensors, int size);
-  ~PackedAllreduce();
-  PackedAllreduce(const PackedAllreduce&) = delete;
-  PackedAllreduce& operator=(const PackedAllreduce&) = delete;
-  void operator()(MPI_Comm communicator);
-
- private:
-  const Tensors& tensors_;
-  float scale_;
-  float* buffer_;
-};
-
-// The same behind a control plane of upstream's shape:
+// PackedAllreduce behind a control plane of upstream's shape:
 //  1. Submitting puts a named entry into a table and a request into a queue, under a mutex.
 //  2. A thread of its own sleeps until the cycle time has passed since the last round, takes the queue, and finds out
 //  by one

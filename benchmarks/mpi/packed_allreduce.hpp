@@ -1,0 +1,24 @@
+#pragma once
+// The plainest stand-in for upstream Horovod: what its CPU path over MPI has to do with a batch at the least.
+#include <mpi.h>
+
+#include "mpi/tensors.hpp"
+
+namespace hvd::benchmark {
+
+// pack + MPI_Allreduce + scale + unpack, on the caller's thread: no control plane at all.
+class PackedAllreduce {
+ public:
+  PackedAllreduce(const Tensors& tensors, int size);
+  ~PackedAllreduce();
+  PackedAllreduce(const PackedAllreduce&) = delete;
+  PackedAllreduce& operator=(const PackedAllreduce&) = delete;
+  void operator()(MPI_Comm communicator);
+
+ private:
+  const Tensors& tensors_;
+  float scale_;
+  float* buffer_;
+};
+
+}  // namespace hvd::benchmark
