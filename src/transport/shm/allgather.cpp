@@ -82,7 +82,6 @@ class Allgather final : public Task {
       std::size_t bytes = shares_.bytes(seat);
       out_at_[static_cast<std::size_t>(seat)].scatter(link_.small_payload(seat, exchange_, bytes), bytes);
     }
-    link_.prefetch_next_small(in_.bytes());
     return turn_.pass();
   }
 

@@ -57,7 +57,6 @@ class Broadcast final : public Task {
       if (is_root_) {
         Cursor(batch_).gather(link_.small_payload(link_.me, exchange_, bytes), bytes);
         link_.post_small(exchange_);
-        link_.prefetch_next_small(bytes);
       }
       return true;
     }

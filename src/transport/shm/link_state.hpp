@@ -75,18 +75,6 @@ struct LinkState {
     return bytes <= inline_bytes ? its.small[v & 1]->payload : its.small_data[v & 1];
   }
   void post_small(std::uint64_t v) { post.post(area.seat(me).small[v & 1]->sequence, v); }
-  // Fetches the lines of my next slot back into my cache, for writing, while nobody waits for me.
-  void prefetch_next_small(std::size_t bytes) {
-    std::uint64_t next = small_count + 1;
-    SeatArea& mine = area.seat(me);
-    __builtin_prefetch(mine.small[next & 1], 1);
-    if (bytes <= inline_bytes) {
-      if (bytes > 56) __builtin_prefetch(mine.small[next & 1]->payload + 64, 1);
-      return;
-    }
-    for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(mine.small_data[next & 1] + at, 1);
-  }
-
   // Whether my slab may be overwritten.
   bool slab_is_free(int& waiting_for) {
     if (slab_awaited == 0) return true;

@@ -79,7 +79,6 @@ class ReduceScatter final : public Task {
           link_.small_payload(seat, exchange_, in_.bytes()) + shares_.begin(link_.me);
     }
     reduce_to_out(shares_.bytes(link_.me));
-    link_.prefetch_next_small(in_.bytes());
     return turn_.pass();
   }
 
