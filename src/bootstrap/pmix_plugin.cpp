@@ -1,6 +1,9 @@
 // plugin: pmix
 #include "bootstrap/pmix_plugin.hpp"
 
+#include <chrono>
+#include <cstdint>
+
 #include "native/pmix/client.hpp"
 #include "native/pmix/server.hpp"
 
@@ -12,8 +15,9 @@ class OverClient final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment&) const override { return true; }
 
-  Result<Identity> join(const Environment&, const Config&) override {
-    auto client = pmix::Client::open();
+  Result<Identity> join(const Environment&, const Config& config) override {
+    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto client = pmix::Client::open(Deadline::after(patience));
     if (!client) return std::move(client.error());
     client_ = std::move(*client);
     return Identity{Rank{static_cast<std::int32_t>(client_->rank())}, static_cast<int>(client_->size()),

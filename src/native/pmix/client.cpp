@@ -10,16 +10,20 @@
 #include <climits>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 namespace hvd::pmix {
 namespace {
 
-constexpr auto server_answer_time = std::chrono::seconds(30);
+constexpr auto farewell_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
-// PMIx is one per process, so this is too.
+// PMIx is one per process, so these are too.
 std::atomic<int> clients_opened{0};
+std::atomic<bool> stuck{false};  // some call never came back
 
 std::string text_of(pmix_status_t status) {
   const char* text = PMIx_Error_string(status);
@@ -62,6 +66,20 @@ struct Operation {
 };
 
 using Held = std::shared_ptr<Operation>;
+
+// Some calls of PMIx block until the server answers, for ever if it is stopped. They are made on a thread of their own,
+// which is left behind if the deadline passes. Nothing then.
+std::optional<pmix_status_t> bounded(Deadline deadline, std::function<pmix_status_t()> call) {
+  auto operation = std::make_shared<Operation>();
+  try {
+    std::thread([operation, call] { operation->finish(call()); }).detach();
+  } catch (const std::system_error&) {
+    return call();  // no thread to be had: better without a deadline than not at all
+  }
+  std::optional<pmix_status_t> status = operation->wait(deadline);
+  if (!status) stuck = true;
+  return status;
+}
 
 void when_done(pmix_status_t status, void* data) {
   std::unique_ptr<Held> operation(static_cast<Held*>(data));
@@ -113,27 +131,30 @@ void when_got_number(pmix_status_t status, pmix_value_t* value, void* data) {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::open() {
-  pmix_proc_t me{};
-  pmix_status_t status = PMIx_Init(&me, nullptr, 0);
+Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
+  if (stuck) return Error(ErrorCode::system, "PMIx: the server did not answer this process before");
+  auto me = std::make_shared<pmix_proc_t>();
+  std::optional<pmix_status_t> answer = bounded(deadline, [me] { return PMIx_Init(me.get(), nullptr, 0); });
+  if (!answer)
+    return Error(ErrorCode::timeout, "PMIx_Init: the job's PMIx server accepts connections but does not answer");
   // UNREACH is how PMIx says "there is no server, be a job of one"; whether that is what the user meant is not for us
   // to guess.
-  if (status == PMIX_ERR_UNREACH) {
+  if (*answer == PMIX_ERR_UNREACH) {
     // Finalize is right for a job of one and crashes (4.2.2) after a search for a server that failed.
-    if (std::string_view(me.nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
+    if (std::string_view(me->nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
                  "container, or PMIX_NAMESPACE was inherited from a job that is over)");
   }
-  if (status != PMIX_SUCCESS)
+  if (*answer != PMIX_SUCCESS)
     return Error(ErrorCode::unsupported,
-                 "PMIx_Init failed: " + text_of(status) + ", PMIx library " + PMIx_Get_version());
+                 "PMIx_Init failed: " + text_of(*answer) + ", PMIx library " + PMIx_Get_version());
   std::unique_ptr<Client> client(new Client);
   client->process_ = ::getpid();
   client->reopened_ = clients_opened++ > 0;
-  client->job_ = me.nspace;
-  client->rank_ = me.rank;
-  auto size = client->read_size();
+  client->job_ = me->nspace;
+  client->rank_ = me->rank;
+  auto size = client->read_size(deadline);
   if (!size) return std::move(size.error());
   client->size_ = *size;
   if (client->rank_ >= client->size_)
@@ -143,11 +164,11 @@ Result<std::unique_ptr<Client>> Client::open() {
 }
 
 Client::~Client() {
-  if (::getpid() == process_)
-    PMIx_Finalize(nullptr, 0);  // a forked child shares the connection and must leave it alone
+  if (::getpid() != process_) return;  // a forked child shares the connection and must leave it alone
+  (void)bounded(Deadline::after(farewell_time), [] { return PMIx_Finalize(nullptr, 0); });
 }
 
-Result<std::uint32_t> Client::read_size() {
+Result<std::uint32_t> Client::read_size(Deadline deadline) {
   const std::string what = "reading the job's size (" PMIX_JOB_SIZE ")";
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
@@ -157,7 +178,7 @@ Result<std::uint32_t> Client::read_size() {
   pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
   if (started != PMIX_SUCCESS) return failure(what, started);
   (void)handed.release();
-  std::optional<pmix_status_t> status = operation->wait(Deadline::after(server_answer_time));
+  std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) return Error(ErrorCode::timeout, "PMIx: " + what + ": the server does not answer");
   if (*status != PMIX_SUCCESS) return failure(what, *status);
   if (operation->number < 1 || operation->number > INT32_MAX)
@@ -184,7 +205,12 @@ Status Client::put(std::string_view key, ConstBytes bytes) {
 
 Status Client::fence(Deadline deadline) {
   if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
-  if (pmix_status_t status = PMIx_Commit(); status != PMIX_SUCCESS) return failure("committing what was put", status);
+  std::optional<pmix_status_t> committed = bounded(deadline, [] { return PMIx_Commit(); });
+  if (!committed) {
+    broken_ = "PMIx: the server took what was put, but does not answer";
+    return Error(ErrorCode::timeout, broken_);
+  }
+  if (*committed != PMIX_SUCCESS) return failure("committing what was put", *committed);
   for (;;) {
     std::optional<pmix_status_t> status = fence_once(deadline);
     if (!status) {
@@ -240,8 +266,8 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
 }
 
 void Client::abort(std::string_view reason) noexcept {
-  std::string text(reason);
-  PMIx_Abort(1, text.c_str(), nullptr, 0);
+  (void)bounded(Deadline::after(farewell_time),
+                [text = std::string(reason)] { return PMIx_Abort(1, text.c_str(), nullptr, 0); });
 }
 
 }  // namespace hvd::pmix

@@ -16,7 +16,7 @@ namespace hvd::pmix {
 class Client {
  public:
   // PMIx_Init. ErrorCode::unsupported if no server can be reached.
-  static Result<std::unique_ptr<Client>> open();
+  static Result<std::unique_ptr<Client>> open(Deadline deadline);
   // PMIx_Finalize; opening again later in the same process works.
   ~Client();
   Client(const Client&) = delete;
@@ -36,7 +36,7 @@ class Client {
 
  private:
   Client() = default;
-  Result<std::uint32_t> read_size();
+  Result<std::uint32_t> read_size(Deadline deadline);
   std::optional<int> fence_once(Deadline deadline);
 
   int process_ = 0;
