@@ -1,9 +1,10 @@
 """However a job ends: horovodrun's exit code and last words are right, and no process and no file is left."""
 import os
 import signal
+import sys
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block
+from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block, receiver
 
 WAIT = "echo ready $$; exec sleep 1000"
 
@@ -98,10 +99,10 @@ class Ends(LauncherTest):
 
     def test_at_once_by_a_second_signal(self):
         for _ in self.rounds():
-            job = Job(2, "trap 'echo asked' TERM; trap '' INT; echo ready; while :; do sleep 1000; done", grace="1000")
+            job = Job(2, receiver(signal.SIGTERM), grace="1000")
             job.wait_for_lines(2)
             job.front.send_signal(signal.SIGTERM)
-            job.wait_for_lines(2, b"asked")
+            job.wait_for_lines(2, b"SIGTERM")
             job.front.send_signal(signal.SIGTERM)
             self.finish(job, -signal.SIGTERM)
 
@@ -168,7 +169,7 @@ class Ends(LauncherTest):
         try:
             grow = "a = b'x' * (1 << 30)"
             job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN, "-np", "2", "sh", "-c",
-                          f'if [ $HOROVOD_RANK = 1 ]; then exec python3 -c "{grow}"; fi; exec sleep 1000'])
+                          f'if [ $HOROVOD_RANK = 1 ]; then exec {sys.executable} -c "{grow}"; fi; exec sleep 1000'])
             self.finish(job, 128 + signal.SIGKILL)
         finally:
             os.rmdir(group)

@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -54,6 +55,14 @@ def wait_for_end(pidfd, what):
         raise AssertionError(f"{what} did not end within {LIMIT_SECONDS} s")
 
 
+def receiver(*signals):
+    """A command that says "ready", then the name of each of these signals in turn when it gets it, and waits for ever."""
+    names = ", ".join(f"signal.{one.name}" for one in signals)
+    return [sys.executable, "-c", f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); print('ready')\n"
+                             f"for one in ({names},): print(signal.Signals(signal.sigwait([one])).name)\n"
+                             f"signal.sigwait([])"]
+
+
 class Job:
     """One run of horovodrun. `shell` is what every rank does."""
 
@@ -80,6 +89,7 @@ class Job:
             ready, _, _ = select.select([self.front.stdout], [], [], max(0, limit - time.monotonic()))
             chunk = os.read(self.front.stdout.fileno(), 65536) if ready else b""
             if not chunk:
+                self.clean_up()
                 raise AssertionError(f"only {len(lines)} of {count} lines came: {self.output!r} {self.front.stderr.read()!r}")
             self.output += chunk
 

@@ -3,14 +3,15 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest
+from launcher_harness import HOROVODRUN, Job, LauncherTest, receiver, wait_for_end
 
 
 def python(source):
-    return ["python3", "-c", source]
+    return [sys.executable, "-c", source]
 
 
 class Output(LauncherTest):
@@ -66,7 +67,6 @@ class Output(LauncherTest):
         except ProcessLookupError:
             pidfd = None
         if pidfd is not None:
-            from launcher_harness import wait_for_end
             wait_for_end(pidfd, "rank 0")
             os.close(pidfd)
         self.finish(job, 4)
@@ -118,17 +118,14 @@ class Input(LauncherTest):
 
 class Signals(LauncherTest):
     def test_reach_every_rank(self):
-        shell = ("trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo quit; kill $child; exit 0' QUIT; "
-                 "sleep 1000 & child=$!; echo ready; while :; do wait $child; done")
-        job = Job(2, shell)
+        forwarded = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGCONT)
+        job = Job(2, receiver(*forwarded), grace="0")
         job.wait_for_lines(2)
-        for name, number in (("usr1", signal.SIGUSR1), ("usr2", signal.SIGUSR2)):
+        for number in forwarded:
             job.front.send_signal(number)
-            job.wait_for_lines(2, name.encode())
-        job.front.send_signal(signal.SIGQUIT)
-        job.wait_for_lines(2, b"quit")
-        job.finish()
-        job.assert_nothing_is_left(self)
+            job.wait_for_lines(2, number.name.encode())
+        job.front.send_signal(signal.SIGTERM)
+        self.finish(job, -signal.SIGTERM)
 
     def test_that_were_ignored_stay_ignored(self):
         shell = "trap '' HUP; exec \"$@\""

@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -55,12 +56,12 @@ class Ranks(LauncherTest):
         allowed = os.sched_getaffinity(0)
         source = "import os; print(*sorted(os.sched_getaffinity(0)), flush=True)"
         for ranks in (1, 2, 3):
-            result = run("-np", str(ranks), "python3", "-c", source)
+            result = run("-np", str(ranks), sys.executable, "-c", source)
             masks = {rank: set(map(int, lines[0].split())) for rank, lines in lines_by_rank(result.stdout).items()}
             self.assertEqual(len(masks), ranks)
             self.assertTrue(all(mask and mask <= allowed for mask in masks.values()), masks)
         one = min(allowed)
-        result = subprocess.run(["taskset", "-c", str(one), HOROVODRUN, "-np", "2", "python3", "-c", source],
+        result = subprocess.run(["taskset", "-c", str(one), HOROVODRUN, "-np", "2", sys.executable, "-c", source],
                                 stdout=subprocess.PIPE, text=True)
         self.assertEqual(lines_by_rank(result.stdout), {0: [str(one)], 1: [str(one)]})
 
