@@ -18,9 +18,12 @@ using testing::is_sanitized;
 using testing::made_up_world;
 using testing::RanksInTurn;
 
-constexpr DataType dtypes[] = {DataType::boolean, DataType::u8,  DataType::i8,  DataType::u16,
-                               DataType::i16,     DataType::i32, DataType::i64, DataType::f16,
-                               DataType::bf16,    DataType::f32, DataType::f64};
+// Under a sanitizer one type of each kind: the type does little more than choose a kernel.
+std::vector<DataType> dtypes() {
+  if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
+  return {DataType::boolean, DataType::u8,  DataType::i8,   DataType::u16, DataType::i16, DataType::i32,
+          DataType::i64,     DataType::f16, DataType::bf16, DataType::f32, DataType::f64};
+}
 constexpr Verb verbs[] = {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter};
 
 struct Case {
@@ -64,7 +67,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
 
 TEST_P(Conformance, every_type_size_and_placement_gives_what_the_reference_gives) {
   for_every_rank_count([&](RanksInTurn& ranks, const collectives::Algorithm& algorithm) {
-    for (DataType dtype : dtypes)
+    for (DataType dtype : dtypes())
       for (std::int64_t count : {0, 1, 7, 4096})
         for (bool in_place : {false, true})
           for (int segments : {1, 5}) {
@@ -84,7 +87,7 @@ TEST_P(Conformance, every_operation_and_scale_gives_what_the_reference_gives) {
   Verb verb = GetParam().verb;
   if (verb != Verb::allreduce && verb != Verb::reduce_scatter) return;
   for_every_rank_count([&](RanksInTurn& ranks, const collectives::Algorithm& algorithm) {
-    for (DataType dtype : dtypes)
+    for (DataType dtype : dtypes())
       for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product})
         for (auto [prescale, postscale] : {std::pair{1.0, 1.0}, {2.0, 0.5}, {1.0, 0.5}, {2.0, 1.0}}) {
           bool scales = prescale != 1.0 || postscale != 1.0;

@@ -40,7 +40,7 @@ std::vector<Segment> segments_in(std::byte* data, DataType dtype, std::int64_t c
 
 // Mismatches as one message: the first element that differs.
 void compare(const Buffer& found, const Buffer& expected, DataType dtype, int rank, const std::string& context) {
-  if (found.size() == expected.size() && std::memcmp(found.data(), expected.data(), found.size()) == 0) return;
+  if (found == expected) return;
   ASSERT_EQ(found.size(), expected.size()) << context;
   for (std::size_t at = 0; at < found.size(); at += size_of(dtype))
     if (std::memcmp(found.data() + at, expected.data() + at, size_of(dtype)) != 0) {
