@@ -3,7 +3,7 @@ if(NOT TARGET horovodrun)
   return()
 endif()
 add_executable(bootstrap_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/bootstrap_rank.cpp
-                              ${PROJECT_SOURCE_DIR}/tests/bootstrap/leaks_of_libpmix.cpp)
+                              ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 target_link_libraries(bootstrap_rank PRIVATE hvd_bootstrap)
 foreach(way environment pmix)
   if(way STREQUAL pmix AND NOT TARGET horovod_pmix)
@@ -12,5 +12,7 @@ foreach(way environment pmix)
   add_test(NAME ranks.meet_and_leave_a_hundred_times_by_${way}
            COMMAND horovodrun -np 4 $<TARGET_FILE:bootstrap_rank> ${way} 100)
   set_tests_properties(ranks.meet_and_leave_a_hundred_times_by_${way} PROPERTIES
-                       LABELS ranks TIMEOUT 300 ENVIRONMENT HOROVOD_BOOTSTRAP=${way})
+                       LABELS ranks TIMEOUT 300
+                       # The thread sanitizer does not see libpmix take the locks that it sees it release.
+                       ENVIRONMENT "HOROVOD_BOOTSTRAP=${way};TSAN_OPTIONS=report_mutex_bugs=0")
 endforeach()
