@@ -165,15 +165,21 @@ int run(int count, char** arguments) {
 
 }  // namespace
 
-// Asked by the leak sanitizer, if there is one: libpmix keeps what its initialisation allocates.
+// Asked by the sanitizers, if there are any. libpmix keeps what its initialisation allocates, and is not compiled for
+// the thread sanitizer, which then takes its locks for none.
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 __attribute__((visibility("default"))) const char* __lsan_default_options();
+__attribute__((visibility("default"))) const char* __tsan_default_suppressions();
 const char* __lsan_default_suppressions() {
   return "leak:libpmix.so";
 }
 const char* __lsan_default_options() {
   return "print_suppressions=0";
+}
+const char* __tsan_default_suppressions() {
+  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so"
+         "pthreads";
 }
 }
 

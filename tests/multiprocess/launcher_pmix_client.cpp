@@ -103,11 +103,17 @@ int meet(int round) {
 
 }  // namespace
 
-// Asked by the leak sanitizer, if there is one: libpmix loses memory with every initialisation.
+// Asked by the sanitizers, if there are any: libpmix loses memory with every initialisation, and is not compiled for
+// them.
 extern "C" {
 __attribute__((visibility("default"))) int __lsan_is_turned_off();
+__attribute__((visibility("default"))) const char* __tsan_default_suppressions();
 int __lsan_is_turned_off() {
   return 1;
+}
+const char* __tsan_default_suppressions() {
+  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so"
+         "pthreads";
 }
 }
 
