@@ -6,8 +6,8 @@
  *
  * Threads: every function may be called from any thread, except that hvd_shutdown() must not race with itself or with
  * the other functions on the same runtime; ops in flight then fail with HVD_SHUT_DOWN.
- * Errors: functions return HVD_OK (0) or a positive hvd_status; hvd_last_error() explains the last failure of the calling
- * thread. Structs begin with their size, so that programs built against an older header go on working.
+ * Errors: functions return HVD_OK (0) or a positive hvd_status; hvd_last_error() explains the last failure of the
+ * calling thread. Structs begin with their size, so that programs built against an older header go on working.
  */
 #ifndef HOROVOD_H
 #define HOROVOD_H
@@ -43,7 +43,17 @@ typedef enum hvd_status {
 } hvd_status;
 
 typedef enum hvd_dtype {
-  HVD_BOOL, HVD_UINT8, HVD_INT8, HVD_UINT16, HVD_INT16, HVD_INT32, HVD_INT64, HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT32, HVD_FLOAT64
+  HVD_BOOL,
+  HVD_UINT8,
+  HVD_INT8,
+  HVD_UINT16,
+  HVD_INT16,
+  HVD_INT32,
+  HVD_INT64,
+  HVD_FLOAT16,
+  HVD_BFLOAT16,
+  HVD_FLOAT32,
+  HVD_FLOAT64
 } hvd_dtype;
 
 typedef enum hvd_verb { HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_BARRIER } hvd_verb;
@@ -60,8 +70,8 @@ HVD_API const char* hvd_version(void);
 /* ---- the job --------------------------------------------------------------------------------------------------- */
 
 /* Joins the job that this process was launched into; alone where nobody launched it. Collective over the job. Blocks
- * until all ranks are there or HOROVOD_START_TIMEOUT has passed. After hvd_shutdown() it may be called again. A child that
- * a rank forked gets HVD_INVALID_ARGUMENT instead of joining in its parent's place. */
+ * until all ranks are there or HOROVOD_START_TIMEOUT has passed. After hvd_shutdown() it may be called again. A child
+ * that a rank forked gets HVD_INVALID_ARGUMENT instead of joining in its parent's place. */
 HVD_API hvd_status hvd_init(hvd_runtime** runtime);
 /* Ends the job's operations on all ranks, waits until all have agreed, and frees the runtime. Null is allowed. */
 HVD_API void hvd_shutdown(hvd_runtime* runtime);
@@ -80,17 +90,17 @@ HVD_API int hvd_is_running(hvd_runtime* runtime);
 /* ---- operations ------------------------------------------------------------------------------------------------ */
 
 typedef struct hvd_op_description {
-  size_t struct_size;     /* sizeof(hvd_op_description) */
-  const char* name;       /* UTF-8; may be in flight once at a time */
+  size_t struct_size; /* sizeof(hvd_op_description) */
+  const char* name;   /* UTF-8; may be in flight once at a time */
   hvd_verb verb;
   hvd_dtype dtype;
   hvd_reduce_op reduce_op; /* allreduce */
   int dimensions;
-  const int64_t* shape;   /* of the input; for allgather the first dimension may differ between ranks and calls */
+  const int64_t* shape;       /* of the input; for allgather the first dimension may differ between ranks and calls */
   double prescale, postscale; /* allreduce; 1.0 for none */
-  int root_rank;          /* broadcast; a rank of the world */
-  int process_set;        /* 0: all ranks */
-  int transient;          /* the name will not come again: do not cache what is agreed about it */
+  int root_rank;              /* broadcast; a rank of the world */
+  int process_set;            /* 0: all ranks */
+  int transient;              /* the name will not come again: do not cache what is agreed about it */
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
@@ -101,13 +111,14 @@ HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* d
 typedef struct hvd_start_arguments {
   hvd_op* op;
   const void* input;
-  void* output;          /* may equal input; null for allgather, whose result the runtime keeps (hvd_result_*) */
+  void* output;            /* may equal input; null for allgather, whose result the runtime keeps (hvd_result_*) */
   int64_t first_dimension; /* allgather: rows of this call's input; else ignored */
 } hvd_start_arguments;
 
 /* Submits `count` operations together: they become visible to the other ranks at once, or none does. Returns at once.
  * One handle for all: it is done when all are, and fails if one does. */
-HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle);
+HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
+                             hvd_handle* handle);
 
 /* 1 done (or failed), 0 under way, -1 no such handle. Never blocks. */
 HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
@@ -118,23 +129,28 @@ HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t tim
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
 
 /* An allgather's result, of the index-th operation of a done handle: dimensions and the rows each rank gave. */
-HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions, int64_t shape[HVD_MAX_DIMENSIONS]);
-HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination, size_t bytes);
+HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
+                                    int64_t shape[HVD_MAX_DIMENSIONS]);
+HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination,
+                                   size_t bytes);
 
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 
-/* Memory in which tensors of this rank are reduced in place, without packing. Collective over the ranks of a node: all ask
- * for the same sizes in the same order. Freed by hvd_shared_free() on all ranks, or by hvd_shutdown(). */
+/* Memory in which tensors of this rank are reduced in place, without packing. Collective over the ranks of a node: all
+ * ask for the same sizes in the same order. Freed by hvd_shared_free() on all ranks, or by hvd_shutdown(). */
 HVD_API hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory);
 HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
 
-/* ---- looking inside ------------------------------------------------------------------------------------------------ */
+/* ---- looking inside ------------------------------------------------------------------------------------------------
+ */
 
 /* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "steady_allocations", …
  * -1 if there is none of that name. */
 HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
 /* Calls visit once per knob of the configuration: name, kind, default, meaning. */
-HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, const char* kind, const char* default_value, const char* meaning), void* context);
+HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, const char* kind, const char* default_value,
+                                           const char* meaning),
+                             void* context);
 
 #ifdef __cplusplus
 }

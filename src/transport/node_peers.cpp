@@ -129,8 +129,8 @@ Status NodePeers::offer(const Group& group, std::string_view name, int descripto
   writer.put(Kind::offer);
   writer.put_string(name);
   if (message.size() > longest_message) {
-    return Error(ErrorCode::invalid_argument, "the name of offered memory is longer than " +
-                                                  std::to_string(longest_message) + " bytes");
+    return Error(ErrorCode::invalid_argument,
+                 "the name of offered memory is longer than " + std::to_string(longest_message) + " bytes");
   }
   std::lock_guard lock(state_->mutex);
   for (Peer& peer : state_->peers) {

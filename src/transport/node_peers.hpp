@@ -18,8 +18,8 @@ class WaitWord;
 
 namespace hvd::transport {
 
-// A listening socket in the abstract namespace (no file), with a name that the kernel chose. Made before the ranks meet;
-// its address travels in Member::address.
+// A listening socket in the abstract namespace (no file), with a name that the kernel chose. Made before the ranks
+// meet; its address travels in Member::address.
 class PeerListener {
  public:
   static Result<PeerListener> open();
@@ -31,13 +31,14 @@ class PeerListener {
   std::string address_;
 };
 
-// All methods may be called from any thread. A forked child (a data loader's worker) does not keep the connections, so a
-// rank that ends is noticed even while its children live on.
+// All methods may be called from any thread. A forked child (a data loader's worker) does not keep the connections, so
+// a rank that ends is noticed even while its children live on.
 class NodePeers {
  public:
-  // Collective over the node's ranks: every rank gets a connection with every other. Connections of other users' processes,
-  // or such that do not know the job's name, are dropped. Blocks until the deadline.
-  static Result<std::shared_ptr<NodePeers>> meet(const World& world, const Group& node, PeerListener listener, Deadline deadline);
+  // Collective over the node's ranks: every rank gets a connection with every other. Connections of other users'
+  // processes, or such that do not know the job's name, are dropped. Blocks until the deadline.
+  static Result<std::shared_ptr<NodePeers>> meet(const World& world, const Group& node, PeerListener listener,
+                                                 Deadline deadline);
   // Closes the connections. Without expect_departures() before, the peers take it for this rank's death.
   ~NodePeers();
   NodePeers(const NodePeers&) = delete;
@@ -52,8 +53,8 @@ class NodePeers {
   // Called once per lost peer, on the watcher's thread: the peer's process ended or closed its sockets. Peers that were
   // lost before it was set are reported too.
   void on_lost(std::function<void(Rank)> callback);
-  // The job is shutting down by agreement: from now on peers may close their ends without being reported, and the peers are
-  // told that this rank may close its own.
+  // The job is shutting down by agreement: from now on peers may close their ends without being reported, and the peers
+  // are told that this rank may close its own.
   void expect_departures();
 
  private:

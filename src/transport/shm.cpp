@@ -1,10 +1,13 @@
 // Shared memory between the ranks of a node: processes (memfd over NodePeers) or threads (ThreadHub).
 //
 // How a link is made:
-//  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's name.
-//  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing has
+//  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's
+//  name.
+//  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing
+//  has
 //     happened yet.
-//  3. The link is made when all have attached. So a rank that is done early does not take the memory along, and one that
+//  3. The link is made when all have attached. So a rank that is done early does not take the memory along, and one
+//  that
 //     cannot map it fails the start and not the first collective.
 //  4. If seat 0 cannot make it, it puts the reason where the others look for it.
 #include <optional>
@@ -33,7 +36,9 @@ class ShmConnecting final : public Connecting {
   Progress step() override {
     if (failure_) return Progress::failed;
     if (state_ == nullptr) {
-      auto memory = surroundings_.threads != nullptr ? share_memory() : group_.me.value == 0 ? make_memory() : take_memory();
+      auto memory = surroundings_.threads != nullptr ? share_memory()
+                    : group_.me.value == 0           ? make_memory()
+                                                     : take_memory();
       if (!memory) {
         failure_ = std::move(memory.error());
         return Progress::failed;
@@ -78,8 +83,8 @@ class ShmConnecting final : public Connecting {
     auto has_failed = exchange_.get(group_.rank_at(Seat{0}), name_ + "/failed", reason);
     if (!has_failed) return std::move(has_failed.error());
     if (!*has_failed) return std::shared_ptr<void>();
-    return Error(ErrorCode::out_of_memory,
-                 "rank " + std::to_string(group_.rank_at(Seat{0}).value) + " could not make shared memory: " + to_string(reason));
+    return Error(ErrorCode::out_of_memory, "rank " + std::to_string(group_.rank_at(Seat{0}).value) +
+                                               " could not make shared memory: " + to_string(reason));
   }
 
   static std::shared_ptr<void> keep(posix::SharedMemory memory) {
@@ -125,8 +130,8 @@ class Shm final : public Transport {
 
   Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name, Exchange& exchange) override {
     if (!reaches(group, DeviceKind::host)) {
-      return Error(ErrorCode::unsupported, "shared memory reaches only ranks of one node; group \"" + std::string(name) +
-                                               "\" has others");
+      return Error(ErrorCode::unsupported,
+                   "shared memory reaches only ranks of one node; group \"" + std::string(name) + "\" has others");
     }
     return std::unique_ptr<Connecting>(std::make_unique<ShmConnecting>(surroundings_, group, name, exchange));
   }
@@ -137,6 +142,8 @@ class Shm final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_shm(const Surroundings& surroundings) { return std::make_unique<Shm>(surroundings); }
+std::unique_ptr<Transport> make_shm(const Surroundings& surroundings) {
+  return std::make_unique<Shm>(surroundings);
+}
 
 }  // namespace hvd::transport

@@ -16,8 +16,8 @@
 
 namespace hvd::transport {
 
-class ThreadHub;   // thread_hub.hpp: ranks that are threads of one process
-class NodePeers;   // node_peers.hpp: unix sockets between the ranks of a node
+class ThreadHub;  // thread_hub.hpp: ranks that are threads of one process
+class NodePeers;  // node_peers.hpp: unix sockets between the ranks of a node
 namespace shm {
 class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
 }
@@ -26,9 +26,9 @@ class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a no
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  posix::WaitWord* wake = nullptr;          // of this rank's engine; whoever delivers something to the rank posts it
-  std::shared_ptr<ThreadHub> threads;       // null unless the ranks are threads (tests)
-  std::shared_ptr<NodePeers> peers;         // null without other processes on the node
+  posix::WaitWord* wake = nullptr;     // of this rank's engine; whoever delivers something to the rank posts it
+  std::shared_ptr<ThreadHub> threads;  // null unless the ranks are threads (tests)
+  std::shared_ptr<NodePeers> peers;    // null without other processes on the node
   std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
@@ -70,7 +70,8 @@ class NativeCollectives {
   virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
 };
 
-// How `total` elements are dealt out to `size` seats when nobody says otherwise: what lies in [begin, end) is the seat's.
+// How `total` elements are dealt out to `size` seats when nobody says otherwise: what lies in [begin, end) is the
+// seat's.
 struct Share {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
@@ -125,7 +126,8 @@ class Transport {
   virtual const char* name() const = 0;
   virtual bool reaches(const Group& group, DeviceKind kind) const = 0;
   // Collective over the group. `name` is equal on all its ranks and used once per epoch.
-  virtual Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name, Exchange& exchange) = 0;
+  virtual Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name,
+                                                      Exchange& exchange) = 0;
 };
 
 }  // namespace hvd::transport

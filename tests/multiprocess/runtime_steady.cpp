@@ -1,9 +1,9 @@
-// Confirms from outside what the counters claim: 200 named allreduces per step, the same set each step, and in the steady
-// state nothing is allocated, nothing that carries a string is sent, nothing is planned; and when nothing is in flight
-// the engine is not woken once.
+// Confirms from outside what the counters claim: 200 named allreduces per step, the same set each step, and in the
+// steady state nothing is allocated, nothing that carries a string is sent, nothing is planned; and when nothing is in
+// flight the engine is not woken once.
 //
-// "Outside" is the allocator: this program defines malloc and its siblings, so every allocation of the process, the library's
-// included, is counted; and the kernel's count of context switches of the engine's thread.
+// "Outside" is the allocator: this program defines malloc and its siblings, so every allocation of the process, the
+// library's included, is counted; and the kernel's count of context switches of the engine's thread.
 #include <dirent.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -155,8 +155,8 @@ int main() {
     switches = engine_switches() - before;
     if (switches == 0) break;
   }
-  std::printf("allocations %ld requests %ld plans %ld idle switches %ld\n", allocations.load(), static_cast<long>(more_strings),
-              static_cast<long>(more_plans), switches);
+  std::printf("allocations %ld requests %ld plans %ld idle switches %ld\n", allocations.load(),
+              static_cast<long>(more_strings), static_cast<long>(more_plans), switches);
   hvd_shutdown(program.runtime);
   return allocations == 0 && more_strings == 0 && more_plans == 0 && switches == 0 ? 0 : 1;
 }

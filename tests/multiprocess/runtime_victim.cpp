@@ -1,6 +1,7 @@
-// A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In the phase the victim does itself the harm of the kind;
-// the others go on as a program would: they print an error and leave with code 3.
-//   PHASE  start: before hvd_init · agreement: others wait for an op that the victim never submits · inside: a collective
+// A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In the phase the victim does itself the harm of the
+// kind; the others go on as a program would: they print an error and leave with code 3.
+//   PHASE  start: before hvd_init · agreement: others wait for an op that the victim never submits · inside: a
+//   collective
 //          of 64 MB is under way · between: no op is in flight anywhere · shutdown: others are in hvd_shutdown
 //   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · abort: SIGABRT · stop: SIGSTOP
 #include <signal.h>

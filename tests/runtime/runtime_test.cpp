@@ -75,7 +75,9 @@ class Rig {
   std::unique_ptr<Runtime> runtime;
 };
 
-float part(int rank, std::size_t i) { return static_cast<float>(rank + 1) * static_cast<float>(i % 13); }
+float part(int rank, std::size_t i) {
+  return static_cast<float>(rank + 1) * static_cast<float>(i % 13);
+}
 std::vector<float> parts(int rank, std::size_t count) {
   std::vector<float> result(count);
   for (std::size_t i = 0; i < count; ++i) result[i] = part(rank, i);
@@ -207,7 +209,8 @@ TEST(Runtime, refuses_a_name_that_is_in_flight_and_the_first_one_still_completes
     if (rank == 0) {
       auto first = rig.start({{Rig::floats(4), "a", data.data(), data.data()}});
       ASSERT_TRUE(first);
-      auto second = rig.start({{Rig::floats(4), "b", other.data(), other.data()}, {Rig::floats(4), "a", other.data(), other.data()}});
+      auto second = rig.start(
+          {{Rig::floats(4), "b", other.data(), other.data()}, {Rig::floats(4), "a", other.data(), other.data()}});
       ASSERT_FALSE(second);
       EXPECT_EQ(second.error().code, ErrorCode::invalid_argument);
       EXPECT_NE(second.error().message.find("in flight"), std::string::npos);

@@ -76,7 +76,8 @@ TEST(NodePeers, hand_over_memory_that_all_ranks_map) {
            if (peers->take("some memory")) return 3;
            auto memory = posix::SharedMemory::create("test", 4096);
            Group pair{{Rank{0}, process.world.rank}, Seat{1}};
-           if (!peers->offer(pair, "seen by " + std::to_string(process.world.rank.value), memory->descriptor())) return 4;
+           if (!peers->offer(pair, "seen by " + std::to_string(process.world.rank.value), memory->descriptor()))
+             return 4;
          }
          peers->expect_departures();
          return 0;
@@ -191,7 +192,8 @@ TEST(NodePeers, name_the_ranks_that_did_not_come) {
     listeners.push_back(std::move(*PeerListener::open()));
     member.address = listeners.back().address();
   }
-  auto peers = NodePeers::meet(world, testing::everybody(world), std::move(listeners[0]), Deadline::after(std::chrono::milliseconds(1)));
+  auto peers = NodePeers::meet(world, testing::everybody(world), std::move(listeners[0]),
+                               Deadline::after(std::chrono::milliseconds(1)));
   ASSERT_FALSE(peers);
   EXPECT_EQ(peers.error().code, ErrorCode::timeout);
   EXPECT_NE(peers.error().message.find("rank 1"), std::string::npos);
@@ -208,7 +210,8 @@ TEST(NodePeers, alone_on_a_node_need_no_thread) {
     return std::string();
   };
   std::string before = threads_now();
-  auto peers = NodePeers::meet(world, testing::everybody(world), std::move(*PeerListener::open()), Deadline::after(std::chrono::seconds(1)));
+  auto peers = NodePeers::meet(world, testing::everybody(world), std::move(*PeerListener::open()),
+                               Deadline::after(std::chrono::seconds(1)));
   ASSERT_TRUE(peers);
   EXPECT_EQ(threads_now(), before);
 }

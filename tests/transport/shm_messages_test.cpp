@@ -14,7 +14,9 @@ using testing::RankThread;
 using testing::run_ranks;
 using testing::shm_for;
 
-Channel channel(std::uint64_t batch, std::uint32_t chunk = 0) { return {Sequence{batch}, 1, chunk}; }
+Channel channel(std::uint64_t batch, std::uint32_t chunk = 0) {
+  return {Sequence{batch}, 1, chunk};
+}
 
 std::vector<std::byte> message(int from, int to, std::uint64_t salt, std::size_t bytes) {
   std::vector<std::byte> content(bytes);
@@ -48,7 +50,8 @@ TEST(ShmMessages, of_any_size_reach_everybody_also_from_oneself) {
       std::uint64_t batch = 0;
       for (std::size_t bytes : {0, 1, 1000, 65'536, 300'001}) {
         rank.note("messages of " + std::to_string(bytes));
-        std::vector<std::vector<std::byte>> sent, received(static_cast<std::size_t>(size), std::vector<std::byte>(bytes));
+        std::vector<std::vector<std::byte>> sent,
+            received(static_cast<std::size_t>(size), std::vector<std::byte>(bytes));
         for (int to = 0; to < size; ++to) sent.push_back(message(me, to, batch, bytes));
         Pendings pendings{*link, {}};
         for (int other = 0; other < size; ++other) {
@@ -142,7 +145,8 @@ TEST(ShmMessages, fail_on_abort_and_leave_the_memory_alone) {
     auto transport = shm_for(rank.surroundings);
     auto link = connect_all(*transport, rank);
     std::vector<std::byte> content(500'000, std::byte{1}), never(10);
-    Pending pending = rank.rank() == Rank{0} ? link->send(Seat{1}, content, channel(1)) : link->recv(Seat{0}, content, channel(9));
+    Pending pending =
+        rank.rank() == Rank{0} ? link->send(Seat{1}, content, channel(1)) : link->recv(Seat{0}, content, channel(9));
     ASSERT_EQ(link->poll(pending), Progress::pending);
     link->abort(Error(ErrorCode::peer_lost, "rank 5 ended"));
     ASSERT_EQ(link->poll(pending), Progress::failed);

@@ -30,7 +30,8 @@ struct RankProcess {
 
 // Runs `program` in one process per rank; it returns what the process exits with. The wait statuses, by rank. A process
 // that hangs is ended by its alarm clock.
-inline std::vector<int> run_processes(int size, const std::function<int(RankProcess&)>& program, unsigned limit_s = 50) {
+inline std::vector<int> run_processes(int size, const std::function<int(RankProcess&)>& program,
+                                      unsigned limit_s = 50) {
   std::vector<transport::PeerListener> listeners;
   World world = made_up_world({size});
   for (int rank = 0; rank < size; ++rank) {

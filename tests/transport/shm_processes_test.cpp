@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <csignal>
+#include <sched.h>
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <numeric>
-#include <sched.h>
 
 #include "shm_processes.hpp"
 #include "shm_ranks.hpp"
@@ -68,7 +68,9 @@ TEST(ShmProcesses, reduce_what_no_other_process_could_see) {
              if (linked.yield_until_over(*task) != Progress::done) return 1;
              auto result = tensors.values();
              for (std::size_t i = 0; i < result.size(); ++i) {
-               if (result[i] != static_cast<float>(size) * static_cast<float>(i) + static_cast<float>(size * (size - 1) / 2)) return 2;
+               if (result[i] !=
+                   static_cast<float>(size) * static_cast<float>(i) + static_cast<float>(size * (size - 1) / 2))
+                 return 2;
              }
            }
            // All have finished before anybody leaves.

@@ -81,7 +81,8 @@ class Tensors {
 inline std::vector<std::int64_t> random_lengths(std::int64_t total, std::int64_t longest, std::mt19937_64& random) {
   std::vector<std::int64_t> lengths;
   while (total > 0) {
-    std::int64_t length = std::min(total, static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(longest + 1)));
+    std::int64_t length =
+        std::min(total, static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(longest + 1)));
     lengths.push_back(length);
     total -= length;
   }

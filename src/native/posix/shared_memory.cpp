@@ -37,7 +37,8 @@ Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t by
   // Asked before a page is touched: past a control group's limit the kernel does not refuse, it kills.
   AvailableMemory available = available_memory();
   if (available.bytes < 0 || bytes > static_cast<std::size_t>(available.bytes)) {
-    return too_little(label, bytes, "only " + std::to_string(available.bytes) + " are left (" + available.limited_by + ")");
+    return too_little(label, bytes,
+                      "only " + std::to_string(available.bytes) + " are left (" + available.limited_by + ")");
   }
   std::string name(label.substr(0, 240));  // the kernel's limit is 249
   memory.descriptor_ = FileDescriptor(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));

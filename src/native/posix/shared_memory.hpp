@@ -11,8 +11,8 @@ namespace hvd::posix {
 
 class SharedMemory {
  public:
-  // Zeroed. All pages are faulted in before it returns, so that too little memory is an error here (one that says how much
-  // was needed) and not a SIGBUS later.
+  // Zeroed. All pages are faulted in before it returns, so that too little memory is an error here (one that says how
+  // much was needed) and not a SIGBUS later.
   static Result<SharedMemory> create(std::string_view label, std::size_t bytes);
   // Maps what another process created; `bytes` must be what it asked for.
   static Result<SharedMemory> map(const FileDescriptor& descriptor, std::size_t bytes);

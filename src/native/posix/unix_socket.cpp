@@ -16,8 +16,12 @@ Result<FileDescriptor> new_socket() {
   return socket;
 }
 
-bool means_closed(int reason) { return reason == EPIPE || reason == ECONNRESET || reason == ENOTCONN; }
-bool means_later(int reason) { return reason == EAGAIN || reason == EWOULDBLOCK || reason == ENOBUFS; }
+bool means_closed(int reason) {
+  return reason == EPIPE || reason == ECONNRESET || reason == ENOTCONN;
+}
+bool means_later(int reason) {
+  return reason == EAGAIN || reason == EWOULDBLOCK || reason == ENOBUFS;
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #pragma once
-// Unix sockets without a file: messages with boundaries (SOCK_SEQPACKET) that can carry a descriptor. Everything here is
-// non-blocking and closed on exec.
-#include <string>
+// Unix sockets without a file: messages with boundaries (SOCK_SEQPACKET) that can carry a descriptor. Everything here
+// is non-blocking and closed on exec.
 #include <sys/types.h>
+#include <string>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"

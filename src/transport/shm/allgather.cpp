@@ -1,8 +1,8 @@
 // Allgather and barrier over shared memory. (A barrier gathers nothing from everybody.)
 //
 // One shot (every share fits a small slot): each seat posts its share and copies all of them out.
-// Rounds (large): in round i every seat puts the i-th piece of its share into its slab, `packed`, and copies the i-th pieces
-// of all out of theirs, `taken`. A slab holds several pieces; one is filled again once all others have taken it.
+// Rounds (large): in round i every seat puts the i-th piece of its share into its slab, `packed`, and copies the i-th
+// pieces of all out of theirs, `taken`. A slab holds several pieces; one is filled again once all others have taken it.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -35,7 +35,8 @@ class Allgather final : public Task {
   }
 
   Progress step() override {
-    if (link_.aborted) [[unlikely]] return Progress::failed;
+    if (link_.aborted) [[unlikely]]
+      return Progress::failed;
     int busy = -1;
     if (!has_begun_ && (!turn_.has_come() || !begin(busy))) return turn_.wait_for(busy);
     if (shares_.largest() == 0 && !is_barrier_) return turn_.pass();

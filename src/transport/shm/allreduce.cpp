@@ -1,18 +1,19 @@
 // Allreduce over shared memory. Every element is reduced in the order of the seats, whatever the path, the chunk or its
 // place in the batch, so its bits are the same everywhere and always.
 //
-// One shot (small batches): every seat puts its data and a sequence number into its slot, and reduces everything that it
-// finds in all slots. No trailing barrier: see LinkState for when a slot may be used again.
+// One shot (small batches): every seat puts its data and a sequence number into its slot, and reduces everything that
+// it finds in all slots. No trailing barrier: see LinkState for when a slot may be used again.
 //
 // Chunks, pushed (large batches). The batch is cut into chunks, every chunk into one slice per seat. For chunk c, which
 // uses half c mod 2 of the slabs:
 //  1. pack: copy what others will reduce (all but the own slice) into the own slab; raise `packed` to c + 1.
-//  2. reduce, once all have packed c: own slice = own tensor and the others' slabs, in seat order, scaled; store it into the
+//  2. reduce, once all have packed c: own slice = own tensor and the others' slabs, in seat order, scaled; store it
+//  into the
 //     own tensor and into all other slabs; raise `pushed` to c + 1.
 //  3. unpack, once all have pushed c: copy the other slices from the own slab into the own tensors.
 // Pack of c + 1 comes before reduce of c, so nobody waits for a seat that is slightly late. A slab half is packed again
-// (c + 2) only after step 3 of c, which all readers have by then left behind. Only slabs are ever written by others: when
-// this seat's link is aborted, no peer can touch its tensors.
+// (c + 2) only after step 3 of c, which all readers have by then left behind. Only slabs are ever written by others:
+// when this seat's link is aborted, no peer can touch its tensors.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -21,9 +22,10 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Up to here one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. It is less than one would think:
-// a slot's lines stay shared with their readers, and a store to a shared line costs a round trip of its own, while the
-// lines of a pushed chunk move from owner to owner. (For the same reason there is no use in fetching the next slot early.)
+// Up to here one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. It is less than one would
+// think: a slot's lines stay shared with their readers, and a store to a shared line costs a round trip of its own,
+// while the lines of a pushed chunk move from owner to owner. (For the same reason there is no use in fetching the next
+// slot early.)
 constexpr std::size_t one_shot_bytes_of_two = 1 << 10;
 constexpr std::size_t one_shot_bytes_of_many = 6 << 10;
 
@@ -47,7 +49,8 @@ class Allreduce final : public Task {
   }
 
   Progress step() override {
-    if (link_.aborted) [[unlikely]] return Progress::failed;
+    if (link_.aborted) [[unlikely]]
+      return Progress::failed;
     if (phase_ == Phase::queued) {
       int busy = -1;
       if (!turn_.has_come() || !begin(busy)) return turn_.wait_for(busy);

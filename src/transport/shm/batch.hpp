@@ -44,8 +44,8 @@ class Cursor {
   void walk(std::size_t bytes, Visit visit) {
     while (bytes > 0) {
       std::size_t part = std::min(bytes, piece_->bytes - offset_);
-      visit(piece_->in == nullptr ? nullptr : piece_->in + offset_, piece_->out == nullptr ? nullptr : piece_->out + offset_,
-            part);
+      visit(piece_->in == nullptr ? nullptr : piece_->in + offset_,
+            piece_->out == nullptr ? nullptr : piece_->out + offset_, part);
       bytes -= part;
       advance(part);
     }

@@ -1,8 +1,9 @@
 // Broadcast over shared memory.
 //
-// One shot (small): the root fills its slot and is done; the others copy and say so (LinkState tells why it must not wait).
-// Ring (large): the root's slab is a ring of pieces. The root fills a piece once all others have taken what it held; the
-// others copy each piece as it comes. The root is done when it has filled the last one; its next use of the slab waits.
+// One shot (small): the root fills its slot and is done; the others copy and say so (LinkState tells why it must not
+// wait). Ring (large): the root's slab is a ring of pieces. The root fills a piece once all others have taken what it
+// held; the others copy each piece as it comes. The root is done when it has filled the last one; its next use of the
+// slab waits.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -33,7 +34,8 @@ class Broadcast final : public Task {
   }
 
   Progress step() override {
-    if (link_.aborted) [[unlikely]] return Progress::failed;
+    if (link_.aborted) [[unlikely]]
+      return Progress::failed;
     int busy = -1;
     if (!has_begun_ && (!turn_.has_come() || !begin(busy))) return turn_.wait_for(busy);
     if (batch_.bytes() <= small_slot_bytes) return is_root_ ? turn_.pass() : receive_small();

@@ -21,9 +21,9 @@ inline constexpr bool always_fence = false;
 inline constexpr bool always_fence = false;
 #endif
 
-// The asymmetric form: a sleeper announces itself with a barrier on all processes (membarrier), so the waker needs none;
-// it must only not look for sleepers before its store is issued, which is a matter of the compiler. A fence here would
-// wait until the flag's line has arrived from the peer's cache: as long as the rest of a small allreduce.
+// The asymmetric form: a sleeper announces itself with a barrier on all processes (membarrier), so the waker needs
+// none; it must only not look for sleepers before its store is issued, which is a matter of the compiler. A fence here
+// would wait until the flag's line has arrived from the peer's cache: as long as the rest of a small allreduce.
 class FlagPost {
  public:
   // words: by seat; null for myself and for seats that have no word.

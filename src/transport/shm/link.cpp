@@ -22,8 +22,8 @@ class ShmLink final : public Link, public NativeCollectives {
   const Error& failure() const override { return mailbox_.failure(); }
   NativeCollectives* native() noexcept override { return this; }
 
-  // Peers only ever write into the shared area, never into this rank's tensors, and this rank's tasks and messages check
-  // for the abort before they touch anything: the caller's memory is at rest as soon as this returns.
+  // Peers only ever write into the shared area, never into this rank's tensors, and this rank's tasks and messages
+  // check for the abort before they touch anything: the caller's memory is at rest as soon as this returns.
   void abort(const Error& reason) noexcept override {
     if (!state_->aborted) state_->aborted = reason;
     mailbox_.abort(*state_->aborted);
@@ -62,6 +62,8 @@ class ShmLink final : public Link, public NativeCollectives {
 
 }  // namespace
 
-std::unique_ptr<Link> make_link(std::unique_ptr<LinkState> state) { return std::make_unique<ShmLink>(std::move(state)); }
+std::unique_ptr<Link> make_link(std::unique_ptr<LinkState> state) {
+  return std::make_unique<ShmLink>(std::move(state));
+}
 
 }  // namespace hvd::transport::shm

@@ -16,13 +16,14 @@ class ThreadHub;
 
 namespace hvd::transport::shm {
 
-// Small slots. Exchange number v (1, 2, …, the same on all seats) uses slot v mod 2 of those seats that have something to
-// say. A seat may overwrite its slot for v once all others have read its content of v - 2:
+// Small slots. Exchange number v (1, 2, …, the same on all seats) uses slot v mod 2 of those seats that have something
+// to say. A seat may overwrite its slot for v once all others have read its content of v - 2:
 //  1. where every seat posts, the post for v - 1 says that its seat has read all of v - 2: nothing to wait for;
 //  2. where only the root posts (broadcast), the others raise `consumed` to v instead.
 //
-// Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the number
-// of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to see.
+// Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the
+// number of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to
+// see.
 struct LinkState {
   LinkState(Group members, std::shared_ptr<void> memory, const Shape& shape, FlagPost flag_post,
             std::shared_ptr<ThreadHub> hub)
@@ -55,13 +56,15 @@ struct LinkState {
   // The first seat but me whose slot has not reached exchange v, looking from `from` on; size if none.
   int missing_small(std::uint64_t v, int from) {
     int seat = from;
-    while (seat < size && (seat == me || area.seat(seat).small[v & 1]->sequence.load(std::memory_order_acquire) >= v)) ++seat;
+    while (seat < size && (seat == me || area.seat(seat).small[v & 1]->sequence.load(std::memory_order_acquire) >= v))
+      ++seat;
     return seat;
   }
   // The same for a flag of SeatFlags.
   int missing(Flag SeatFlags::*flag, std::uint64_t value, int from) {
     int seat = from;
-    while (seat < size && (seat == me || (area.seat(seat).flags->*flag).value.load(std::memory_order_acquire) >= value)) ++seat;
+    while (seat < size && (seat == me || (area.seat(seat).flags->*flag).value.load(std::memory_order_acquire) >= value))
+      ++seat;
     return seat;
   }
   // Whether my slot for the next exchange may be overwritten; if not, `waiting_for` is who still reads it.

@@ -61,7 +61,8 @@ class Handshake {
         continue;
       }
       if (!socket) {
-        return Error(ErrorCode::peer_lost, describe(world_, rank_at(seat)) + " does not answer: " + socket.error().message);
+        return Error(ErrorCode::peer_lost,
+                     describe(world_, rank_at(seat)) + " does not answer: " + socket.error().message);
       }
       auto process = posix::process_behind(*socket);
       if (!process) return std::move(process.error());
@@ -153,9 +154,8 @@ class Handshake {
     for (std::size_t seat = 0; seat < is_greeted_.size(); ++seat) {
       if (!is_greeted_[seat]) missing += (missing.empty() ? "" : ", ") + describe(world_, rank_at(seat));
     }
-    return Error(ErrorCode::timeout,
-                 "these ranks of this node did not appear in time: " + missing +
-                     "; see whether they still run, or raise HOROVOD_START_TIMEOUT");
+    return Error(ErrorCode::timeout, "these ranks of this node did not appear in time: " + missing +
+                                         "; see whether they still run, or raise HOROVOD_START_TIMEOUT");
   }
 
   const World& world_;

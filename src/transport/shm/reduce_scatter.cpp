@@ -1,8 +1,8 @@
 // Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
 //
 // One shot (small): everybody posts everything, each seat reduces its share out of all slots.
-// Rounds (large): in round i every seat puts, for every seat, the i-th piece of that seat's share into its slab, `packed`;
-// then each reduces the pieces of its share out of all slabs, `taken`. A slab holds two rounds.
+// Rounds (large): in round i every seat puts, for every seat, the i-th piece of that seat's share into its slab,
+// `packed`; then each reduces the pieces of its share out of all slabs, `taken`. A slab holds two rounds.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -31,7 +31,8 @@ class ReduceScatter final : public Task {
   }
 
   Progress step() override {
-    if (link_.aborted) [[unlikely]] return Progress::failed;
+    if (link_.aborted) [[unlikely]]
+      return Progress::failed;
     int busy = -1;
     if (!has_begun_ && (!turn_.has_come() || !begin(busy))) return turn_.wait_for(busy);
     if (in_.bytes() == 0) return turn_.pass();
@@ -46,7 +47,8 @@ class ReduceScatter final : public Task {
 
   bool begin(int& busy) {
     std::size_t bytes = in_.bytes();
-    if (bytes != 0 && !(bytes <= small_slot_bytes ? link_.small_slot_is_free(busy) : link_.slab_is_free(busy))) return false;
+    if (bytes != 0 && !(bytes <= small_slot_bytes ? link_.small_slot_is_free(busy) : link_.slab_is_free(busy)))
+      return false;
     has_begun_ = true;
     out_at_ = Cursor(out_);
     if (bytes == 0) return true;
@@ -105,7 +107,8 @@ class ReduceScatter final : public Task {
   }
 
   void reduce_round() {
-    for (int seat = 0; seat < link_.size; ++seat) sources_[static_cast<std::size_t>(seat)] = place(seat, link_.me, reduced_);
+    for (int seat = 0; seat < link_.size; ++seat)
+      sources_[static_cast<std::size_t>(seat)] = place(seat, link_.me, reduced_);
     reduce_to_out(bytes_of(link_.me, reduced_));
     ++reduced_;
     link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + reduced_);

@@ -11,7 +11,9 @@ constexpr std::size_t ring_budget_bytes = 32 << 20;
 constexpr std::size_t smallest_ring_bytes = 4 << 10;
 constexpr std::size_t largest_ring_bytes = 64 << 10;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 // Where the parts of a seat lie, from the beginning of the seat.
 constexpr std::size_t small_at(int slot) {
@@ -19,14 +21,18 @@ constexpr std::size_t small_at(int slot) {
 }
 constexpr std::size_t slab_at = round_up(small_at(2), page);
 // Not a multiple of a page: equal places in two slabs must not compete for the same sets of a cache.
-std::size_t seat_stride(const Shape& shape) { return slab_at + shape.slab_bytes + 5 * line_pair_bytes; }
+std::size_t seat_stride(const Shape& shape) {
+  return slab_at + shape.slab_bytes + 5 * line_pair_bytes;
+}
 std::size_t rings_at(const Shape& shape) {
   return round_up(static_cast<std::size_t>(shape.seats) * seat_stride(shape), page);
 }
 std::size_t pair_of(const Shape& shape, int from, int to) {
   return static_cast<std::size_t>(from) * static_cast<std::size_t>(shape.seats) + static_cast<std::size_t>(to);
 }
-std::size_t ring_heads_bytes(const Shape& shape) { return pair_of(shape, shape.seats, 0) * sizeof(RingHead); }
+std::size_t ring_heads_bytes(const Shape& shape) {
+  return pair_of(shape, shape.seats, 0) * sizeof(RingHead);
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
-// The memory that the seats of one link share: how it is laid out, and the pointers of this process into it. Only offsets
-// are derived from the shape, which is the same on every seat; no pointer is ever stored in the memory itself.
+// The memory that the seats of one link share: how it is laid out, and the pointers of this process into it. Only
+// offsets are derived from the shape, which is the same on every seat; no pointer is ever stored in the memory itself.
 //
 //  per seat   flags, each alone on a pair of cache lines (prefetchers fetch pairs)
 //             two small slots: sequence number and a short payload on one line pair, a longer payload behind it

@@ -1,5 +1,6 @@
 #pragma once
-// The collectives over the memory that the seats of a link share, one file per verb. Every task borrows the link's state.
+// The collectives over the memory that the seats of a link share, one file per verb. Every task borrows the link's
+// state.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -50,7 +51,10 @@ struct Reduction {
   explicit Reduction(const Collective& collective)
       : kernel(devices::reduce_kernel(collective.dtype, collective.op)),
         scale{collective.prescale, collective.postscale},
-        shift(size_of(collective.dtype) == 8 ? 3 : size_of(collective.dtype) == 4 ? 2 : size_of(collective.dtype) == 2 ? 1 : 0) {}
+        shift(size_of(collective.dtype) == 8   ? 3
+              : size_of(collective.dtype) == 4 ? 2
+              : size_of(collective.dtype) == 2 ? 1
+                                               : 0) {}
 
   void operator()(const void* const* sources, int source_count, void* const* destinations, int destination_count,
                   std::size_t bytes) const {
@@ -87,6 +91,8 @@ class Shares {
   std::size_t largest_ = 0;
 };
 
-inline std::uint64_t rounds_of(std::size_t bytes, std::size_t step) { return (bytes + step - 1) / step; }
+inline std::uint64_t rounds_of(std::size_t bytes, std::size_t step) {
+  return (bytes + step - 1) / step;
+}
 
 }  // namespace hvd::transport::shm
