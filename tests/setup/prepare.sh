@@ -81,7 +81,7 @@ make_environment() {
 pip_install() {
   local folder=$1
   shift
-  "$folder/bin/python" -m pip install --quiet --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
+  "$folder/bin/python" -m pip install -qq --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
 }
 
 # install_horovod FOLDER [PIP_OPTION…]: the wheel of this tree, rebuilt when a source file is another than last time.
