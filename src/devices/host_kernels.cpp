@@ -4,6 +4,9 @@
 
 #include "devices/highway_targets.hpp"
 #include "devices/kernel_table.hpp"
+
+#include <hwy/highway.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <emmintrin.h>
@@ -16,26 +19,18 @@
   void add_half_kernels(KernelTable& table) noexcept;    \
   void add_integer_kernels(KernelTable& table) noexcept; \
   }
-#define HVD_ADD_TABLE(NAMESPACE, NAME) \
-  add(NAME, &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, &NAMESPACE::add_integer_kernels)
+#define HVD_ADD_TABLE(NAMESPACE)                                                           \
+  add(HWY_STR(NAMESPACE) + 2, &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, \
+      &NAMESPACE::add_integer_kernels)  // "N_AVX2": without its "N_"
 
-#if HWY_TARGETS & HWY_AVX3
+// The static target is what every CPU of this architecture has.
+#define HVD_DYNAMIC_TARGET(TARGET) ((HWY_TARGETS & (TARGET)) != 0 && HWY_STATIC_TARGET != (TARGET))
+HVD_DECLARE_KERNELS(HWY_NAMESPACE)
+#if HVD_DYNAMIC_TARGET(HWY_AVX3)
 HVD_DECLARE_KERNELS(N_AVX3)
 #endif
-#if HWY_TARGETS & HWY_AVX2
+#if HVD_DYNAMIC_TARGET(HWY_AVX2)
 HVD_DECLARE_KERNELS(N_AVX2)
-#endif
-#if HWY_TARGETS & HWY_SSE4
-HVD_DECLARE_KERNELS(N_SSE4)
-#endif
-#if HWY_TARGETS & HWY_NEON
-HVD_DECLARE_KERNELS(N_NEON)
-#endif
-#if HWY_TARGETS & HWY_EMU128
-HVD_DECLARE_KERNELS(N_EMU128)
-#endif
-#if HWY_TARGETS & HWY_SCALAR
-HVD_DECLARE_KERNELS(N_SCALAR)
 #endif
 
 namespace hvd::devices {
@@ -44,7 +39,7 @@ namespace {
 using AddKernels = void (*)(KernelTable&) noexcept;
 
 struct Tables {
-  std::array<KernelTable, 6> list;
+  std::array<KernelTable, 3> list;
   std::size_t count = 0;
 
   Tables() noexcept;
@@ -59,18 +54,15 @@ struct Tables {
 
 #if defined(__x86_64__)
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
-bool has_sse4() noexcept {
-  return __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("pclmul") != 0;
-}
-
-bool has_avx2() noexcept {
+[[maybe_unused]] bool has_avx2() noexcept {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;  // clang 14 knows no "f16c"
-  return has_sse4() && f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+  return f16c && __builtin_cpu_supports("pclmul") != 0 && __builtin_cpu_supports("aes") != 0 &&
+         __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
          __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
 }
 
-bool has_avx3() noexcept {
+[[maybe_unused]] bool has_avx3() noexcept {
   return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512bw") != 0;
 }
@@ -80,24 +72,13 @@ Tables::Tables() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
 #endif
-#if HWY_TARGETS & HWY_AVX3
-  if (has_avx3()) HVD_ADD_TABLE(N_AVX3, "AVX3");
+#if HVD_DYNAMIC_TARGET(HWY_AVX3)
+  if (has_avx3()) HVD_ADD_TABLE(N_AVX3);
 #endif
-#if HWY_TARGETS & HWY_AVX2
-  if (has_avx2()) HVD_ADD_TABLE(N_AVX2, "AVX2");
+#if HVD_DYNAMIC_TARGET(HWY_AVX2)
+  if (has_avx2()) HVD_ADD_TABLE(N_AVX2);
 #endif
-#if HWY_TARGETS & HWY_SSE4
-  if (has_sse4()) HVD_ADD_TABLE(N_SSE4, "SSE4");
-#endif
-#if HWY_TARGETS & HWY_NEON
-  HVD_ADD_TABLE(N_NEON, "NEON");
-#endif
-#if HWY_TARGETS & HWY_EMU128
-  HVD_ADD_TABLE(N_EMU128, "baseline");
-#endif
-#if HWY_TARGETS & HWY_SCALAR
-  HVD_ADD_TABLE(N_SCALAR, "baseline");
-#endif
+  HVD_ADD_TABLE(HWY_NAMESPACE);
 }
 
 const Tables& tables() noexcept {

@@ -26,7 +26,7 @@ ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept;  // never null
 // memcpy that bypasses the cache at the destination; for results that nobody reads soon (4 MB and more).
 void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept;
 
-// "AVX3_ZEN4", "AVX2", "SSE4" …: the instruction set in use.
+// "AVX3" (AVX-512), "AVX2", "NEON" …: the instruction set in use, in the words of Google Highway.
 const char* instruction_set() noexcept;
 
 }  // namespace hvd::devices

@@ -16,9 +16,8 @@ template <class T, class Op>
 void reduce_floats(const void* const* sources, int source_count, void* const* destinations, int destination_count,
                    std::int64_t count, Scale scale) {
   if (count <= 0) return;
-  const Factors<T> factors{static_cast<T>(scale.pre), static_cast<T>(scale.post)};
   reduce_scaled_or_not<PlainKit<T>, Op>(sources, source_count, destinations, destination_count,
-                                        static_cast<std::size_t>(count), scale, factors);
+                                        static_cast<std::size_t>(count), scale);
 }
 
 template <class T>

@@ -38,6 +38,11 @@ struct Half {
     return hn::BitCast(Narrow{}, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>{}, value));
   }
 #else
+  // Bit by bit, since the compiler makes vectors of it where Highway has none.
+  template <class V, class M>
+  static HWY_INLINE V choose(M mask, V yes, V no) {
+    return hn::Xor(no, hn::And(hn::VecFromMask(hn::DFromV<V>{}, mask), hn::Xor(yes, no)));
+  }
   static HWY_INLINE Value widen(Bits half) {
     const hn::RebindToSigned<D> di;
     const auto bits = hn::PromoteTo(di, half);
@@ -48,8 +53,8 @@ struct Half {
     const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(D{}, magnitude), hn::Set(D{}, 0x1p-24F)));
     const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, 0x0400));
     const auto is_special = hn::Gt(magnitude, hn::Set(di, 0x7BFF));  // infinity or NaN: the exponent is all ones
-    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
-    return hn::BitCast(D{}, hn::Or(sign, hn::IfThenElse(is_special, hn::Add(normal, rebias), finite)));
+    const auto finite = choose(is_subnormal, subnormal, normal);
+    return hn::BitCast(D{}, hn::Or(sign, choose(is_special, hn::Add(normal, rebias), finite)));
   }
   static HWY_INLINE Bits narrow(Value value) {
     const hn::RebindToSigned<D> di;
@@ -64,23 +69,23 @@ struct Half {
     const auto half = hn::Set(D{}, 0.5F);
     const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(D{}, magnitude), half)), hn::BitCast(di, half));
     const auto nan = hn::Or(hn::ShiftRight<13>(hn::And(magnitude, hn::Set(di, 0x7FFFFF))), hn::Set(di, 0x7E00));
-    auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, 113 << 23)), subnormal, normal);
-    result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);  // 65536 and more
-    result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(di, 0x7F800000)), nan, result);
+    auto result = choose(hn::Lt(magnitude, hn::Set(di, 113 << 23)), subnormal, normal);
+    result = choose(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);  // 65536 and more
+    result = choose(hn::Gt(magnitude, hn::Set(di, 0x7F800000)), nan, result);
     return hn::DemoteTo(Narrow{}, hn::Or(result, hn::BitCast(di, sign)));
   }
 #endif
 };
 
 // A bf16 is the upper half of an f32. Here the upper halves of `value` are rounded; the lower halves are left over.
+// A NaN keeps its bits: that of a bf16 and that of an invalid operation have a lower half of zeros, which does not
+// carry.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_upper_half(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, value);
   const auto last = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-  const auto rounded = hn::Add(bits, hn::Add(last, hn::Set(du, 0x7FFF)));
-  const auto nan = hn::Or(bits, hn::Set(du, 0x00400000));  // quiet, and never infinity by loss of its lower bits
-  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan, rounded);
+  return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), last);
 }
 
 // The conversions of bf16.
@@ -206,8 +211,7 @@ void reduce_halves(const void* const* sources, int source_count, void* const* de
     }
     return;
   }
-  const Factors<float> factors{static_cast<float>(scale.pre), static_cast<float>(scale.post)};
-  reduce_scaled_or_not<Kit, Op>(sources, source_count, destinations, destination_count, n, scale, factors);
+  reduce_scaled_or_not<Kit, Op>(sources, source_count, destinations, destination_count, n, scale);
 }
 
 template <class Kit>

@@ -20,12 +20,16 @@ namespace hvd::devices::HWY_NAMESPACE {
 // Truncated toward zero; what does not fit becomes the nearest number that does, and NaN becomes 0.
 template <class T>
 HWY_INLINE T to_integer(double value) {
-  // One more than the greatest number is a power of two, exact in double; the greatest itself may not be.
-  constexpr double above = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2.0;
-  constexpr double least = static_cast<double>(std::numeric_limits<T>::min());
-  if (value >= above) return std::numeric_limits<T>::max();
-  if (value > least) return static_cast<T>(value);
-  return value <= least ? std::numeric_limits<T>::min() : T{0};
+  constexpr T least = std::numeric_limits<T>::min(), greatest = std::numeric_limits<T>::max();
+  value = value == value ? value : 0.0;
+  if constexpr (sizeof(T) < sizeof(std::int64_t)) {  // the limits are doubles, and this can be done in vectors
+    value = value < static_cast<double>(greatest) ? value : static_cast<double>(greatest);
+    value = value > static_cast<double>(least) ? value : static_cast<double>(least);
+    return static_cast<T>(static_cast<std::int32_t>(value));
+  } else {
+    if (value >= 0x1p63) return greatest;
+    return value < -0x1p63 ? least : static_cast<T>(value);
+  }
 }
 
 template <class T>
@@ -65,8 +69,8 @@ template <class Loop, class Op>
 void reduce_unscaled(const void* const* sources, int source_count, void* const* destinations, int destination_count,
                      std::int64_t count, Scale) {
   if (count <= 0) return;
-  reduce_loop<PlainKit<Loop>, Op, Scaling::none, 0, 0>(sources, source_count, destinations, destination_count,
-                                                       static_cast<std::size_t>(count), {});
+  reduce<PlainKit<Loop>, Op, Scaling::none>(sources, source_count, destinations, destination_count,
+                                            static_cast<std::size_t>(count), {});
 }
 
 template <class T, class Loop, class Op>

@@ -17,9 +17,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "devices/host_kernels.hpp"
+
+#undef HVD_UNROLL
+#if HWY_TARGET == HWY_SCALAR
+#define HVD_UNROLL
+#else
+#define HVD_UNROLL HWY_UNROLL(16)
+#endif
 
 #undef HVD_MASKED_STEPS
 #if HWY_TARGET == HWY_AVX3
@@ -31,6 +39,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr std::size_t line_bytes = 64;
+constexpr std::size_t worth_prefetching = 32 << 10;
+
+// Long arrays are gone through in blocks of so many vectors. The baseline has vectors of one element: there the
+// compiler makes real ones of the loops over a block.
+constexpr int vectors_per_block = HWY_TARGET == HWY_SCALAR ? 64 : 4;
+template <class Kit>
+constexpr std::size_t block_of = Kit::Wide::lanes* vectors_per_block;
 
 // Loads and stores of parts of a register go by bytes: the pointers need not be aligned to the element.
 template <class D>
@@ -123,33 +140,54 @@ struct Factors {
   Factor post;
 };
 
-// The arguments of a kernel; a count of 0 in the template arguments means "as many as there are at run time".
-template <class Stored, int fixed_sources, int fixed_destinations>
+// A NaN becomes the plain one: round_upper_half() relies on a lower half of zeros in every NaN.
+template <class Factor>
+HWY_INLINE Factor factor_from(double factor) {
+  return factor == factor ? static_cast<Factor>(factor) : std::numeric_limits<Factor>::quiet_NaN();
+}
+
+template <class Stored>
 struct Arrays {
+  static constexpr int at_once = vectors_per_block;  // so that a pointer is fetched once for several vectors
   const void* const* sources;
   int source_count;
   void* const* destinations;
   int destination_count;
 
-  HWY_INLINE int last_source() const { return fixed_sources != 0 ? fixed_sources : source_count; }
-  HWY_INLINE int last_destination() const { return fixed_destinations != 0 ? fixed_destinations : destination_count; }
   HWY_INLINE const Stored* source(int k) const { return static_cast<const Stored*>(sources[k]); }
   HWY_INLINE Stored* destination(int k) const { return static_cast<Stored*>(destinations[k]); }
 };
 
+// The same where the counts are known when this is compiled: the pointers stay in registers.
+template <class Stored, int sources, int destinations>
+struct FixedArrays {
+  static constexpr int at_once = HWY_TARGET == HWY_SCALAR ? vectors_per_block : 1;
+  static constexpr int source_count = sources;
+  static constexpr int destination_count = destinations;
+  const Stored* from[sources];
+  Stored* to[destinations];
+
+  explicit HWY_INLINE FixedArrays(const Arrays<Stored>& arrays) {
+    for (int k = 0; k < sources; ++k) from[k] = arrays.source(k);
+    for (int k = 0; k < destinations; ++k) to[k] = arrays.destination(k);
+  }
+  HWY_INLINE const Stored* source(int k) const { return from[k]; }
+  HWY_INLINE Stored* destination(int k) const { return to[k]; }
+};
+
 // Reduces `unroll` steps' worth of elements at `index`. All are loaded before the first is stored: a destination may be
 // a source.
-template <class Op, Scaling scaling, int unroll, class Step, class Arrays, class Factor>
-HWY_INLINE void advance(const Step& step, const Arrays& arrays, Factors<Factor> factors, std::size_t index) {
+template <class Op, Scaling scaling, int unroll, class Step, class SomeArrays, class Factor>
+HWY_INLINE void advance(const Step& step, const SomeArrays& arrays, Factors<Factor> factors, std::size_t index) {
   typename Step::Value values[unroll];
-  HWY_UNROLL(16)
+  HVD_UNROLL
   for (int u = 0; u < unroll; ++u) {
     values[u] = step.load(arrays.source(0) + index + static_cast<std::size_t>(u) * Step::lanes);
     if constexpr (scaling == Scaling::both) values[u] = step.round(step.scale(values[u], factors.pre));
   }
-  for (int k = 1; k < arrays.last_source(); ++k) {
+  for (int k = 1; k < arrays.source_count; ++k) {
     const auto* source = arrays.source(k) + index;
-    HWY_UNROLL(16)
+    HVD_UNROLL
     for (int u = 0; u < unroll; ++u) {
       auto next = step.load(source + static_cast<std::size_t>(u) * Step::lanes);
       if constexpr (scaling == Scaling::both) next = step.round(step.scale(next, factors.pre));
@@ -157,19 +195,20 @@ HWY_INLINE void advance(const Step& step, const Arrays& arrays, Factors<Factor> 
     }
   }
   if constexpr (scaling != Scaling::none) {
-    HWY_UNROLL(16)
+    HVD_UNROLL
     for (int u = 0; u < unroll; ++u) values[u] = step.scale(values[u], factors.post);
   }
-  for (int k = 0; k < arrays.last_destination(); ++k) {
+  for (int k = 0; k < arrays.destination_count; ++k) {
     auto* destination = arrays.destination(k) + index;
-    HWY_UNROLL(16)
+    HVD_UNROLL
     for (int u = 0; u < unroll; ++u) step.store(values[u], destination + static_cast<std::size_t>(u) * Step::lanes);
   }
 }
 
 // Fewer elements than fill a vector: by halves, so that no byte outside the arrays is touched.
-template <class Kit, class Op, Scaling scaling, std::size_t lanes, class Arrays, class Factor>
-HWY_INLINE void finish_by_halves(const Arrays& arrays, Factors<Factor> factors, std::size_t index, std::size_t left) {
+template <class Kit, class Op, Scaling scaling, std::size_t lanes>
+HWY_INLINE void finish_by_halves(const Arrays<typename Kit::Stored>& arrays, Factors<typename Kit::Factor> factors,
+                                 std::size_t index, std::size_t left) {
   if constexpr (lanes >= 1) {
     if ((left & lanes) != 0) {
       advance<Op, scaling, 1>(typename Kit::template Step<lanes>{}, arrays, factors, index);
@@ -179,54 +218,113 @@ HWY_INLINE void finish_by_halves(const Arrays& arrays, Factors<Factor> factors, 
   }
 }
 
-template <class Kit, class Op, Scaling scaling, class Arrays, class Factor>
-HWY_INLINE void finish(const Arrays& arrays, Factors<Factor> factors, std::size_t index, std::size_t left) {
+// The elements from `index` up to `end`, in steps of one vector: short arrays, and the ends of long ones.
+template <class Kit, class Op, Scaling scaling>
+HWY_NOINLINE void reduce_few(const void* const* sources, int source_count, void* const* destinations,
+                             int destination_count, std::size_t end, Factors<typename Kit::Factor> factors,
+                             std::size_t index) {
+  const Arrays<typename Kit::Stored> arrays{sources, source_count, destinations, destination_count};
+  for (; index + Kit::lanes <= end; index += Kit::lanes) {
+    advance<Op, scaling, 1>(typename Kit::template Step<Kit::lanes>{}, arrays, factors, index);
+  }
 #if HVD_MASKED_STEPS
-  if (left != 0) advance<Op, scaling, 1>(typename Kit::MaskedStep(left), arrays, factors, index);
+  if (index < end) advance<Op, scaling, 1>(typename Kit::MaskedStep(end - index), arrays, factors, index);
 #else
-  finish_by_halves<Kit, Op, scaling, Kit::lanes / 2>(arrays, factors, index, left);
+  finish_by_halves<Kit, Op, scaling, Kit::lanes / 2>(arrays, factors, index, end - index);
 #endif
 }
 
-// Asks for the lines of the destinations that come up 1 KB later, to write to: they may be another core's.
-template <class Arrays>
-HWY_INLINE void prefetch_destinations(const Arrays& arrays, std::size_t index, std::size_t bytes) {
-  constexpr std::size_t distance = 1024;
-  for (int k = 0; k < arrays.last_destination(); ++k) {
-    const char* ahead = reinterpret_cast<const char*>(arrays.destination(k) + index) + distance;
-    for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(ahead + line, 1);
+// One bit for each of the first destinations that is no source. It may lie in another core's cache, so its lines are
+// asked for ahead, to be written to. (A source comes by being read; measured, asking for it as well costs a fifth.)
+template <class Stored>
+HWY_INLINE std::uint32_t fresh_destinations(const Arrays<Stored>& arrays) {
+  std::uint32_t fresh = 0;
+  for (int d = 0; d < arrays.destination_count && d < 32; ++d) {
+    bool is_source = false;
+    for (int s = 0; s < arrays.source_count; ++s) is_source |= arrays.sources[s] == arrays.destinations[d];
+    if (!is_source) fresh |= std::uint32_t{1} << d;
   }
+  return fresh;
 }
 
-template <class Kit, class Op, Scaling scaling, int sources, int destinations>
-HWY_NOINLINE void reduce_loop(const void* const* source_list, int source_count, void* const* destination_list,
+// Whole blocks from `index`; returns where it ended.
+template <class Kit, class Op, Scaling scaling, class SomeArrays>
+HWY_INLINE std::size_t reduce_blocks(const SomeArrays& arrays, Factors<typename Kit::Factor> factors, std::size_t index,
+                                     std::size_t count, std::uint32_t fresh) {
+  constexpr std::size_t ahead = 1024, block_bytes = block_of<Kit> * sizeof(typename Kit::Stored);
+  for (; index + block_of<Kit> <= count; index += block_of<Kit>) {
+    for (std::uint32_t d = 0; fresh >> d != 0; ++d) {
+      const char* next = reinterpret_cast<const char*>(arrays.destination(static_cast<int>(d)) + index) + ahead;
+      for (std::size_t byte = 0; byte < block_bytes; byte += line_bytes) __builtin_prefetch(next + byte, 1);
+    }
+    for (std::size_t done = 0; done < block_of<Kit>; done += SomeArrays::at_once * Kit::Wide::lanes) {
+      advance<Op, scaling, SomeArrays::at_once>(typename Kit::Wide{}, arrays, factors, index + done);
+    }
+  }
+  return index;
+}
+
+template <class Kit, class Op, Scaling scaling>
+HWY_NOINLINE void reduce_many(const void* const* sources, int source_count, void* const* destinations,
                               int destination_count, std::size_t count, Factors<typename Kit::Factor> factors) {
-  const Arrays<typename Kit::Stored, sources, destinations> arrays{source_list, source_count, destination_list,
-                                                                   destination_count};
-  constexpr int unroll = HWY_TARGET == HWY_SCALAR ? 16 : 4;
-  constexpr std::size_t block = unroll * Kit::Wide::lanes;
-  std::size_t index = 0;
-  for (; index + block <= count; index += block) {
-    prefetch_destinations(arrays, index, block * sizeof(typename Kit::Stored));
-    advance<Op, scaling, unroll>(typename Kit::Wide{}, arrays, factors, index);
+  using Stored = typename Kit::Stored;
+  const Arrays<Stored> arrays{sources, source_count, destinations, destination_count};
+  // Stores that straddle two lines cost the most: the first destination decides.
+  std::size_t index = (0 - reinterpret_cast<std::uintptr_t>(destinations[0])) % line_bytes / sizeof(Stored);
+  if (index != 0) {
+    reduce_few<Kit, Op, scaling>(sources, source_count, destinations, destination_count, index, factors, 0);
   }
-  for (; index + Kit::lanes <= count; index += Kit::lanes) {
-    advance<Op, scaling, 1>(typename Kit::template Step<Kit::lanes>{}, arrays, factors, index);
+  const std::uint32_t fresh = (count - index) * sizeof(Stored) < worth_prefetching ? 0 : fresh_destinations(arrays);
+  const auto reduce_blocks_of = [&](const auto& some_arrays) HWY_ATTR {
+    index = reduce_blocks<Kit, Op, scaling>(some_arrays, factors, index, count, fresh);
+  };
+  // Loops of their own for what is asked for most.
+  const int counts = source_count < 10 && destination_count < 10 ? source_count * 10 + destination_count : 0;
+  if constexpr (!std::is_same_v<Op, Sum> || scaling == Scaling::both) {
+    reduce_blocks_of(arrays);
+  } else if constexpr (std::is_same_v<Stored, float>) {
+    switch (counts) {
+      case 21: reduce_blocks_of(FixedArrays<Stored, 2, 1>(arrays)); break;
+      case 22: reduce_blocks_of(FixedArrays<Stored, 2, 2>(arrays)); break;
+      case 41: reduce_blocks_of(FixedArrays<Stored, 4, 1>(arrays)); break;
+      case 44: reduce_blocks_of(FixedArrays<Stored, 4, 4>(arrays)); break;
+      default: reduce_blocks_of(arrays);
+    }
+  } else if (counts == 21) {
+    reduce_blocks_of(FixedArrays<Stored, 2, 1>(arrays));
+  } else {
+    reduce_blocks_of(arrays);
   }
-  finish<Kit, Op, scaling>(arrays, factors, index, count - index);
+  reduce_few<Kit, Op, scaling>(sources, source_count, destinations, destination_count, count, factors, index);
+}
+
+template <class Kit, class Op, Scaling scaling>
+HWY_INLINE void reduce(const void* const* sources, int source_count, void* const* destinations, int destination_count,
+                       std::size_t count, Factors<typename Kit::Factor> factors) {
+  if (count < block_of<Kit> + line_bytes / sizeof(typename Kit::Stored)) {
+    reduce_few<Kit, Op, scaling>(sources, source_count, destinations, destination_count, count, factors, 0);
+  } else {
+    reduce_many<Kit, Op, scaling>(sources, source_count, destinations, destination_count, count, factors);
+  }
 }
 
 // Picks the loop for the factors. Only sums have a loop of their own for a postscale alone: that is the average.
 template <class Kit, class Op>
 HWY_INLINE void reduce_scaled_or_not(const void* const* sources, int source_count, void* const* destinations,
-                                     int destination_count, std::size_t count, Scale scale,
-                                     Factors<typename Kit::Factor> factors) {
-  constexpr Scaling post = std::is_same_v<Op, Sum> ? Scaling::post : Scaling::both;
-  auto loop = &reduce_loop<Kit, Op, Scaling::both, 0, 0>;
-  if (scale.pre == 1.0) {
-    loop = scale.post == 1.0 ? &reduce_loop<Kit, Op, Scaling::none, 0, 0> : &reduce_loop<Kit, Op, post, 0, 0>;
+                                     int destination_count, std::size_t count, Scale scale) {
+  using Factor = typename Kit::Factor;
+  if (scale.pre == 1.0 && scale.post == 1.0) {
+    reduce<Kit, Op, Scaling::none>(sources, source_count, destinations, destination_count, count, {});
+    return;
   }
-  loop(sources, source_count, destinations, destination_count, count, factors);
+  const Factors<Factor> factors{factor_from<Factor>(scale.pre), factor_from<Factor>(scale.post)};
+  if constexpr (std::is_same_v<Op, Sum>) {
+    if (scale.pre == 1.0) {
+      reduce<Kit, Op, Scaling::post>(sources, source_count, destinations, destination_count, count, factors);
+      return;
+    }
+  }
+  reduce<Kit, Op, Scaling::both>(sources, source_count, destinations, destination_count, count, factors);
 }
 
 // A type that is reduced as it is.
