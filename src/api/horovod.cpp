@@ -319,7 +319,8 @@ hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory
 }
 
 void hvd_shared_free(hvd_runtime* runtime, void* memory) {
-  if (usable(runtime) && memory != nullptr) runtime->runtime->free_shared(memory);
+  if (!usable(runtime) || memory == nullptr) return;
+  if (auto freed = runtime->runtime->free_shared(memory); !freed) (void)fail(freed.error());
 }
 
 int64_t hvd_counter(hvd_runtime* runtime, const char* name) {

@@ -318,6 +318,7 @@ void Engine::settle(Operation& operation, const Error* error) {
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();
   operation.entry->submitted = nullptr;
+  if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
   operation.entry->in_flight.store(false, std::memory_order_release);
   handles_.settle(handle, error);  // the operation may be gone after this

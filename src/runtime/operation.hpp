@@ -1,6 +1,7 @@
 #pragma once
 // Prepared operations: what a program said about a tensor once, so that it need not say it again.
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -42,6 +43,9 @@ struct Operation {
   Signature signature;
   std::int64_t count = 0;  // elements (allgather: per row)
   int references = 0;      // transient ones: how often prepared and not yet discarded; guarded by the table
+
+  // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
+  std::function<void()> when_done;
 
   // The engine's own, while in flight:
   Submission submission;

@@ -10,6 +10,7 @@
 #include "native/posix/shared_memory.hpp"
 #include "topology/layout.hpp"
 #include "transport/node_peers.hpp"
+#include "transport/shm/regions.hpp"
 #include "transport/thread_hub.hpp"
 
 namespace hvd::runtime {
@@ -18,7 +19,6 @@ namespace {
 
 using transport::NodeBoard;
 
-constexpr std::string_view board_name = "board";
 // More slots than may be cached: for ops whose names do not come again, and while evicted ones are being forgotten.
 constexpr std::int64_t spare_slots = 1024;
 constexpr std::int64_t most_slots = 1 << 16;
@@ -65,6 +65,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.asymmetric_wake = posix::register_asymmetric_barrier();
   surroundings.threads = runtime->threads_;
   surroundings.peers = runtime->peers_;
+  surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
   auto teams = Teams::make(surroundings);
   if (!teams) return teams.error();
@@ -96,42 +97,41 @@ Runtime::~Runtime() {
   peers_.reset();
 }
 
-// The memory in which all ranks agree: made by rank 0, mapped by the others.
+Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std::size_t bytes, Deadline deadline) {
+  if (threads_) return threads_->share_memory(name + "." + std::to_string(world_.epoch), bytes);
+  if (world_.size() == 1) return private_memory(bytes);
+  auto owner = std::make_shared<posix::SharedMemory>();
+  if (world_.rank == Rank{0}) {
+    auto created = posix::SharedMemory::create(name, bytes);
+    if (!created) return created.error();
+    *owner = std::move(*created);
+    HVD_RETURN_IF_ERROR(peers_->offer(topology::layout_of(world_).world, name, owner->descriptor()));
+  } else {
+    std::optional<posix::FileDescriptor> descriptor;
+    while (!(descriptor = peers_->take(name))) {
+      if (deadline.passed())
+        return Error(ErrorCode::timeout,
+                     describe(world_, Rank{0}) + " did not hand over the memory '" + name + "' in time");
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    auto mapped = posix::SharedMemory::map(*descriptor, bytes);
+    if (!mapped) return mapped.error();
+    *owner = std::move(*mapped);
+  }
+  return std::shared_ptr<void>(owner, owner->data());
+}
+
+// The memory in which all ranks agree.
 Status Runtime::share_board(Deadline deadline) {
+  if (int nodes = topology::layout_of(world_).nodes; nodes > 1 && !threads_)
+    return Error(ErrorCode::unsupported, "the ranks of this job run on " + std::to_string(nodes) +
+                                             " machines; this version runs on one. Start all ranks on one machine");
   NodeBoard::Shape shape;
   shape.seats = world_.size();
   shape.slots = static_cast<int>(std::min(std::max<std::int64_t>(config_.cache_capacity, 0) + spare_slots, most_slots));
-  std::size_t bytes = NodeBoard::bytes_needed(shape);
-  std::shared_ptr<void> memory;
-  if (threads_) {
-    memory = threads_->share_memory(std::string(board_name) + std::to_string(world_.epoch), bytes);
-  } else if (world_.size() == 1) {
-    memory = private_memory(bytes);
-  } else {
-    topology::Layout layout = topology::layout_of(world_);
-    if (layout.nodes > 1)
-      return Error(ErrorCode::unsupported, "the ranks of this job run on " + std::to_string(layout.nodes) +
-                                               " machines; this version runs on one. Start all ranks on one machine");
-    auto owner = std::make_shared<posix::SharedMemory>();
-    if (world_.rank == Rank{0}) {
-      auto created = posix::SharedMemory::create(board_name, bytes);
-      if (!created) return created.error();
-      *owner = std::move(*created);
-      HVD_RETURN_IF_ERROR(peers_->offer(layout.world, board_name, owner->descriptor()));
-    } else {
-      std::optional<posix::FileDescriptor> descriptor;
-      while (!(descriptor = peers_->take(board_name))) {
-        if (deadline.passed())
-          return Error(ErrorCode::timeout, describe(world_, Rank{0}) + " did not hand over the board in time");
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-      }
-      auto mapped = posix::SharedMemory::map(*descriptor, bytes);
-      if (!mapped) return mapped.error();
-      *owner = std::move(*mapped);
-    }
-    memory = std::shared_ptr<void>(owner, owner->data());
-  }
-  board_ = std::make_unique<NodeBoard>(std::move(memory), shape, Seat{world_.rank.value});
+  auto memory = map_together("board", NodeBoard::bytes_needed(shape), deadline);
+  if (!memory) return memory.error();
+  board_ = std::make_unique<NodeBoard>(std::move(*memory), shape, Seat{world_.rank.value});
   return {};
 }
 
@@ -190,17 +190,50 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   return *ended();
 }
 
-Result<void*> Runtime::allocate_shared(std::size_t bytes) {
-  std::shared_ptr<void> memory = private_memory(bytes);
-  std::lock_guard lock(shared_mutex_);
-  void* address = memory.get();
-  shared_.emplace(address, std::move(memory));
-  return address;
+Status Runtime::at_one_point(const std::string& name, std::function<void()> action) {
+  Signature barrier;
+  barrier.verb = Verb::barrier;
+  barrier.transient = true;
+  auto operation = prepare(name, std::move(barrier));
+  if (!operation) return operation.error();
+  (*operation)->when_done = std::move(action);
+  Submission submission{*operation, nullptr, nullptr, 0, nullptr, 0};
+  auto number = submit({&submission, 1});
+  if (!number) return number.error();
+  HandleCell* cell = handles_.find(*number);
+  wait(*cell, Deadline::never());
+  Status status = cell->error ? Status(*cell->error) : Status();
+  handles_.release(*cell);
+  return status;
 }
 
-void Runtime::free_shared(void* memory) {
+Result<void*> Runtime::allocate_shared(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard lock(shared_mutex_);
+  std::string name = "horovod.shared." + std::to_string(shared_calls_++);
+  auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config_.start_timeout_s * 1000)));
+  auto memory = map_together(name, part * static_cast<std::size_t>(world_.size()), deadline);
+  if (!memory) return memory.error();
+  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(world_.rank.value);
+  HVD_RETURN_IF_ERROR(at_one_point(name, [this, memory = *memory, part] {
+    if (surroundings_.regions) surroundings_.regions->add(memory, part, world_.rank.value);
+  }));
+  shared_.emplace(mine, std::move(*memory));
+  return mine;
+}
+
+Status Runtime::free_shared(void* memory) {
+  std::lock_guard lock(shared_mutex_);
+  if (!shared_.contains(memory))
+    return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
+  // After the end there is no schedule, and nobody reads it.
+  if (ended() == nullptr)
+    HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), [this, memory] {
+      if (surroundings_.regions) surroundings_.regions->remove(memory);
+    }));
   shared_.erase(memory);
+  return {};
 }
 
 }  // namespace hvd::runtime

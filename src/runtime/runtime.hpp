@@ -57,7 +57,7 @@ class Runtime {
 
   // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
   Result<void*> allocate_shared(std::size_t bytes);
-  void free_shared(void* memory);
+  Status free_shared(void* memory);
 
   // A peer of my node is gone.
   void report_lost(Rank peer) { engine_->report_lost(peer); }
@@ -65,6 +65,10 @@ class Runtime {
  private:
   explicit Runtime(Parts parts);
   Status share_board(Deadline deadline);
+  // Memory of so many bytes that all ranks map, under a name that is used once. Collective.
+  Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
+  // Runs on every rank's engine at the same point of the schedule; returns when it has here.
+  Status at_one_point(const std::string& name, std::function<void()> action);
   Status check(const Signature& signature) const;
 
   World world_;
@@ -81,7 +85,8 @@ class Runtime {
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;
   std::mutex shared_mutex_;
-  std::map<void*, std::shared_ptr<void>> shared_;  // by address
+  std::map<void*, std::shared_ptr<void>> shared_;  // by the address of my part
+  int shared_calls_ = 0;                           // names what the ranks do together; equal on all ranks
 };
 
 }  // namespace hvd::runtime
