@@ -61,7 +61,8 @@ class Allgather final : public Task {
     }
     if (is_small()) {
       exchange_ = ++link_.small_count;
-      Cursor(in_).gather(link_.small_payload(link_.me, exchange_, shares_.bytes(link_.me)), in_.bytes());
+      in_at_ = Cursor(in_);
+      put(link_.small_payload(link_.me, exchange_, in_.bytes()), in_.bytes());
       link_.post_small(exchange_);
       missing_ = 0;
       return true;
@@ -100,9 +101,14 @@ class Allgather final : public Task {
     return turn_.pass();
   }
 
+  void put(std::byte* to, std::size_t bytes) {
+    if (link_.has_to_stream(bytes)) in_at_.gather_streaming(to, bytes);
+    else in_at_.gather(to, bytes);
+  }
+
   void fill() {
     std::byte* slab = link_.area.seat(link_.me).slab + (filled_ % depth_) * piece_;
-    in_at_.gather(slab, bytes_of(link_.me, filled_));
+    put(slab, bytes_of(link_.me, filled_));
     ++filled_;
     link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + filled_);
   }

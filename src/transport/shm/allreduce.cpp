@@ -11,12 +11,15 @@
 //  into the
 //     own tensor and into all other slabs; raise `pushed` to c + 1.
 //  3. unpack, once all have pushed c: copy the other slices from the own slab into the own tensors.
+// In place (batches in shared regions): see in_place.hpp. The seats find out in a small exchange whether all can.
+//
 // Pack of c + 1 comes before reduce of c, so nobody waits for a seat that is slightly late. A slab half is packed again
 // (c + 2) only after step 3 of c, which all readers have by then left behind. Only slabs are ever written by others:
 // when this seat's link is aborted, no peer can touch its tensors.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
+#include "transport/shm/in_place.hpp"
 #include "transport/shm/tasks.hpp"
 
 namespace hvd::transport::shm {
@@ -39,6 +42,7 @@ class Allreduce final : public Task {
         reduce_(collective),
         one_shot_bytes_(link.size == 2 ? one_shot_bytes_of_two : one_shot_bytes_of_many),
         turn_(link),
+        in_place_(link, reduce_),
         sources_(static_cast<std::size_t>(link.size)),
         destinations_(static_cast<std::size_t>(link.size)) {}
 
@@ -57,6 +61,8 @@ class Allreduce final : public Task {
     }
     switch (phase_) {
       case Phase::small: return finish_small();
+      case Phase::places: return compare_places();
+      case Phase::in_place: return finish_in_place();
       case Phase::chunks: return step_chunks();
       default: phase_ = Phase::idle; return turn_.pass();
     }
@@ -66,7 +72,7 @@ class Allreduce final : public Task {
   Seat waiting_for() const override { return Seat{turn_.waiting_for}; }
 
  private:
-  enum class Phase { idle, queued, small, chunks, alone };
+  enum class Phase { idle, queued, small, places, in_place, chunks, alone };
   struct Slice {
     std::size_t begin, end;
   };
@@ -87,10 +93,48 @@ class Allreduce final : public Task {
       phase_ = Phase::small;
       return true;
     }
+    if (link_.regions != nullptr && !link_.regions->empty()) return tell_places(busy);
     if (!link_.slab_is_free(busy)) return false;
     begin_chunks();
     phase_ = Phase::chunks;
     return true;
+  }
+
+  bool tell_places(int& busy) {
+    if (!link_.small_slot_is_free(busy)) return false;
+    exchange_ = ++link_.small_count;
+    places_ = in_place_.locate(batch_, *link_.regions);
+    std::memcpy(link_.small_payload(link_.me, exchange_, sizeof places_), &places_, sizeof places_);
+    link_.post_small(exchange_);
+    missing_ = 0;
+    phase_ = Phase::places;
+    return true;
+  }
+
+  Progress compare_places() {
+    missing_ = link_.missing_small(exchange_, missing_);
+    if (missing_ < link_.size) return turn_.wait_for(missing_);
+    link_.small_read_by_all = exchange_ - 1;
+    bool all_in_place = places_ != 0;
+    for (int seat = 0; seat < link_.size; ++seat)
+      all_in_place &= std::memcmp(link_.small_payload(seat, exchange_, sizeof places_), &places_, sizeof places_) == 0;
+    if (all_in_place) {
+      in_place_.begin(*link_.regions);
+      phase_ = Phase::in_place;
+      return finish_in_place();
+    }
+    int busy = -1;
+    if (!link_.slab_is_free(busy)) return turn_.wait_for(busy);
+    begin_chunks();
+    phase_ = Phase::chunks;
+    return step_chunks();
+  }
+
+  Progress finish_in_place() {
+    int missing = -1;
+    if (!in_place_.step(missing)) return turn_.wait_for(missing);
+    phase_ = Phase::idle;
+    return turn_.pass();
   }
 
   void reduce_alone() {
@@ -247,13 +291,15 @@ class Allreduce final : public Task {
   const Reduction reduce_;
   const std::size_t one_shot_bytes_;
   Turn turn_;
+  InPlace in_place_;
   Phase phase_ = Phase::idle;
   Batch batch_;
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
   int missing_ = 0;
 
-  std::uint64_t exchange_ = 0;  // one shot
+  std::uint64_t exchange_ = 0;  // one shot, and places
+  std::uint64_t places_ = 0;    // digest of where my tensors lie
   std::vector<std::byte> scratch_;
 
   std::uint64_t base_ = 0, chunks_ = 0;  // chunks

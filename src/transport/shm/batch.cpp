@@ -18,6 +18,14 @@ void Batch::assign_both(std::span<const Segment> in, std::span<const Segment> ou
   }
 }
 
+void Cursor::gather_streaming(std::byte* to, std::size_t bytes) {
+  walk(bytes, [&to](const std::byte* in, std::byte*, std::size_t part) {
+    if (in != nullptr) devices::copy_streaming(to, in, part);
+    else std::memset(to, 0, part);
+    to += part;
+  });
+}
+
 void Cursor::scatter_streaming(const std::byte* from, std::size_t bytes) {
   walk(bytes, [&from](const std::byte*, std::byte* out, std::size_t part) {
     if (out != nullptr) devices::copy_streaming(out, from, part);

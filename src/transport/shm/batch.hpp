@@ -65,6 +65,8 @@ class Cursor {
       to += part;
     });
   }
+  // As gather(), past the caches: see LinkState::publishes_past_caches.
+  void gather_streaming(std::byte* to, std::size_t bytes);
   // Copies from one place to the next bytes of `out`.
   void scatter(const std::byte* from, std::size_t bytes) {
     walk(bytes, [&from](const std::byte*, std::byte* out, std::size_t part) {

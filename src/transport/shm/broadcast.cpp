@@ -57,7 +57,7 @@ class Broadcast final : public Task {
     if (bytes <= small_slot_bytes) {
       exchange_ = ++link_.small_count;
       if (is_root_) {
-        Cursor(batch_).gather(link_.small_payload(link_.me, exchange_, bytes), bytes);
+        put(Cursor(batch_), link_.small_payload(link_.me, exchange_, bytes), bytes);
         link_.post_small(exchange_);
       }
       return true;
@@ -69,6 +69,12 @@ class Broadcast final : public Task {
     round_ = 0;
     at_ = Cursor(batch_);
     return true;
+  }
+
+  Cursor put(Cursor from, std::byte* to, std::size_t bytes) const {
+    if (link_.has_to_stream(bytes)) from.gather_streaming(to, bytes);
+    else from.gather(to, bytes);
+    return from;
   }
 
   void keep_own() {
@@ -96,7 +102,7 @@ class Broadcast final : public Task {
         int missing = link_.missing(&SeatFlags::taken, base_ + round_ - depth_ + 1, 0);
         if (missing < link_.size) return turn_.wait_for(missing);
       }
-      at_.gather(link_.area.seat(link_.me).slab + (round_ % depth_) * piece_, bytes_of_round());
+      at_ = put(at_, link_.area.seat(link_.me).slab + (round_ % depth_) * piece_, bytes_of_round());
       link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + round_ + 1);
     }
     return turn_.pass();

@@ -21,7 +21,7 @@ std::uint64_t InPlace::locate(const Batch& batch, const SharedRegions& regions) 
   return digest == 0 ? 1 : digest;
 }
 
-void InPlace::begin(const Batch&, const SharedRegions& regions) {
+void InPlace::begin(const SharedRegions& regions) {
   regions_ = &regions;
   sources_.resize(static_cast<std::size_t>(link_.size));
   copied_ = false;

@@ -7,6 +7,14 @@
 
 namespace hvd::transport::shm {
 
+bool LinkState::is_amd() noexcept {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 bool LinkState::all_have_read(std::uint64_t v, int& waiting_for) {
   for (int seat = 0; seat < size; ++seat) {
     if (seat == me) continue;

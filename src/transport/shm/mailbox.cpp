@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/panic.hpp"
+#include "devices/host_kernels.hpp"
 
 namespace hvd::transport::shm {
 namespace {
@@ -233,7 +234,8 @@ std::size_t Mailbox::copy_in(Outgoing& out, const std::byte* from, std::size_t b
   bytes = std::min<std::size_t>(bytes, room);
   std::size_t at = out.written & (ring_bytes_ - 1);
   std::size_t until_end = std::min(bytes, ring_bytes_ - at);
-  if (until_end > 0) std::memcpy(out.ring + at, from, until_end);
+  if (link_.has_to_stream(until_end)) devices::copy_streaming(out.ring + at, from, until_end);
+  else if (until_end > 0) std::memcpy(out.ring + at, from, until_end);
   if (bytes > until_end) std::memcpy(out.ring, from + until_end, bytes - until_end);
   out.written += bytes;
   return bytes;

@@ -54,7 +54,10 @@ class ReduceScatter final : public Task {
     if (bytes == 0) return true;
     if (bytes <= small_slot_bytes) {
       exchange_ = ++link_.small_count;
-      Cursor(in_).gather(link_.small_payload(link_.me, exchange_, bytes), bytes);
+      Cursor at(in_);
+      std::byte* slot = link_.small_payload(link_.me, exchange_, bytes);
+      if (link_.has_to_stream(bytes)) at.gather_streaming(slot, bytes);
+      else at.gather(slot, bytes);
       link_.post_small(exchange_);
       missing_ = 0;
       return true;
@@ -100,7 +103,10 @@ class ReduceScatter final : public Task {
 
   void pack() {
     for (int seat = 0; seat < link_.size; ++seat) {
-      in_at_[static_cast<std::size_t>(seat)].gather(place(link_.me, seat, packed_), bytes_of(seat, packed_));
+      Cursor& at = in_at_[static_cast<std::size_t>(seat)];
+      std::size_t bytes = bytes_of(seat, packed_);
+      if (seat != link_.me && link_.has_to_stream(bytes)) at.gather_streaming(place(link_.me, seat, packed_), bytes);
+      else at.gather(place(link_.me, seat, packed_), bytes);
     }
     ++packed_;
     link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + packed_);
