@@ -2,6 +2,9 @@
 import statistics
 
 
+UNSTEADY = 4  # greatest by least ratio of a comparison's rounds, from which on its verdict is worth little
+
+
 def matching(records, wanted):
     return [record for record in records if all(record.get(key) == value for key, value in wanted.items())]
 
@@ -33,7 +36,8 @@ def evaluate(check, records):
     return {"row": check.row, "workload": check.workload, "peer": check.peer_name, "floor": check.floor,
             "target": check.target, "measured": measured, "least": min(ratios), "most": max(ratios),
             "peer_us": statistics.median(peers), "our_us": statistics.median(ours), "launches": len(found),
-            "verdict": verdict(check, measured, right), "note": check.note}
+            "verdict": verdict(check, measured, right) + (", UNSTEADY" if max(ratios) > UNSTEADY * min(ratios) else ""),
+            "note": check.note}
 
 
 def verdict(check, measured, right=True):

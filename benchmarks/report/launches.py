@@ -11,6 +11,17 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "python"
 MALLOC_TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296", "MALLOC_TOP_PAD_": "268435456"}
 
 
+def _end(process):
+    """The launchers end their ranks."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 class Launches:
     def __init__(self, build, out, horovodrun, quick, parts, peers):
         self.build, self.out, self.horovodrun = pathlib.Path(build), pathlib.Path(out), horovodrun
@@ -52,13 +63,9 @@ class Launches:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
-                process.terminate()  # the launchers end their ranks
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
                 code = f"none within {seconds} s"
+            finally:
+                _end(process)
         print(f"{time.monotonic() - begin:6.1f} s  {shown[:150]}", flush=True)
         if code != 0:
             self.failures.append(f"{shown}: exit code {code}")

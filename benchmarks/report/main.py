@@ -6,7 +6,9 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
+import sys
 
 from evaluation import evaluate, values
 from launches import Launches
@@ -14,6 +16,7 @@ from plot import draw
 from table import markdown
 from targets import all_checks
 
+BUSY = 1.0  # processes that want to run
 PARTS = ("data_plane", "whole_library", "python", "start")
 
 
@@ -32,7 +35,15 @@ def machine(records):
     torch = sorted({"torch " + record["torch"] for record in records if "torch" in record})
     return {"processor": f"{cpu_model()}, {os.cpu_count()} cores", "kernel": platform.platform(),
             "date": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"), "commit": commit or "unknown",
-            "peers": ", ".join(peers + torch), "load before": f"{os.getloadavg()[0]:.1f}"}
+            "peers": ", ".join(peers + torch)}
+
+
+def load_of(out, again):
+    """Of when the records were made."""
+    kept = out / "load"
+    if not again or not kept.exists():
+        kept.write_text(f"{os.getloadavg()[0]}")
+    return float(kept.read_text())
 
 
 def main():
@@ -44,11 +55,14 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--again", action="store_true", help="no measuring: table and plot of the records that exist")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was launched is ended, too
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    load = os.getloadavg()[0]
+    load = load_of(out, options.again)
     peers = [peer for peer in ("openmpi", "mpich")
              if shutil.which(f"mpiexec.{peer}") and (pathlib.Path(options.build) / "bin" / f"hvd_data_plane_{peer}").exists()]
+    if load > BUSY and not options.again:
+        print(f"The machine is busy (load {load:.1f}): what is measured now says little.", flush=True)
     launches = Launches(options.build, out, options.horovodrun, options.quick, options.only.split(","), peers)
     if not options.again:
         for name in ("records.jsonl", "launches.log"):
@@ -56,7 +70,8 @@ def main():
         launches.run()
     with open(launches.records) as file:
         records = [json.loads(line) for line in file]
-    about = machine(records) | {"load before": f"{load:.1f}"}
+    about = machine(records)
+    about["load before"] = f"{load:.1f}" + (" — BUSY: other programs ran, these numbers say little" if load > BUSY else "")
     rows = [row for row in (evaluate(check, records) for check in all_checks()) if row is not None]
     numbers = values(records)
     table = markdown(about, rows, numbers, launches.failures, options.quick)

@@ -10,15 +10,17 @@ from matplotlib import pyplot  # noqa: E402
 def _sizes(axes, records, ranks):
     peers = [("data_plane", "openmpi", "mpi", "ours", "Open MPI", "tab:orange"),
              ("data_plane", "mpich", "mpi", "ours", "MPICH", "tab:blue"),
-             ("python", "gloo", "gloo", "ours", "Gloo (torch)", "tab:green")]
+             ("python", "gloo", "gloo", "ours", "Gloo (torch), its best round", "tab:green")]
     for program, peer, contender, ours, name, colour in peers:
         points = {}
         for record in records:
             if (record["program"], record.get("peer"), record["ranks"], record["workload"], record.get("dtype"),
                     record.get("variant", "default")) == (program, peer, ranks, "allreduce", "float32", "default") \
                     and contender in record["us"] and ours in record["us"]:
-                points.setdefault(record["bytes"], []).extend(
-                    a / b for a, b in zip(record["us"][contender], record["us"][ours]))
+                theirs = record["us"][contender]
+                if peer == "gloo":  # noise-like where ranks fill the cores: its best round counts
+                    theirs = [min(theirs)] * len(theirs)
+                points.setdefault(record["bytes"], []).extend(a / b for a, b in zip(theirs, record["us"][ours]))
         if points:
             sizes = sorted(points)
             axes.plot(sizes, [statistics.median(points[size]) for size in sizes], "o-", color=colour, label=name)
@@ -47,10 +49,9 @@ def _bars(axes, rows):
 
 def draw(path, machine, records, rows):
     records = [record for record in records if "us" in record]
-    figure, axes = pyplot.subplots(1, 3, figsize=(21, 8), width_ratios=[1, 1, 1.1])
+    figure, axes = pyplot.subplots(1, 3, figsize=(22, 8), width_ratios=[1, 1, 0.8], layout="constrained")
     _sizes(axes[0], records, 2)
     _sizes(axes[1], records, 4)
     _bars(axes[2], rows)
     figure.suptitle("  ·  ".join(str(value) for value in list(machine.values())[:5]), fontsize=9)
-    figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -12,9 +12,10 @@ def _time(us):
 def markdown(machine, rows, values, failures, quick):
     judged = [row for row in rows if row["target"] is not None]
     reached = sum(row["verdict"] == "reached" for row in judged)
+    unsteady = sum(row["verdict"].endswith("UNSTEADY") for row in judged)
     lines = ["# Benchmark", "",
              *(f"- {name}: {value}" for name, value in machine.items()),
-             f"- {reached} of {len(judged)} ratios reach their target" + (" (a quick run: one launch, few calls)" if quick else ""),
+             f"- {reached} of {len(judged)} ratios reach their target steadily; {unsteady} are unsteady, which a quiet machine would not show" + (" (a quick run: one launch, few calls)" if quick else ""),
              *(f"- **failed**: {failure}" for failure in failures), "",
              "A ratio is the peer's time by ours: same processes, same buffers, in turns, each buffer rewritten by its owner "
              "before every call of 2 KB or more. Given are the median of the launches' medians, and the least and greatest "
