@@ -3,7 +3,6 @@ import functools
 import importlib
 import os
 import re
-import sysconfig
 import warnings
 from contextlib import contextmanager
 
@@ -20,6 +19,7 @@ def is_iterable(x):
 
 def get_ext_suffix():
     """The suffix of extension modules of this Python, such as .cpython-311-x86_64-linux-gnu.so."""
+    import sysconfig  # costs more than the rest of this module
     return sysconfig.get_config_var("EXT_SUFFIX") or sysconfig.get_config_var("SO") or ".so"
 
 

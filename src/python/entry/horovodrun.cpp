@@ -1,0 +1,52 @@
+// The `horovodrun` that a wheel puts into PATH: becomes the launcher inside the package, which finds its plugins beside
+// itself (horovod/lib). A program, not a Python script: an interpreter would cost more than the launcher's own start.
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <string>
+
+int main(int, char** arguments) {
+  char own[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", own, sizeof own);
+  if (length < 0) {
+    std::perror("horovodrun: /proc/self/exe");
+    return 127;
+  }
+  const std::string path(own, static_cast<std::size_t>(length));
+  const std::string prefix = path.substr(0, path.rfind('/')) + "/..";
+  // An environment's or user's folder, Debian's, and pip install --target.
+  const char* const places[] = {"/lib*/python3*/site-packages", "/lib*/python3*/dist-packages", ""};
+  std::string launcher, looked_in;
+  timespec newest{};
+  for (const char* place : places) {
+    const std::string pattern = prefix + place + "/horovod/bin/horovodrun";
+    looked_in += "\n  " + pattern;
+    glob_t found{};
+    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+        struct stat status {};
+        // Several Pythons in one prefix: this file is of the package that was installed last.
+        if (::stat(found.gl_pathv[i], &status) != 0) continue;
+        const timespec changed = status.st_ctim;
+        const bool is_newer =
+            changed.tv_sec > newest.tv_sec || (changed.tv_sec == newest.tv_sec && changed.tv_nsec > newest.tv_nsec);
+        if (launcher.empty() || is_newer) {
+          launcher = found.gl_pathv[i];
+          newest = changed;
+        }
+      }
+    }
+    ::globfree(&found);
+  }
+  if (launcher.empty()) {
+    std::fprintf(stderr, "horovodrun: the Python package horovod is not installed beside %s; looked for%s\n",
+                 path.c_str(), looked_in.c_str());
+    return 127;
+  }
+  ::execv(launcher.c_str(), arguments);
+  std::perror(("horovodrun: " + launcher).c_str());
+  return 126;
+}
