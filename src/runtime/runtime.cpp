@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "native/posix/affinity.hpp"
+#include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "topology/layout.hpp"
 #include "transport/node_peers.hpp"
@@ -83,7 +84,13 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   runtime->engine_ = std::make_unique<Engine>(std::move(engine));
   if (runtime->peers_) {
     runtime->peers_->set_wake(surroundings.wake);
-    runtime->peers_->on_lost([raw = runtime->engine_.get()](Rank peer) { raw->report_lost(peer); });
+    // A dying process closes its sockets before its parent is told. The launcher should hear of it before anybody fails
+    // because of it, or it would take a survivor's error for the first failure.
+    runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
+      if (!raw->board_->has_left(Seat{peer.value}))
+        posix::wait_for_process_end(raw->world_.member(peer).pid, std::chrono::seconds(1));
+      raw->engine_->report_lost(peer);
+    });
   }
   HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
   return runtime;

@@ -1,10 +1,10 @@
 """What becomes of a job when a rank comes to harm: every phase with every kind of harm."""
+import os
 import random
 import signal
 import unittest
 
 from launcher_harness import ROUNDS, Job, LauncherTest
-import os
 
 VICTIM = os.environ["HVD_VICTIM"]
 RANKS = 3
@@ -119,15 +119,12 @@ class Stops(LauncherTest):
         self.assertIsNone(job.front.poll())
         return job
 
-    def test_rank_is_named_between_steps_and_the_job_goes_on(self):
-        job = self.stop_and_go("agreement")
-        # The stopped process is the one that does not answer; let it go on: it submits, and the job completes.
-        from launcher_harness import marked_processes
-        for pid in marked_processes(job.mark):
-            os.kill(pid, signal.SIGCONT)
-        job.front.send_signal(signal.SIGTERM)
-        job.finish()
-        job.assert_nothing_is_left(self)
+    def test_rank_is_named_and_the_job_goes_on(self):
+        for phase in ("agreement", "inside"):
+            job = self.stop_and_go(phase)
+            job.front.send_signal(signal.SIGTERM)
+            job.finish()
+            job.assert_nothing_is_left(self)
 
 
 if __name__ == "__main__":

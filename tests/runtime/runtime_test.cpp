@@ -319,6 +319,34 @@ TEST(Runtime, starts_again_in_the_same_process) {
   }
 }
 
+TEST(Runtime, reduces_in_shared_memory_in_place_and_packs_when_a_rank_has_left_it) {
+  constexpr std::size_t first = 30'000, second = 70'001;
+  for (int ranks : {1, 2, 3}) {
+    Ensemble ensemble(testing::made_up_world({ranks}));
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      auto memory = rig.runtime->allocate_shared((first + second) * sizeof(float));
+      ASSERT_TRUE(memory) << memory.error().message;
+      auto* views = static_cast<float*>(*memory);
+      for (int round = 0; round < 3; ++round) {
+        std::vector<float> moved(second);
+        // In the second round the last rank's tensor lies elsewhere: all ranks must notice.
+        float* tensor = round == 1 && rank == ranks - 1 ? moved.data() : views + first;
+        for (std::size_t i = 0; i < first; ++i) views[i] = part(rank, i);
+        for (std::size_t i = 0; i < second; ++i) tensor[i] = part(rank, i);
+        auto handle =
+            rig.start({{Rig::floats(first), "first", views, views}, {Rig::floats(second), "second", tensor, tensor}});
+        ASSERT_TRUE(handle) << handle.error().message;
+        EXPECT_EQ(rig.finish(*handle), "");
+        EXPECT_EQ(std::vector<float>(views, views + first), sums(ranks, first)) << "round " << round;
+        EXPECT_EQ(std::vector<float>(tensor, tensor + second), sums(ranks, second)) << "round " << round;
+      }
+      auto freed = rig.runtime->free_shared(views);
+      EXPECT_TRUE(freed);
+      EXPECT_FALSE(rig.runtime->free_shared(views));
+    });
+  }
+}
+
 // Writes down what it is told.
 class Recorder final : public Observer {
  public:
