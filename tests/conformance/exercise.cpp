@@ -124,7 +124,7 @@ class Stage {
 
   Part part_of(int rank) {
     auto index = static_cast<std::size_t>(rank);
-    auto count = [this](std::size_t elements) { return static_cast<std::int64_t>(elements); };
+    auto count = [](std::size_t elements) { return static_cast<std::int64_t>(elements); };
     std::byte *in = inputs_[index].data(), *out = found_[index].data();
     if (rank == what_.joined) in = out = nullptr;
     if (what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast)) out = in;
