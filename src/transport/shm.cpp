@@ -45,6 +45,7 @@ class ShmConnecting final : public Connecting {
       }
       if (*memory == nullptr) return Progress::pending;
       state_ = std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(), surroundings_.threads);
+      if (is_whole_node()) state_->regions = surroundings_.regions;
       state_->post.post(state_->area.seat(state_->me).flags->attached.value, 1);
     }
     state_->notice_dead_threads();
@@ -100,6 +101,16 @@ class ShmConnecting final : public Connecting {
       words.push_back(is_known ? surroundings_.wake_of(group_.rank_at(Seat{seat})) : nullptr);
     }
     return {std::move(words), surroundings_.asymmetric_wake};
+  }
+
+  // The parts of a region are those of the node's seats; a smaller group counts its seats differently.
+  bool is_whole_node() const {
+    const World& world = *surroundings_.world;
+    std::vector<Rank> node;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      if (world.member(Rank{rank}).node == world.me().node) node.push_back(Rank{rank});
+    }
+    return node == group_.ranks;
   }
 
   const Surroundings& surroundings_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shm_ranks.hpp"
+#include "transport/shm/regions.hpp"
 
 namespace hvd::transport {
 namespace {
@@ -336,6 +337,50 @@ TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
       ASSERT_EQ(0, std::memcmp(results[rank][i].data(), results[0][i].data(), results[0][i].size() * sizeof(float)));
     }
   }
+}
+
+// Three of the four tensors of a batch lie where all ranks see them; the last, in one round, only on some ranks.
+TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
+  run_ranks({4}, [](RankThread& rank) {
+    int me = rank.rank().value;
+    constexpr std::size_t part = 1 << 20;
+    auto regions = std::make_shared<shm::SharedRegions>();
+    regions->add(rank.hub->share_memory("region", 4 * part), part, me);
+    rank.surroundings.regions = regions;
+    auto transport = shm_for(rank.surroundings);
+    auto everyone = connect_all(*transport, rank);
+    Group odd{{Rank{1}, Rank{3}}, Seat{me == 1 ? 0 : me == 3 ? 1 : -1}};
+    std::unique_ptr<Link> pair;
+    if (odd.has_me()) {
+      auto connecting = transport->connect(odd, "odd", rank.exchange);
+      ASSERT_EQ(testing::drive(**connecting, rank.wake), Progress::done);
+      pair = (*connecting)->take();
+    }
+    auto* mine = reinterpret_cast<float*>(regions->at({0, 0}, me));
+    std::vector<float> elsewhere(50'000);
+    auto check = [&](Link& link, bool is_elsewhere) {
+      auto task = link.native()->plan(Collective{});
+      std::vector<Segment> batch;
+      for (std::int64_t i = 0; i < 4; ++i) {
+        float* data = i == 3 && is_elsewhere ? elsewhere.data() : mine + i * 60'000;
+        batch.push_back({TensorView{data, 50'000 - i, DataType::f32, {}}, {}});
+        for (std::int64_t k = 0; k < 50'000 - i; ++k) data[k] = static_cast<float>(me + k % 13);
+      }
+      ASSERT_EQ(run(*task, rank, batch, batch, 0), Progress::done);
+      int sum = 0;
+      for (Rank member : link.group().ranks) sum += member.value;
+      for (const Segment& segment : batch) {
+        const auto* data = static_cast<const float*>(segment.view.data);
+        for (std::int64_t k = 0; k < segment.view.count; ++k) {
+          ASSERT_EQ(data[k], static_cast<float>(sum + k % 13 * link.group().size()));
+        }
+      }
+    };
+    for (int round = 0; round < 4; ++round) {
+      check(*everyone, round == 2 && me % 2 == 0);
+      if (pair != nullptr) check(*pair, false);
+    }
+  });
 }
 
 TEST(Shm, names_the_seat_that_a_task_waits_for_and_fails_it_on_abort) {

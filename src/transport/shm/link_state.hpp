@@ -56,9 +56,10 @@ struct LinkState {
 
   std::optional<Error> aborted;
 
-  // Whether data that others will read, but not write, should be stored past the caches. Measured on AMD's Zen 4: a store to
-  // a line that another core has read costs 27 ns, one after the other (2.3 GB/s), past the caches it is 30 GB/s, and the
-  // others read it as fast as before. Intel's processors do better with plain stores, which stay in the shared cache.
+  // Whether data that others will read, but not write, should be stored past the caches. Measured on AMD's Zen 4: a
+  // store to a line that another core has read costs 27 ns, one after the other (2.3 GB/s), past the caches it is 30
+  // GB/s, and the others read it as fast as before. Intel's processors do better with plain stores, which stay in the
+  // shared cache.
   const bool publishes_past_caches = is_amd();
   // Worth it from here on.
   static constexpr std::size_t streaming_publish_bytes = 8 << 10;
