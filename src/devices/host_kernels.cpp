@@ -1,11 +1,11 @@
 #include "devices/host_kernels.hpp"
 
-#include <cstring>
-
-#include "devices/highway_targets.hpp"
+#include "devices/highway_targets.hpp"  // before highway.h
 #include "devices/kernel_table.hpp"
 
 #include <hwy/highway.h>
+
+#include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -19,9 +19,8 @@
   void add_half_kernels(KernelTable& table) noexcept;    \
   void add_integer_kernels(KernelTable& table) noexcept; \
   }
-#define HVD_ADD_TABLE(NAMESPACE)                                                           \
-  add(HWY_STR(NAMESPACE) + 2, &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, \
-      &NAMESPACE::add_integer_kernels)  // "N_AVX2": without its "N_"
+#define HVD_ADD_TABLE(NAMESPACE) \
+  add(HWY_STR(NAMESPACE), &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, &NAMESPACE::add_integer_kernels)
 
 // The static target is what every CPU of this architecture has.
 #define HVD_DYNAMIC_TARGET(TARGET) ((HWY_TARGETS & (TARGET)) != 0 && HWY_STATIC_TARGET != (TARGET))
@@ -43,9 +42,9 @@ struct Tables {
   std::size_t count = 0;
 
   Tables() noexcept;
-  void add(const char* name, AddKernels floats, AddKernels halves, AddKernels integers) noexcept {
+  void add(const char* name_space, AddKernels floats, AddKernels halves, AddKernels integers) noexcept {
     KernelTable& table = list[count++];
-    table.instruction_set = name;
+    table.instruction_set = name_space + 2;  // "N_AVX2": without its "N_"
     floats(table);
     halves(table);
     integers(table);
