@@ -46,6 +46,7 @@ int main(int, char** arguments) {
                  path.c_str(), looked_in.c_str());
     return 127;
   }
+  arguments[0] = launcher.data();  // by it the launcher knows its folder
   ::execv(launcher.c_str(), arguments);
   std::perror(("horovodrun: " + launcher).c_str());
   return 126;
