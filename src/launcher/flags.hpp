@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-enum class Kind : std::uint8_t {
+enum class Kind {
   action,    // "--help": recorded as "1"
   toggle,    // given or not
   tristate,  // given, given in its negative form, or not
@@ -22,8 +22,8 @@ enum class Kind : std::uint8_t {
   pair,   // takes two integers
   level,  // TRACE … FATAL
 };
-enum class Range : std::uint8_t { any, at_least_0, at_least_1, zero_to_1 };
-enum class Written : std::uint8_t { as_given, mebibytes, as_flag, inverted_flag, when_true };
+enum class Range { any, at_least_0, at_least_1, zero_to_1 };
+enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };
 
 struct FlagRow {
   const char* name;       // Horovod's name of the value, by which it is asked for

@@ -157,7 +157,7 @@ int run(int count, char** arguments) {
     sigset_t mask;
     sigemptyset(&mask);
     sigaddset(&mask, end.by_signal);
-    ::sigprocmask(SIG_UNBLOCK, &mask, nullptr);
+    ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
     ::raise(end.by_signal);
   }
   return end.exit_code;
@@ -167,6 +167,7 @@ int run(int count, char** arguments) {
 
 // Asked by the sanitizers, if there are any. libpmix keeps what its initialisation allocates, and is not compiled for
 // the thread sanitizer, which then takes its locks for none.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 __attribute__((visibility("default"))) const char* __lsan_default_options();
@@ -178,10 +179,10 @@ const char* __lsan_default_options() {
   return "print_suppressions=0";
 }
 const char* __tsan_default_suppressions() {
-  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so"
-         "pthreads";
+  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so";
 }
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 int main(int count, char** arguments) {
   return run(count, arguments);

@@ -31,7 +31,8 @@ Environment without_traces_of_launchers(const Environment& own) {
 void drop_traces_of_launchers() {
   const Environment own = Environment::of_this_process();
   for (const auto& [name, value] : own.variables())
-    if (is_trace_of_launcher(name)) ::unsetenv(name.c_str());
+    if (is_trace_of_launcher(name))
+      ::unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): there is a single thread
 }
 
 std::vector<std::string> environment_of(const Environment& cleaned, const RankVariables& variables) {

@@ -24,6 +24,7 @@ Result<Pipe> make_pipe() {
 
 std::vector<char*> pointers(const std::vector<std::string>& list) {
   std::vector<char*> result;
+  result.reserve(list.size() + 1);
   for (const std::string& text : list) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;

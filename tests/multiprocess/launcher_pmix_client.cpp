@@ -112,8 +112,7 @@ int __lsan_is_turned_off() {
   return 1;
 }
 const char* __tsan_default_suppressions() {
-  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so"
-         "pthreads";
+  return "race:libpmix.so\nmutex:libpmix.so\ndeadlock:libpmix.so\nthread:libpmix.so";
 }
 }
 

@@ -5,10 +5,13 @@
 #include <pmix_server.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <mutex>
+#include <thread>
 
 namespace hvd::pmix {
 namespace {
@@ -59,9 +62,10 @@ class InfoList {
   // Takes the other list's elements.
   void add_array(const char* key, InfoList& elements) {
     pmix_data_array_t array;
-    PMIX_DATA_ARRAY_CONSTRUCT(&array, elements.infos_.size(), PMIX_INFO);
+    const std::size_t count = elements.infos_.size();
+    PMIX_DATA_ARRAY_CONSTRUCT(&array, count, PMIX_INFO);
     auto* copies = static_cast<pmix_info_t*>(array.array);
-    for (std::size_t at = 0; at < elements.infos_.size(); ++at) PMIX_INFO_XFER(&copies[at], &elements.infos_[at]);
+    for (std::size_t at = 0; at < count; ++at) PMIX_INFO_XFER(&copies[at], &elements.infos_[at]);
     load(key, &array, PMIX_DATA_ARRAY);
     PMIX_DATA_ARRAY_DESTRUCT(&array);
   }
@@ -121,15 +125,26 @@ pmix_server_module_t make_module() {
   return module;
 }
 
+constexpr auto longest_end = std::chrono::seconds(2);
+
 class LibraryServer : public Server {
  public:
+  // Bounded: libpmix can wait for ever for a client that was killed while it connected (seen with 4.2.2). What is then
+  // left ends with this process.
   ~LibraryServer() override {
     if (!running_) return;
-    Completion gone;
-    PMIx_server_deregister_nspace(name_space_, Completion::callback, &gone);
-    gone.wait(PMIX_SUCCESS);
-    PMIx_server_finalize();
-    abort_receiver() = nullptr;
+    std::promise<void> done;
+    std::future<void> ended = done.get_future();
+    std::thread([name = std::string(name_space_), done = std::move(done)]() mutable {
+      pmix_nspace_t name_space;
+      PMIX_LOAD_NSPACE(name_space, name.c_str());
+      Completion gone;
+      PMIx_server_deregister_nspace(name_space, Completion::callback, &gone);
+      gone.wait(PMIX_SUCCESS);
+      PMIx_server_finalize();
+      done.set_value();
+    }).detach();
+    if (ended.wait_for(longest_end) == std::future_status::ready) abort_receiver() = nullptr;
   }
 
   Status start(ServerOptions options) override {
@@ -138,7 +153,7 @@ class LibraryServer : public Server {
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
     // Values in the server's memory, not in files that a killed server leaves behind (and that differ between
     // versions).
-    ::setenv("PMIX_MCA_gds", "hash", 1);
+    ::setenv("PMIX_MCA_gds", "hash", 1);  // NOLINT(concurrency-mt-unsafe): the launcher has a single thread yet
     InfoList init;
     init.add(PMIX_SERVER_TMPDIR, options_.folder);
     init.add(PMIX_SYSTEM_TMPDIR, options_.folder);

@@ -63,7 +63,7 @@ std::vector<Descendant> descendants_of(pid_t ancestor) {
   std::multimap<pid_t, Descendant> by_parent;
   DIR* processes = ::opendir("/proc");
   if (processes == nullptr) return {};
-  while (const dirent* entry = ::readdir(processes)) {
+  while (const dirent* entry = ::readdir(processes)) {  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
     auto process = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (auto stat = read_stat(process)) {
