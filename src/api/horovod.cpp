@@ -102,7 +102,6 @@ hvd_status check_owner() {
                     " and inherited its environment; it cannot join the job in its parent's place. Remove the call of "
                     "hvd.init() from the child, or unset " +
                     owner_variable + " and the launcher's variables to run alone");
-  ::setenv(owner_variable, me.c_str(), 1);
   return HVD_OK;
 }
 
@@ -202,6 +201,8 @@ hvd_status hvd_init(hvd_runtime** runtime) {
   }
   auto started = mine.session->start(hvd::Environment::of_this_process());
   if (!started) return fail(started.error());
+  // Alone there is no place that a child could take.
+  if ((*started)->world().size() > 1) ::setenv(owner_variable, std::to_string(::getpid()).c_str(), 1);
   *runtime = new hvd_runtime{std::move(*started)};
   return HVD_OK;
 }

@@ -35,7 +35,8 @@ def init():
             _core.init()
             # The C library has marked the environment, so that a child which inherits it does not join in this rank's
             # place. Python's copy of the environment needs the mark too: subprocess may be given os.environ.
-            os.environ["HOROVOD_OWNER_PID"] = str(os.getpid())
+            if _core.world()[1] > 1:
+                os.environ["HOROVOD_OWNER_PID"] = str(os.getpid())
         if not _atexit_registered:
             atexit.register(shutdown)
             _atexit_registered = True
