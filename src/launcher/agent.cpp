@@ -48,7 +48,7 @@ class Agent {
       read_signals();
       for (RankProcess& rank : ranks_) hear_of_start(rank);
       relay_output();
-      ending_.step();
+      if (has_to_act()) ending_.step();
       finish_if_none_is_left();
       channel_.flush();
     }
@@ -83,9 +83,11 @@ class Agent {
       for (auto& pipe : rank.output)
         if (pipe && may_relay()) polled_.push_back({pipe.get(), POLLIN, 0});
     }
-    ::poll(polled_.data(), polled_.size(), ending_.begun() ? static_cast<int>(ending_.left().count()) : -1);
+    ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
   }
 
+  // Once nobody is left there is nothing to do but to wait for the front's leave.
+  bool has_to_act() const { return ending_.begun() && (orphaned_ || !said_all_gone_); }
   bool may_relay() const { return orphaned_ || credit_ > 0; }
 
   void read_signals() {
