@@ -15,6 +15,20 @@
 
 #include "horovod.h"
 
+// Asked by the address sanitizer, if there is one: libpmix keeps what its initialisation allocates.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" {
+__attribute__((visibility("default"))) const char* __lsan_default_suppressions();
+__attribute__((visibility("default"))) const char* __lsan_default_options();
+const char* __lsan_default_suppressions() {
+  return "leak:libpmix.so";
+}
+const char* __lsan_default_options() {
+  return "print_suppressions=0";
+}
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
 namespace {
 
 void come_to_harm(const std::string& kind) {
