@@ -420,8 +420,11 @@ void Engine::hear_of_stall(const StallRequest& stall) {
   auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
   bool recent = last_stall_report_ != Clock::time_point{} && Clock::now() - last_stall_report_ < check_time / 2;
   if (recent && !stall.final) return;
-  std::vector<StalledName> stalled = find_stalled();
-  if (stall.missing.value >= 0) stalled.push_back({std::string(stall.name), {stall.missing}});
+  std::vector<Rank> halted = halted_on_my_node(world_);
+  std::vector<StalledName> stalled = find_stalled(halted);
+  // In a batch ranks wait for each other in chains: one that cannot move at all is named rather than the next in line.
+  if (stall.missing.value >= 0)
+    stalled.push_back({std::string(stall.name), halted.empty() ? std::vector{stall.missing} : halted});
   if (stalled.empty()) return;  // it has resolved itself
   last_stall_report_ = Clock::now();
   std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
@@ -431,14 +434,15 @@ void Engine::hear_of_stall(const StallRequest& stall) {
   else coordinator_->shut_down(world_.rank, text);
 }
 
-std::vector<StalledName> Engine::find_stalled() const {
+std::vector<StalledName> Engine::find_stalled(const std::vector<Rank>& halted) const {
   std::vector<StalledName> stalled;
   for (Coordinator::Waiting& waiting : coordinator_->waiting())
     stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
   coordinator_->visit_slots([&](SlotId slot, const std::string& name) {
     std::vector<Rank> missing;
     for (Seat seat : board_.missing_at(slot)) missing.push_back(Rank{seat.value});
-    if (static_cast<int>(missing.size()) < world_.size()) stalled.push_back({name, std::move(missing)});
+    if (missing.empty()) missing = halted;  // in the middle of saying that it is the last
+    if (!missing.empty() && static_cast<int>(missing.size()) < world_.size()) stalled.push_back({name, std::move(missing)});
   });
   return stalled;
 }

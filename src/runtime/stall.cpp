@@ -72,6 +72,13 @@ bool is_halted(const World& world, Rank rank) {
   return state == 'T' || state == 't' || state == 'Z' || state == 'X';
 }
 
+std::vector<Rank> halted_on_my_node(const World& world) {
+  std::vector<Rank> halted;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (is_halted(world, Rank{rank})) halted.push_back(Rank{rank});
+  return halted;
+}
+
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final) {
   constexpr std::size_t most_names = 6;
   std::map<Rank, std::vector<std::string>> names_of;

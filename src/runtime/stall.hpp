@@ -38,6 +38,7 @@ class StallWatch {
 
 // The kernel says that the process of this rank (on my node) is stopped or gone.
 bool is_halted(const World& world, Rank rank);
+std::vector<Rank> halted_on_my_node(const World& world);
 
 // Horovod's wording: a line "Missing ranks:" and a line per rank; each rank with host, process and what the process
 // does.

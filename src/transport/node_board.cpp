@@ -72,8 +72,6 @@ bool NodeBoard::arrive(SlotId slot) {
   if ((words[word].fetch_or(mine, std::memory_order_acq_rel) | mine) != full_word(word)) return false;
   if (words_ > 1 && words[words_].fetch_add(1, std::memory_order_acq_rel) + 1 != static_cast<std::uint64_t>(words_))
     return false;
-  // Nobody arrives again before the slot has been scheduled, so the words can be cleared without racing anyone.
-  for (int i = 0; i <= words_; ++i) words[i].store(0, std::memory_order_relaxed);
   std::uint64_t at = completed_ticket_->next.fetch_add(1, std::memory_order_acq_rel);
   completed_[at & (completed_capacity_ - 1)].store(static_cast<std::uint32_t>(slot.value) + 1,
                                                    std::memory_order_release);
@@ -97,6 +95,8 @@ bool NodeBoard::take_completed(SlotId& slot) {
   entry.store(0, std::memory_order_relaxed);
   ++completed_taken_;
   slot = SlotId{static_cast<std::int32_t>(found - 1)};
+  // Nobody arrives again before the slot has been scheduled, which the leader does after this.
+  clear_arrivals(slot);
   return true;
 }
 

@@ -2,13 +2,11 @@
 // The memory in which the ranks of a node agree: who has arrived at which slot, what is asked of the leader, and the
 // log of what is to be done. The control link inside a node; no tensor passes through it.
 //
-//  1. A rank marks its arrival at a slot: one bit. The rank that sets the last one clears the word, puts the slot on
-//  the
-//     completed ring and wakes the leader (seat 0); nobody else is disturbed.
+//  1. A rank marks its arrival at a slot: one bit. The rank that sets the last one puts the slot on the completed ring
+//     and wakes the leader (seat 0), who takes it off and clears the bits; nobody else is disturbed.
 //  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
 //  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
-//  Room
-//     in the log is what the slowest reader leaves.
+//     Room in the log is what the slowest reader leaves.
 // Every seat's engine sleeps on its own wait word. Only offsets are stored, never pointers: the mapping differs by
 // process.
 #include <atomic>
@@ -47,7 +45,7 @@ class NodeBoard {
 
   // True if I was the last: the leader has been told.
   bool arrive(SlotId slot);
-  // Who has not arrived at a slot that somebody waits for; for reports.
+  // Who has not arrived at a slot; for reports. Empty: the last one is just about to tell the leader, or was halted there.
   std::vector<Seat> missing_at(SlotId slot) const;
   // For the leader.
   bool take_completed(SlotId& slot);

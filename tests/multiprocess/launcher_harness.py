@@ -79,19 +79,26 @@ class Job:
         self.output = b""
         self.errors = b""
 
-    def wait_for_lines(self, count, containing=b"ready"):
-        """Reads standard output until that many lines hold the text; returns these lines."""
+    def wait_for_lines(self, count, containing=b"ready", of_errors=False):
+        """Reads standard output (or standard error) until that many lines hold the text; returns these lines."""
         limit = time.monotonic() + LIMIT_SECONDS
+        stream = self.front.stderr if of_errors else self.front.stdout
         while True:
-            lines = [line for line in self.output.split(b"\n")[:-1] if containing in line]
+            text = self.errors if of_errors else self.output
+            lines = [line for line in text.split(b"\n")[:-1] if containing in line]
             if len(lines) >= count:
                 return lines
-            ready, _, _ = select.select([self.front.stdout], [], [], max(0, limit - time.monotonic()))
-            chunk = os.read(self.front.stdout.fileno(), 65536) if ready else b""
+            ready, _, _ = select.select([stream], [], [], max(0, limit - time.monotonic()))
+            chunk = os.read(stream.fileno(), 65536) if ready else b""
             if not chunk:
                 self.clean_up()
-                raise AssertionError(f"only {len(lines)} of {count} lines came: {self.output!r} {self.front.stderr.read()!r}")
-            self.output += chunk
+                output, errors = self.front.communicate()
+                raise AssertionError(f"only {len(lines)} of {count} lines with {containing!r} came: {self.output + output!r} "
+                                     f"{self.errors + errors!r}")
+            if of_errors:
+                self.errors += chunk
+            else:
+                self.output += chunk
 
     def agent(self):
         """The agent's process id; waits until there is one (or horovodrun has ended: then 0)."""

@@ -58,8 +58,10 @@ class Output(LauncherTest):
         self.assertEqual(numbers, {0: list(range(40000)), 1: list(range(40000))})
 
     def test_that_is_blocked_does_not_keep_a_failed_job_alive(self):
-        # Nobody reads; rank 1 fails in the middle of it. All ranks must be gone before the first byte is read.
-        job = Job(2, 'if [ $HOROVOD_RANK = 1 ]; then read line; exit 4; fi; echo $$; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx')
+        # Nobody reads; rank 1 fails once rank 0 has begun. All ranks must be gone before more than the first line is read.
+        job = Job(2, 'go=$TMPDIR/go; mkfifo $go 2>/dev/null; '
+                     'if [ $HOROVOD_RANK = 1 ]; then read line <$go; rm $go; exit 4; fi; '
+                     'echo $$; echo >$go; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx')
         line, = job.wait_for_lines(1, b"[0]<stdout>:")[:1]
         rank_0 = int(line.split(b":")[1])
         try:

@@ -110,12 +110,8 @@ class Stops(LauncherTest):
 
     def stop_and_go(self, phase):
         job = Job(RANKS, [VICTIM, phase, "stop", "1"], HOROVOD_STALL_CHECK_TIME_SECONDS="1")
-        named = b""
-        while b"process is stopped" not in named:
-            chunk = os.read(job.front.stderr.fileno(), 65536)
-            self.assertNotEqual(chunk, b"", "the job ended")
-            named += chunk
-        self.assertIn(b"Missing ranks:", named)
+        job.wait_for_lines(1, b"process is stopped", of_errors=True)
+        self.assertIn(b"Missing ranks:", job.errors)
         self.assertIsNone(job.front.poll())
         return job
 
