@@ -177,6 +177,7 @@ bool Engine::take_submissions() {
     for (Observer* observer : observers_) observer->submitted(operation.entry->name, operation.signature);
     introduce(operation);
   }
+  board_.announce_arrivals();
   return !submissions.empty();
 }
 
@@ -280,6 +281,8 @@ void Engine::forget_slot(SlotId slot) {
   entry.slot_operation = nullptr;
   if (entry.submitted == nullptr || !entry.submitted->arrived || entry.submitted->scheduled) return;
   entry.submitted->arrived = false;
+  board_.withdraw(slot);
+  board_.announce_arrivals();
   introduce(*entry.submitted);
 }
 
@@ -364,7 +367,6 @@ bool Engine::send_waiting() {
 }
 
 void Engine::append(const Record& record) {
-  if (const auto* give = std::get_if<GiveRecord>(&record)) board_.clear_arrivals(give->slot);
   encode(record, scratch_);
   if (!unlogged_.empty() || !board_.append(scratch_)) unlogged_.push_back(scratch_);
 }
@@ -400,6 +402,7 @@ void Engine::watch_for_stalls() {
   StallRequest stall{stalls_.waited_s(), Rank{-1}, in_flight_.front()->entry->name, final};
   if (Seat seat = runner_->waiting_for(); seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
   if (coordinator_) {
+    board_.look_at_all_slots();
     hear_of_stall(stall);
   } else if (!is_halted(world_, writer)) {
     send(stall);
@@ -421,7 +424,7 @@ void Engine::hear_of_stall(const StallRequest& stall) {
   bool recent = last_stall_report_ != Clock::time_point{} && Clock::now() - last_stall_report_ < check_time / 2;
   if (recent && !stall.final) return;
   std::vector<Rank> halted = halted_on_my_node(world_);
-  std::vector<StalledName> stalled = find_stalled(halted);
+  std::vector<StalledName> stalled = find_stalled();
   // In a batch ranks wait for each other in chains: one that cannot move at all is named rather than the next in line.
   if (stall.missing.value >= 0)
     stalled.push_back({std::string(stall.name), halted.empty() ? std::vector{stall.missing} : halted});
@@ -434,15 +437,15 @@ void Engine::hear_of_stall(const StallRequest& stall) {
   else coordinator_->shut_down(world_.rank, text);
 }
 
-std::vector<StalledName> Engine::find_stalled(const std::vector<Rank>& halted) const {
+std::vector<StalledName> Engine::find_stalled() const {
   std::vector<StalledName> stalled;
   for (Coordinator::Waiting& waiting : coordinator_->waiting())
     stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
   coordinator_->visit_slots([&](SlotId slot, const std::string& name) {
     std::vector<Rank> missing;
     for (Seat seat : board_.missing_at(slot)) missing.push_back(Rank{seat.value});
-    if (missing.empty()) missing = halted;  // in the middle of saying that it is the last
-    if (!missing.empty() && static_cast<int>(missing.size()) < world_.size()) stalled.push_back({name, std::move(missing)});
+    bool is_wanted = static_cast<int>(missing.size()) < world_.size();
+    if (is_wanted && !missing.empty()) stalled.push_back({name, std::move(missing)});
   });
   return stalled;
 }

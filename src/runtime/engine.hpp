@@ -86,7 +86,7 @@ class Engine final : private transport::Exchange {
   std::chrono::nanoseconds longest_sleep() const;
   void watch_for_stalls();
   void hear_of_stall(const StallRequest& stall);
-  std::vector<StalledName> find_stalled(const std::vector<Rank>& halted) const;
+  std::vector<StalledName> find_stalled() const;
   void agree_to_end(const ShutdownRecord& record);
 
   // transport::Exchange, over the log

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace hvd::transport {
 
@@ -14,24 +15,27 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + 63) & ~std::size_t{63};
 }
 
+constexpr std::size_t groups_of(int slots) {
+  return (static_cast<std::size_t>(slots) + 63) / 64;
+}
+// Words of a part whose writer shall share no cache line with others.
+constexpr std::size_t whole_lines(std::size_t words) {
+  return (words + 7) / 8 * 8;
+}
+
 }  // namespace
 
 // Where the parts lie, in bytes from the start.
 struct NodeBoard::Layout {
-  std::size_t seats, arrivals, ticket, completed, requests, log, end;
-  std::uint64_t completed_capacity;
+  std::size_t seats, arrivals, completed, requests, log, end;
 
   explicit Layout(Shape shape) {
     std::size_t seat_count = static_cast<std::size_t>(shape.seats);
-    std::size_t slot_count = static_cast<std::size_t>(shape.slots);
-    std::size_t words = (seat_count + 63) / 64 + 1;
-    // A slot is on the ring at most once, so it can never overflow.
-    completed_capacity = std::bit_ceil(static_cast<std::uint64_t>(slot_count) + 1);
+    std::size_t groups = groups_of(shape.slots);
     seats = 0;
     arrivals = aligned(seats + seat_count * sizeof(SeatState));
-    ticket = aligned(arrivals + slot_count * words * sizeof(std::uint64_t));
-    completed = aligned(ticket + sizeof(Ticket));
-    requests = aligned(completed + completed_capacity * sizeof(std::uint32_t));
+    completed = aligned(arrivals + seat_count * whole_lines(groups) * sizeof(Word));
+    requests = aligned(completed + whole_lines(groups_of(static_cast<int>(groups))) * sizeof(Word));
     log = aligned(requests + seat_count * (sizeof(RingHead) + request_ring_bytes));
     end = aligned(log + sizeof(RingHead) + log_ring_bytes);
   }
@@ -42,15 +46,22 @@ std::size_t NodeBoard::bytes_needed(Shape shape) {
 }
 
 NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
-    : memory_(std::move(memory)), shape_(shape), me_(me), words_((shape.seats + 63) / 64) {
+    : memory_(std::move(memory)),
+      shape_(shape),
+      me_(me),
+      groups_(groups_of(shape.slots)),
+      arrivals_stride_(whole_lines(groups_)),
+      my_arrivals_(groups_),
+      unannounced_(groups_),
+      at_rest_(groups_),
+      to_look_at_(groups_of(static_cast<int>(groups_))) {
+  unannounced_groups_.reserve(groups_);
   // Zeroed memory is the initial state of every part; no constructor runs in it.
   Layout layout(shape);
   auto* base = static_cast<std::byte*>(memory_.get());
   seats_ = reinterpret_cast<SeatState*>(base + layout.seats);
-  arrivals_ = reinterpret_cast<std::atomic<std::uint64_t>*>(base + layout.arrivals);
-  completed_ticket_ = reinterpret_cast<Ticket*>(base + layout.ticket);
-  completed_ = reinterpret_cast<std::atomic<std::uint32_t>*>(base + layout.completed);
-  completed_capacity_ = layout.completed_capacity;
+  arrivals_ = reinterpret_cast<Word*>(base + layout.arrivals);
+  completed_ = reinterpret_cast<Word*>(base + layout.completed);
   for (int seat = 0; seat < shape.seats; ++seat) {
     std::byte* ring = base + layout.requests + static_cast<std::size_t>(seat) * (sizeof(RingHead) + request_ring_bytes);
     requests_.emplace_back(reinterpret_cast<RingHead*>(ring), ring + sizeof(RingHead), request_ring_bytes);
@@ -60,48 +71,63 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
   log_ = ByteRing(reinterpret_cast<RingHead*>(log), log + sizeof(RingHead), log_ring_bytes);
 }
 
-std::uint64_t NodeBoard::full_word(int word) const {
-  int bits = std::min(64, shape_.seats - 64 * word);
-  return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+void NodeBoard::arrive(SlotId slot) {
+  auto group = static_cast<std::size_t>(slot.value) / 64;
+  std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
+  if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
+  my_arrivals_[group] ^= bit;
+  unannounced_[group] |= bit;
 }
 
-bool NodeBoard::arrive(SlotId slot) {
-  std::atomic<std::uint64_t>* words = arrival_words(slot);
-  int word = me_.value / 64;
-  std::uint64_t mine = std::uint64_t{1} << (me_.value % 64);
-  if ((words[word].fetch_or(mine, std::memory_order_acq_rel) | mine) != full_word(word)) return false;
-  if (words_ > 1 && words[words_].fetch_add(1, std::memory_order_acq_rel) + 1 != static_cast<std::uint64_t>(words_))
-    return false;
-  std::uint64_t at = completed_ticket_->next.fetch_add(1, std::memory_order_acq_rel);
-  completed_[at & (completed_capacity_ - 1)].store(static_cast<std::uint32_t>(slot.value) + 1,
-                                                   std::memory_order_release);
-  if (me_ != leader) wake_word(leader).post();
+// Of ranks that arrive together at least one must see all the others: every store and load is sequentially consistent.
+void NodeBoard::announce_arrivals() {
+  if (unannounced_groups_.empty()) return;
+  bool was_last = false;
+  for (std::size_t group : unannounced_groups_) {
+    std::uint64_t mine = my_arrivals_[group], turned = std::exchange(unannounced_[group], 0);
+    arrivals_of(me_.value, group).store(mine);
+    for (int seat = 0; seat < shape_.seats && turned != 0; ++seat)
+      if (seat != me_.value) turned &= ~(arrivals_of(seat, group).load() ^ mine);
+    if (turned == 0) continue;
+    completed_[group / 64].fetch_or(std::uint64_t{1} << (group % 64));
+    was_last = true;
+  }
+  unannounced_groups_.clear();
+  if (was_last && me_ != leader) wake_word(leader).post();
+}
+
+bool NodeBoard::take_completed(SlotId& slot) {
+  while (found_ == 0) {
+    std::size_t word = 0;
+    for (; word < to_look_at_.size() && to_look_at_[word] == 0; ++word)
+      if (completed_[word].load(std::memory_order_relaxed) != 0) {
+        to_look_at_[word] = completed_[word].exchange(0);
+        break;
+      }
+    if (word == to_look_at_.size()) return false;
+    group_ = word * 64 + static_cast<std::size_t>(std::countr_zero(to_look_at_[word]));
+    to_look_at_[word] &= to_look_at_[word] - 1;
+    found_ = ~std::uint64_t{0};
+    for (int seat = 0; seat < shape_.seats; ++seat) found_ &= arrivals_of(seat, group_).load() ^ at_rest_[group_];
+    at_rest_[group_] ^= found_;
+  }
+  slot = SlotId{static_cast<std::int32_t>(group_) * 64 + std::countr_zero(found_)};
+  found_ &= found_ - 1;
   return true;
+}
+
+void NodeBoard::look_at_all_slots() {
+  for (std::size_t group = 0; group < groups_; ++group) to_look_at_[group / 64] |= std::uint64_t{1} << (group % 64);
 }
 
 std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   std::vector<Seat> missing;
+  auto group = static_cast<std::size_t>(slot.value) / 64;
   for (int seat = 0; seat < shape_.seats; ++seat) {
-    std::uint64_t word = arrival_words(slot)[seat / 64].load(std::memory_order_acquire);
-    if ((word >> (seat % 64) & 1) == 0) missing.push_back(Seat{seat});
+    std::uint64_t arrived = arrivals_of(seat, group).load() ^ at_rest_[group];
+    if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});
   }
   return missing;
-}
-
-bool NodeBoard::take_completed(SlotId& slot) {
-  std::atomic<std::uint32_t>& entry = completed_[completed_taken_ & (completed_capacity_ - 1)];
-  std::uint32_t found = entry.load(std::memory_order_acquire);
-  if (found == 0) return false;
-  entry.store(0, std::memory_order_relaxed);
-  ++completed_taken_;
-  slot = SlotId{static_cast<std::int32_t>(found - 1)};
-  // Nobody arrives again before the slot has been scheduled, which the leader does after this.
-  clear_arrivals(slot);
-  return true;
-}
-
-void NodeBoard::clear_arrivals(SlotId slot) {
-  for (int i = 0; i <= words_; ++i) arrival_words(slot)[i].store(0, std::memory_order_relaxed);
 }
 
 bool NodeBoard::send_request(ConstBytes request) {

@@ -2,8 +2,11 @@
 // The memory in which the ranks of a node agree: who has arrived at which slot, what is asked of the leader, and the
 // log of what is to be done. The control link inside a node; no tensor passes through it.
 //
-//  1. A rank marks its arrival at a slot: one bit. The rank that sets the last one puts the slot on the completed ring
-//     and wakes the leader (seat 0), who takes it off and clears the bits; nobody else is disturbed.
+//  1. A rank marks its arrival at a slot by turning over its own bit of that slot: any number of slots cost a store per
+//  64
+//     of them. Bits that are equal on all seats are at rest; once all have turned theirs over, they are again. Whoever
+//     sees that (the last one, or several who come together) notes the 64 slots for the leader (seat 0) and wakes it;
+//     nobody else is disturbed.
 //  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
 //  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
 //     Room in the log is what the slowest reader leaves.
@@ -43,13 +46,16 @@ class NodeBoard {
   void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
   bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
 
-  // True if I was the last: the leader has been told.
-  bool arrive(SlotId slot);
-  // Who has not arrived at a slot; for reports. Empty: the last one is just about to tell the leader, or was halted there.
-  std::vector<Seat> missing_at(SlotId slot) const;
-  // For the leader.
+  // I have arrived at the slot, or take that back before all have; the others see it with announce_arrivals().
+  void arrive(SlotId slot);
+  void withdraw(SlotId slot) { arrive(slot); }
+  void announce_arrivals();
+  // For the leader: the next slot at which all have arrived, each once.
   bool take_completed(SlotId& slot);
-  void clear_arrivals(SlotId slot);
+  // For the leader: whoever was the last may have been halted before it could say so.
+  void look_at_all_slots();
+  // For the leader: who has not arrived at the slot since it was completed last.
+  std::vector<Seat> missing_at(SlotId slot) const;
 
   // False while my ring is full. A record must not be larger than largest_request().
   bool send_request(ConstBytes request);
@@ -75,26 +81,29 @@ class NodeBoard {
     std::atomic<std::uint64_t> request_bytes_taken;  // written by the leader
     std::atomic<std::uint32_t> has_left;
   };
-  struct alignas(64) Ticket {
-    std::atomic<std::uint64_t> next;
-  };
   struct Layout;
 
-  std::atomic<std::uint64_t>* arrival_words(SlotId slot) const {
-    return arrivals_ + static_cast<std::size_t>(slot.value) * static_cast<std::size_t>(words_ + 1);
+  // The bits of 64 slots.
+  using Word = std::atomic<std::uint64_t>;
+  Word& arrivals_of(int seat, std::size_t group) const {
+    return arrivals_[static_cast<std::size_t>(seat) * arrivals_stride_ + group];
   }
-  std::uint64_t full_word(int word) const;
 
   std::shared_ptr<void> memory_;
   Shape shape_;
   Seat me_;
-  int words_;  // of 64 arrival bits per slot; one more word counts the full ones
   SeatState* seats_ = nullptr;
-  std::atomic<std::uint64_t>* arrivals_ = nullptr;
-  Ticket* completed_ticket_ = nullptr;
-  std::atomic<std::uint32_t>* completed_ = nullptr;  // ring of slot + 1; 0: empty
-  std::uint64_t completed_capacity_ = 0;
-  std::uint64_t completed_taken_ = 0;
+  std::size_t groups_;  // of 64 slots
+  std::size_t arrivals_stride_;
+  Word* arrivals_ = nullptr;                              // by seat and group
+  Word* completed_ = nullptr;                             // a bit per group in which somebody saw a slot completed
+  std::vector<std::uint64_t> my_arrivals_, unannounced_;  // by group
+  std::vector<std::size_t> unannounced_groups_;
+  // The leader's:
+  std::vector<std::uint64_t> at_rest_;  // by group: where the bits were when the slot was completed last
+  std::vector<std::uint64_t> to_look_at_;
+  std::size_t group_ = 0;
+  std::uint64_t found_ = 0;  // completed slots of the group that are not taken yet
   std::vector<ByteRing> requests_;
   std::vector<std::uint64_t> request_cursors_;
   int next_requester_ = 0;
