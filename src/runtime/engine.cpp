@@ -4,19 +4,16 @@
 
 #include <csignal>
 
+#include "base/log.hpp"
+#include "base/overloaded.hpp"
+#include "base/panic.hpp"
+
 namespace hvd::runtime {
 
 namespace {
 
 // How long a peer's engine may take to answer; a program may take as long as it likes.
 constexpr auto engine_deadline = std::chrono::seconds(10);
-
-template <class... Parts>
-struct Overloaded : Parts... {
-  using Parts::operator()...;
-};
-template <class... Parts>
-Overloaded(Parts...) -> Overloaded<Parts...>;
 
 }  // namespace
 
@@ -37,15 +34,8 @@ Engine::Engine(Parts parts)
                                            observer->finished(operation.entry->name, batch);
                                        settle(operation, error);
                                      });
-  if (board_.me() != transport::NodeBoard::leader) return;
-  Coordinator::Settings settings;
-  settings.ranks = world_.size();
-  settings.slots = board_.slots();
-  // Some slots always stay free for ops that are not cached.
-  settings.cache_capacity = std::min<std::int64_t>(config_.cache_capacity, board_.slots() / 2 + board_.slots() / 4);
-  settings.fusion_threshold_bytes = config_.fusion_threshold_bytes;
-  settings.describe = [this](Rank rank) { return describe(world_, rank); };
-  coordinator_ = std::make_unique<Coordinator>(std::move(settings), [this](const Record& record) { append(record); });
+  if (board_.me() == transport::NodeBoard::leader)
+    leader_ = std::make_unique<Leader>(world_, config_, board_, observers_);
 }
 
 Engine::~Engine() {
@@ -102,10 +92,9 @@ void Engine::run(Deadline start_deadline) {
       patience.found_work();
       continue;
     }
-    watch_for_stalls();
-    if (phase_ == Phase::ended) {
+    if (watch_for_stalls()) {
       word.retract();
-      break;
+      continue;
     }
     counters_.engine_sleeps.add();
     word.sleep(announced, longest_sleep());
@@ -137,7 +126,7 @@ void Engine::connect(Deadline deadline) {
 // One look at everything that could have changed. True if anything had.
 bool Engine::progress() {
   bool news = take_submissions();
-  if (coordinator_) news |= lead();
+  if (leader_) news |= leader_->step(runner_->batches_in_flight());
   news |= read_log();
   if (phase_ == Phase::running) news |= run_batches();
   if (phase_ != Phase::ended) {
@@ -145,6 +134,10 @@ bool Engine::progress() {
       end({ErrorCode::peer_lost, describe(world_, Rank{lost}) +
                                      " ended or was killed without hvd.shutdown(); what was in flight with it is lost. "
                                      "Look at that rank's own output for the cause"});
+      return true;
+    }
+    if (leader_ && leader_->verdict()) {
+      end(*leader_->verdict());
       return true;
     }
     if (ending_ && runner_->batches_in_flight() == 0) {
@@ -190,38 +183,6 @@ void Engine::introduce(Operation& operation) {
   } else {
     send(OpRequest{entry.name, operation.signature});
   }
-}
-
-// The writer's part: hears ballots and arrivals, decides, appends to the log.
-bool Engine::lead() {
-  bool news = append_waiting();
-  if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
-  // Read before the ring is drained: what was pushed by somebody who has since read an eviction is still ignored.
-  std::uint64_t read_by_all = board_.records_read_by_all();
-  Seat from;
-  ConstBytes bytes;
-  while (board_.take_request(from, bytes)) {
-    news = true;
-    auto request = decode_request(bytes);
-    if (!request) panic(request.error().message);
-    Rank rank{from.value};
-    std::visit(Overloaded{[&](const OpRequest& it) {
-                            for (Observer* observer : observers_) observer->ready(it.name, rank);
-                            coordinator_->ballot(rank, it.name, it.signature);
-                          },
-                          [&](const ShutdownRequest& it) { coordinator_->shut_down(rank, it.reason); },
-                          [&](const PublishRequest& it) { coordinator_->publish(rank, it.key, it.value); },
-                          [&](const StallRequest& it) { hear_of_stall(it); }},
-               *request);
-  }
-  SlotId slot;
-  while (board_.take_completed(slot)) {
-    news = true;
-    coordinator_->all_arrived(slot);
-  }
-  coordinator_->read_by_all(read_by_all);
-  coordinator_->schedule(runner_->batches_in_flight());
-  return news;
 }
 
 bool Engine::read_log() {
@@ -366,44 +327,31 @@ bool Engine::send_waiting() {
   return news;
 }
 
-void Engine::append(const Record& record) {
-  encode(record, scratch_);
-  if (!unlogged_.empty() || !board_.append(scratch_)) unlogged_.push_back(scratch_);
-}
-
-bool Engine::append_waiting() {
-  bool news = false;
-  while (!unlogged_.empty() && board_.append(unlogged_.front())) {
-    unlogged_.pop_front();
-    news = true;
-  }
-  return news;
-}
-
 std::chrono::nanoseconds Engine::longest_sleep() const {
   // Room in a ring is not announced: look for it.
-  if (!unsent_.empty() || !unlogged_.empty()) return std::chrono::milliseconds(1);
+  if (!unsent_.empty() || (leader_ && leader_->is_writing())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due();
   if (!stop_sent_) return sleep;
   std::chrono::nanoseconds until_stop = stop_deadline_.left() + std::chrono::milliseconds(1);
   return sleep == posix::WaitWord::forever ? until_stop : std::min(sleep, until_stop);
 }
 
-void Engine::watch_for_stalls() {
+// True if that was the end.
+bool Engine::watch_for_stalls() {
   constexpr Rank writer{0};
   if (stop_sent_ && stop_deadline_.passed()) {
     end({ErrorCode::timeout,
          describe(world_, writer) + " did not answer the wish to shut down within 10 s; this rank left alone"});
-    return;
+    return true;
   }
   stalls_.note(false, !in_flight_.empty());
   bool final = stalls_.shutdown_due();
-  if (!final && !stalls_.report_due()) return;
+  if (!final && !stalls_.report_due()) return false;
   StallRequest stall{stalls_.waited_s(), Rank{-1}, in_flight_.front()->entry->name, final};
   if (Seat seat = runner_->waiting_for(); seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
-  if (coordinator_) {
-    board_.look_at_all_slots();
-    hear_of_stall(stall);
+  if (leader_) {
+    leader_->hear_of_stall(stall);
+    if (leader_->verdict()) end(*leader_->verdict());
   } else if (!is_halted(world_, writer)) {
     send(stall);
     // A batch under way with a rank that does not answer can never end: each rank leaves it by itself.
@@ -416,38 +364,7 @@ void Engine::watch_for_stalls() {
     final ? log::error(text) : log::warning(text);
     if (final) end({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }
-}
-
-// The writer's part: one report for all who wait.
-void Engine::hear_of_stall(const StallRequest& stall) {
-  auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
-  bool recent = last_stall_report_ != Clock::time_point{} && Clock::now() - last_stall_report_ < check_time / 2;
-  if (recent && !stall.final) return;
-  std::vector<Rank> halted = halted_on_my_node(world_);
-  std::vector<StalledName> stalled = find_stalled();
-  // In a batch ranks wait for each other in chains: one that cannot move at all is named rather than the next in line.
-  if (stall.missing.value >= 0)
-    stalled.push_back({std::string(stall.name), halted.empty() ? std::vector{stall.missing} : halted});
-  if (stalled.empty()) return;  // it has resolved itself
-  last_stall_report_ = Clock::now();
-  std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
-  stall.final ? log::error(text) : log::warning(text);
-  if (!stall.final) return;
-  if (stall.missing.value >= 0) end({ErrorCode::shut_down, "Horovod has been shut down: " + text});
-  else coordinator_->shut_down(world_.rank, text);
-}
-
-std::vector<StalledName> Engine::find_stalled() const {
-  std::vector<StalledName> stalled;
-  for (Coordinator::Waiting& waiting : coordinator_->waiting())
-    stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
-  coordinator_->visit_slots([&](SlotId slot, const std::string& name) {
-    std::vector<Rank> missing;
-    for (Seat seat : board_.missing_at(slot)) missing.push_back(Rank{seat.value});
-    bool is_wanted = static_cast<int>(missing.size()) < world_.size();
-    if (is_wanted && !missing.empty()) stalled.push_back({name, std::move(missing)});
-  });
-  return stalled;
+  return phase_ == Phase::ended;
 }
 
 Status Engine::put(std::string_view key, ConstBytes value) {

@@ -2,7 +2,7 @@
 // The one thread of a rank that owns all changing state of the runtime: takes submissions, agrees, runs batches.
 //
 //  1. Submissions come from the inbox. An op whose slot is known marks its arrival; another sends a ballot.
-//  2. The engine of the lowest rank also feeds the coordinator and appends what it decides to the log.
+//  2. The engine of the lowest rank also leads: the coordinator decides, and the log says what (leader.hpp).
 //  3. The log is executed in order: slots are learned and forgotten, batches queue up, the end is the end for all.
 //  4. The batch at the head of the queue runs: task steps, until done; its handles are settled and announced.
 //  5. With nothing to do the engine sleeps on its wait word; callers, peers and transports wake it.
@@ -19,10 +19,10 @@
 
 #include "base/config.hpp"
 #include "base/world.hpp"
-#include "runtime/coordinator.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
+#include "runtime/leader.hpp"
 #include "runtime/observer.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/patience.hpp"
@@ -69,7 +69,6 @@ class Engine final : private transport::Exchange {
   bool progress();
   bool take_submissions();
   void introduce(Operation& operation);
-  bool lead();
   bool read_log();
   void execute(const Record& record);
   void learn_slot(const GiveRecord& record);
@@ -81,12 +80,8 @@ class Engine final : private transport::Exchange {
   void take_last_submissions();
   void send(const Request& request);
   bool send_waiting();
-  void append(const Record& record);
-  bool append_waiting();
   std::chrono::nanoseconds longest_sleep() const;
-  void watch_for_stalls();
-  void hear_of_stall(const StallRequest& stall);
-  std::vector<StalledName> find_stalled() const;
+  bool watch_for_stalls();
   void agree_to_end(const ShutdownRecord& record);
 
   // transport::Exchange, over the log
@@ -114,18 +109,16 @@ class Engine final : private transport::Exchange {
   Phase phase_ = Phase::connecting;
   bool stop_sent_ = false;
   Deadline stop_deadline_ = Deadline::never();
-  std::optional<Error> ending_;  // the log has ended; what it scheduled is still carried out
-  std::unique_ptr<Coordinator> coordinator_;
+  std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out
+  std::unique_ptr<Leader> leader_;     // on the rank that writes the log
   std::vector<NameEntry*> slots_;      // by slot
   std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
   std::vector<SlotId> batch_slots_;
   std::list<Buffer> unsent_;
-  std::list<Buffer> unlogged_;
   Buffer scratch_;
   std::map<std::pair<std::int32_t, std::string>, Buffer, std::less<>> published_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
-  Clock::time_point last_stall_report_;
   Counters counters_;
 };
 

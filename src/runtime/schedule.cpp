@@ -1,15 +1,10 @@
 #include "runtime/schedule.hpp"
 
+#include "base/overloaded.hpp"
+
 namespace hvd::runtime {
 
 namespace {
-
-template <class... Parts>
-struct Overloaded : Parts... {
-  using Parts::operator()...;
-};
-template <class... Parts>
-Overloaded(Parts...) -> Overloaded<Parts...>;
 
 // The kind of a record is its place in the variant.
 template <typename Variant>
