@@ -150,7 +150,7 @@ Progress drive(Stepped& stepped, posix::WaitWord& wake) {
 // the test fails with the note of every rank that hangs; then all ranks are killed (their links fail), and when even
 // that does not end them the test program exits.
 inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>& program,
-                      std::chrono::seconds deadline = std::chrono::seconds(60)) {
+                      std::chrono::seconds deadline = std::chrono::seconds(100)) {
   const int size = ensemble.world.size();
   std::vector<std::unique_ptr<RankThread>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<RankThread>(ensemble, Rank{rank}));
@@ -195,7 +195,7 @@ inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>
 
 // The ranks of one node per entry of `shape`.
 inline void run_ranks(const std::vector<int>& shape, const std::function<void(RankThread&)>& program,
-                      std::chrono::seconds deadline = std::chrono::seconds(60)) {
+                      std::chrono::seconds deadline = std::chrono::seconds(100)) {
   Ensemble ensemble(made_up_world(shape));
   run_ranks(ensemble, program, deadline);
 }

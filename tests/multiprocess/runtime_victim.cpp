@@ -1,8 +1,8 @@
 // A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In the phase the victim does itself the harm of the
 // kind; the others go on as a program would: they print an error and leave with code 3.
 //   PHASE  start: before hvd_init · agreement: others wait for an op that the victim never submits · inside: a
-//   collective
-//          of 64 MB is under way · between: no op is in flight anywhere · shutdown: others are in hvd_shutdown
+//          collective of many megabytes is under way · between: no op is in flight anywhere · shutdown: others are in
+//          hvd_shutdown
 //   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · abort: SIGABRT · stop: SIGSTOP
 #include <signal.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "horovod.h"
+#include "sanitized.hpp"
 
 // Asked by the address sanitizer, if there is one: libpmix keeps what its initialisation allocates.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
@@ -30,6 +31,8 @@ const char* __lsan_default_options() {
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace {
+
+constexpr std::size_t large_count = hvd::testing::is_sanitized ? 2 << 20 : 16 << 20;
 
 void come_to_harm(const std::string& kind) {
   if (kind == "kill") ::raise(SIGKILL);
@@ -82,7 +85,7 @@ int main(int count, char** words) {
   if (victim && phase == "start") come_to_harm(kind);
   hvd_runtime* runtime = nullptr;
   leave_on(hvd_init(&runtime));
-  std::vector<float> small(100, 1.0f), large(phase == "inside" ? 16 << 20 : 1, 1.0f);
+  std::vector<float> small(100, 1.0f), large(phase == "inside" ? large_count : 1, 1.0f);
   hvd_op* together = prepare(runtime, "together", 100);
   leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "native/posix/unix_socket.hpp"
 #include "native/posix/wait_word.hpp"
@@ -138,10 +139,7 @@ TEST(NodePeers, do_not_report_a_rank_that_said_goodbye) {
     }
     // The death of rank 2, which comes after rank 1 has gone, is the first that is reported.
     if (process.world.rank == Rank{2}) {
-      posix::WaitWord wake;
-      peers->set_wake(&wake);
-      auto announced = wake.announce();
-      wake.sleep(announced, std::chrono::seconds(20));  // posted when rank 1 closes
+      posix::wait_for_process_end(process.world.member(Rank{1}).pid, std::chrono::seconds(20));
       ::raise(SIGKILL);
     }
     return losses.next() == 2 ? 0 : 1;

@@ -52,6 +52,7 @@ inline std::vector<int> run_processes(int size, const std::function<int(RankProc
       ::_exit(outcome);
     }
     children.push_back(child);
+    world.members[static_cast<std::size_t>(rank)].pid = child;  // known to the ranks that come later
   }
   listeners.clear();
   std::vector<int> statuses;
