@@ -32,6 +32,7 @@ class ConnectedTeams {
     world.group = layout_.world;
     wanted_.push_back({&world, "world"});
     if (layout_.nodes == 1) return;
+    world.nodes = layout_.nodes;
     world.rails = layout_.rails;
     world.node_of = layout_.node_of;
     node.group = layout_.node;

@@ -21,9 +21,10 @@ struct Team {
   // For a team of several nodes: my node, and the seats with my local rank on all nodes. Null otherwise.
   Team* node = nullptr;
   Team* rail = nullptr;  // null on a rank that has no part in the rails (uneven nodes)
+  int nodes = 1;         // on which the team has ranks
   int rails = 1;         // how many there are: the smallest number of ranks on a node of this team
   // By seat: the number of its node, which is the node's seat on every rail. Null data if it is not known; hierarchical
-  // then does no broadcast.
+  // then does only what needs no numbers: allreduce and barrier.
   std::span<const std::int32_t> node_of;
   const Selector* selector = nullptr;  // chooses the algorithms of the stages
 
@@ -32,11 +33,9 @@ struct Team {
 
 // Rules for tasks over one link, which every rank keeps:
 //  - The tasks of a link are planned in the same order on all its ranks, and restarted in the same order. Several may
-//  be
-//    under way at once; their sequence numbers then differ.
+//    be under way at once; their sequence numbers then differ.
 //  - A task that was restarted is stepped until it is done or failed. One that failed, or is given up, is destroyed
-//  only after
-//    link->abort(): until then peers may still read its buffers.
+//    only after link->abort(): until then peers may still read its buffers.
 // What restart() expects of the segments is the same for every algorithm and said at transport::NativeCollectives.
 class Algorithm {
  public:

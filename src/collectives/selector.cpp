@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "base/panic.hpp"
 #include "collectives/registry.hpp"
 #include "collectives/schedule/cost_model.hpp"
 
@@ -24,6 +23,23 @@ Error refused(std::string_view text, const std::string& expected, std::string_vi
   return {ErrorCode::invalid_argument, "HOROVOD_ALGORITHM=" + std::string(text) + ": expected " + expected +
                                            ", found '" + std::string(found) +
                                            "'; write for example allreduce=halving_doubling,broadcast=tree"};
+}
+
+// Why no algorithm can do this, and what to do about it.
+std::string why_nothing(const Collective& collective, const Team& team) {
+  if (collective.device != DeviceKind::host)
+    return "the tensors are in the memory of a GPU, which none of the links between the ranks carries; give tensors in "
+           "host memory (tensor.cpu()), or start the ranks with a transport for GPUs";
+  std::string missing = team.link == nullptr ? "all ranks" : "";
+  auto check = [&missing](const Team* part, const char* name) {
+    if (part != nullptr && part->link == nullptr && part->size() > 1)
+      missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+  check(team.node, "the ranks of a node");
+  check(team.rail, "the ranks of a rail");
+  if (missing.empty()) return "every algorithm that does " + std::string(name_of(collective.verb)) + " refuses it";
+  return "no transport links " + missing +
+         "; ranks on several machines need a network transport, ranks of one machine " + "shared memory";
 }
 
 std::string size_text(std::int64_t bytes) {
@@ -120,10 +136,12 @@ const Algorithm* Selector::find(const Collective& collective, const Team& team) 
   return decide(collective, team).algorithm;
 }
 
-const Algorithm& Selector::choose(const Collective& collective, const Team& team) const {
-  if (const Algorithm* algorithm = find(collective, team)) return *algorithm;
-  panic(std::string("no algorithm can do ") + name_of(collective.verb) + " over this team of " +
-        std::to_string(team.size()) + " ranks");
+Result<const Algorithm*> Selector::choose(const Collective& collective, const Team& team) const {
+  if (const Algorithm* algorithm = find(collective, team)) return algorithm;
+  std::string wanted = name_of(collective.verb);
+  if (collective.verb != Verb::barrier) wanted += std::string(" of ") + name_of(collective.dtype);
+  return Error(ErrorCode::unsupported, "no algorithm can do " + wanted + " over this team of " +
+                                           std::to_string(team.size()) + " ranks: " + why_nothing(collective, team));
 }
 
 std::string Selector::explain(const Collective& collective, const Team& team) const {
@@ -145,7 +163,8 @@ std::string Selector::explain(const Collective& collective, const Team& team) co
 
 std::string Selector::table(const Team& team, DataType dtype) const {
   std::string text = std::to_string(team.size()) + (team.size() == 1 ? " rank" : " ranks");
-  if (team.node != nullptr) text += " on several nodes, " + std::to_string(team.rails) + " rails";
+  if (team.node != nullptr)
+    text += " on " + std::to_string(team.nodes) + " nodes, " + std::to_string(team.rails) + " rails";
   text += ", " + std::string(name_of(dtype)) + "\n";
   for (Verb verb : verbs) {
     for (std::int64_t bytes : {8ll, 4ll << 10, 256ll << 10, 4ll << 20, 64ll << 20, 256ll << 20}) {

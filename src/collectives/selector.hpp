@@ -29,8 +29,8 @@ class Selector {
   // Fails on a name that is not an algorithm or a verb, or an algorithm that does not do the verb.
   static Result<std::unique_ptr<Selector>> make(const Config& config);
 
-  // Panics where nothing is possible; ask find() if that may be.
-  const Algorithm& choose(const Collective& collective, const Team& team) const;
+  // Fails where nothing is possible, alike on all ranks of the team, and says why. Never null.
+  Result<const Algorithm*> choose(const Collective& collective, const Team& team) const;
   // Null where nothing is possible.
   const Algorithm* find(const Collective& collective, const Team& team) const;
   // One line: what is chosen, and why.

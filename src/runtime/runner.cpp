@@ -1,6 +1,7 @@
 #include "runtime/runner.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace hvd::runtime {
 
@@ -37,15 +38,19 @@ bool Runner::step() {
     started_ = true;
     counters_.batches.add();
     start(queued_.front());
+    if (refusal_) return refuse();
   }
   switch (task_->step()) {
     case Progress::pending: return began;
-    case Progress::failed: finish(&task_->failure()); return true;
+    case Progress::failed:
+      failure_ = task_->failure();
+      finish(&*failure_);
+      return true;
     case Progress::done: break;
   }
   if (stage_ == Stage::sizes) {
     start_gather(queued_.front());
-    return true;
+    return refusal_ ? refuse() : true;
   }
   finish(nullptr);
   return true;
@@ -127,15 +132,18 @@ void Runner::start_gather(Batch& batch) {
 }
 
 void Runner::begin(const Collective& collective, Sequence batch) {
-  task_ = find_plan(collective);
+  auto algorithm = teams_.choose(collective, teams_.world());
+  if (!algorithm) {
+    refusal_ = std::move(algorithm.error());
+    return;
+  }
+  algorithm_name_ = (*algorithm)->name();
+  task_ = find_plan(collective, *algorithm);
   for (Observer* observer : observers_) observer->started(batch, algorithm_name_);
   task_->restart(in_, out_, Sequence{task_sequence_++});
 }
 
-Task* Runner::find_plan(const Collective& collective) {
-  collectives::Team& team = teams_.world();
-  const collectives::Algorithm* algorithm = &teams_.choose(collective, team);
-  algorithm_name_ = algorithm->name();
+Task* Runner::find_plan(const Collective& collective, const collectives::Algorithm* algorithm) {
   for (Plan& plan : plans_) {
     if (plan.verb == collective.verb && plan.dtype == collective.dtype && plan.op == collective.op &&
         plan.prescale == collective.prescale && plan.postscale == collective.postscale &&
@@ -158,12 +166,17 @@ Task* Runner::find_plan(const Collective& collective) {
                     collective.root,
                     algorithm,
                     {collective.counts.begin(), collective.counts.end()},
-                    algorithm->plan(collective, team)});
+                    algorithm->plan(collective, teams_.world())});
   return plans_.back().task.get();
 }
 
+bool Runner::refuse() {
+  Error error = *std::exchange(refusal_, std::nullopt);
+  finish(&error);
+  return true;
+}
+
 void Runner::finish(const Error* error) {
-  if (error != nullptr) failure_ = *error;
   started_ = false;
   // Off the queue first: settling an operation may let its owner submit the next one.
   idle_.splice(idle_.end(), queued_, queued_.begin());

@@ -4,6 +4,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/counters.hpp"
@@ -24,7 +25,8 @@ class Runner {
   // Opens a batch at the end of the queue; the caller fills in its operations.
   std::vector<Operation*>& queue(Sequence sequence);
   int batches_in_flight() const { return static_cast<int>(queued_.size()); }
-  // True if a batch began or ended. After a failure the error is in failure(): the links are of no use any more.
+  // True if a batch began or ended. After a failure of the links the error is in failure(). A batch that nobody can
+  // carry out fails by itself, alike on all ranks; the next ones are run.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
   // Gives up everything, plans included. The links have been aborted.
@@ -55,7 +57,8 @@ class Runner {
   void start_sizes(Batch& batch);
   void start_gather(Batch& batch);
   void begin(const Collective& collective, Sequence sequence);
-  Task* find_plan(const Collective& collective);
+  Task* find_plan(const Collective& collective, const collectives::Algorithm* algorithm);
+  bool refuse();
   void finish(const Error* error);
 
   Teams& teams_;
@@ -69,6 +72,7 @@ class Runner {
   Task* task_ = nullptr;
   const char* algorithm_name_ = "";
   bool started_ = false;
+  std::optional<Error> refusal_;  // of the batch that was just started
   Stage stage_ = Stage::data;
   std::uint64_t task_sequence_ = 0;  // rises with every restart, equally on all ranks
   std::vector<Segment> in_;

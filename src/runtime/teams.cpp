@@ -44,6 +44,7 @@ Result<std::unique_ptr<Teams>> Teams::make(const transport::Surroundings& surrou
   teams->world_.group = layout.world;
   teams->connections_.push_back({&teams->world_, "world", nullptr, nullptr});
   if (layout.nodes > 1) {
+    teams->world_.nodes = layout.nodes;
     teams->world_.rails = layout.rails;
     teams->node_of_ = number_nodes(*surroundings.world);
     teams->world_.node_of = teams->node_of_;

@@ -20,7 +20,7 @@ class Teams {
   const Error& failure() const { return *failure_; }
 
   collectives::Team& world() { return world_; }
-  const collectives::Algorithm& choose(const Collective& collective, const collectives::Team& team) const {
+  Result<const collectives::Algorithm*> choose(const Collective& collective, const collectives::Team& team) const {
     return selector_->choose(collective, team);
   }
   void abort(const Error& reason) noexcept;

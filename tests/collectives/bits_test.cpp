@@ -151,7 +151,7 @@ TEST(Bits, are_equal_when_the_selector_chooses_anew_for_every_batch) {
     RanksInTurn ranks(made_up_world(shape), {"inproc"}, 99);
     int differences = count_differences(ranks, [&](const std::vector<Part>& parts, std::int64_t total) {
       Collective collective = sum_of_floats(total);
-      RanksInTurn::Tasks tasks = ranks.plan(ranks.selector->choose(collective, ranks.team(0)), collective);
+      RanksInTurn::Tasks tasks = ranks.plan(*ranks.selector->choose(collective, ranks.team(0)).value(), collective);
       ASSERT_EQ(ranks.run(tasks, parts), Progress::done);
     });
     EXPECT_EQ(differences, 0) << ranks.size() << " ranks";

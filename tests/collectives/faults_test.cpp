@@ -147,7 +147,7 @@ TEST(Faults, a_rank_that_dies_while_others_sleep_wakes_them) {
     }
     std::vector<std::int32_t> data(100, 1);
     Collective collective = integers(Verb::allreduce, data.size(), 3);
-    auto task = (*selector)->choose(collective, teams.world).plan(collective, teams.world);
+    auto task = (*selector)->choose(collective, teams.world).value()->plan(collective, teams.world);
     task->restart(whole(data), whole(data), Sequence{1});
     EXPECT_EQ(testing::drive(*task, rank.wake), Progress::failed);
     EXPECT_NE(task->failure().message.find("rank 1 (host n0"), std::string::npos) << task->failure().message;

@@ -202,8 +202,8 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
       }
 }
 
+#if !HVD_SANITIZED  // too long there
 TEST(Algorithms, reduce_more_than_2_to_the_31_elements_slow) {
-  if (testing::is_sanitized) GTEST_SKIP() << "too long under a sanitizer";
   constexpr std::int64_t count = (1ll << 31) + 5;
   RanksInTurn ranks(made_up_world({2}), {"inproc"}, 3);
   Collective collective;
@@ -217,12 +217,13 @@ TEST(Algorithms, reduce_more_than_2_to_the_31_elements_slow) {
     std::vector<Segment> whole{{TensorView{data[rank].data(), count, DataType::u8, {}}, {}}};
     parts.push_back({whole, whole});
   }
-  RanksInTurn::Tasks tasks = ranks.plan(ranks.selector->choose(collective, ranks.team(0)), collective);
+  RanksInTurn::Tasks tasks = ranks.plan(*ranks.selector->choose(collective, ranks.team(0)).value(), collective);
   ASSERT_EQ(ranks.run(tasks, parts), Progress::done);
   for (const auto& values : data)
     for (std::size_t i = 0; i < values.size(); ++i)
       if (values[i] != static_cast<std::uint8_t>(i * 3 + 2 * (i >> 31))) FAIL() << "element " << i;
 }
+#endif
 
 }  // namespace
 }  // namespace hvd::collectives

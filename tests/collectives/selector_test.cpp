@@ -21,10 +21,17 @@ Collective of(Verb verb, std::int64_t count, DataType dtype = DataType::f32) {
   return collective;
 }
 
+constexpr Verb verbs[] = {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter};
+
 Config with_algorithm(std::string text) {
   Config config;
   config.algorithm = std::move(text);
   return config;
+}
+
+std::string name_of_choice(RanksInTurn& ranks, const Collective& collective, const Team& team) {
+  auto algorithm = ranks.selector->choose(collective, team);
+  return algorithm ? (*algorithm)->name() : algorithm.error().message;
 }
 
 TEST(Selector, never_chooses_an_order_that_is_not_fixed_for_floating_sums) {
@@ -32,14 +39,14 @@ TEST(Selector, never_chooses_an_order_that_is_not_fixed_for_floating_sums) {
     RanksInTurn ranks(made_up_world({size}), {"inproc"});
     for (std::int64_t count = 1; count < (1ll << 30); count *= 8) {
       Collective collective = of(Verb::allreduce, count);
-      EXPECT_TRUE(ranks.selector->choose(collective, ranks.team(0)).cost(collective, ranks.team(0)).fixed_order);
+      EXPECT_TRUE((*ranks.selector->choose(collective, ranks.team(0)))->cost(collective, ranks.team(0)).fixed_order);
     }
   }
 }
 
 TEST(Selector, may_choose_the_ring_for_large_integers) {
   RanksInTurn ranks(made_up_world({6}), {"inproc"});
-  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 1 << 26, DataType::i32), ranks.team(0)).name(), "ring");
+  EXPECT_EQ(name_of_choice(ranks, of(Verb::allreduce, 1 << 26, DataType::i32), ranks.team(0)), "ring");
 }
 
 TEST(Selector, stays_with_one_addition_order_for_all_sizes) {
@@ -48,7 +55,7 @@ TEST(Selector, stays_with_one_addition_order_for_all_sizes) {
     std::string order;
     for (std::int64_t count = 1; count < (1ll << 31); count *= 2) {
       Collective collective = of(Verb::allreduce, count);
-      std::string now(ranks.selector->choose(collective, ranks.team(0)).addition_order(collective, ranks.team(0)));
+      std::string now((*ranks.selector->choose(collective, ranks.team(0)))->addition_order(collective, ranks.team(0)));
       if (order.empty()) order = now;
       EXPECT_EQ(now, order) << count;
     }
@@ -58,24 +65,29 @@ TEST(Selector, stays_with_one_addition_order_for_all_sizes) {
 TEST(Selector, chooses_alike_on_all_ranks_of_uneven_nodes) {
   for (const std::vector<int>& shape : {std::vector{1, 3}, {5, 7}, {4, 1, 3, 2}}) {
     RanksInTurn ranks(made_up_world(shape), {"inproc"});
-    for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::barrier, Verb::allgather})
+    for (Verb verb : verbs)
       for (std::int64_t count = 1; count < (1ll << 28); count *= 16)
         for (int rank = 1; rank < ranks.size(); ++rank)
-          EXPECT_STREQ(ranks.selector->choose(of(verb, count), ranks.team(rank)).name(),
-                       ranks.selector->choose(of(verb, count), ranks.team(0)).name());
+          EXPECT_EQ(name_of_choice(ranks, of(verb, count), ranks.team(rank)),
+                    name_of_choice(ranks, of(verb, count), ranks.team(0)));
   }
 }
 
-TEST(Selector, goes_by_nodes_and_rails_over_several_nodes) {
-  RanksInTurn ranks(made_up_world({4, 4}), {"inproc"});
-  for (std::int64_t count : {1, 1000, 1 << 24})
-    EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, count), ranks.team(0)).name(), "hierarchical");
+TEST(Selector, goes_by_nodes_and_rails_over_several_nodes_whatever_their_shape) {
+  for (const std::vector<int>& shape : {std::vector{2, 2}, {4, 4}, {8, 8, 8}, {1, 3}, {2, 3}, {5, 7}, {4, 1, 3, 2}}) {
+    RanksInTurn ranks(made_up_world(shape), {"inproc"});
+    for (Verb verb : verbs)
+      for (DataType dtype : {DataType::f32, DataType::i32})
+        for (std::int64_t count = 1; count < (1ll << 31); count *= 8)
+          EXPECT_EQ(name_of_choice(ranks, of(verb, count, dtype), ranks.team(0)), "hierarchical")
+              << name_of(verb) << " of " << count << " " << name_of(dtype) << " by " << ranks.size();
+  }
 }
 
 TEST(Selector, takes_what_the_user_asks_for) {
   RanksInTurn ranks(made_up_world({4}), {"inproc"}, 1, with_algorithm(" allreduce = ring , broadcast=ring"));
-  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 10), ranks.team(0)).name(), "ring");
-  EXPECT_STREQ(ranks.selector->choose(of(Verb::broadcast, 10), ranks.team(0)).name(), "ring");
+  EXPECT_EQ(name_of_choice(ranks, of(Verb::allreduce, 10), ranks.team(0)), "ring");
+  EXPECT_EQ(name_of_choice(ranks, of(Verb::broadcast, 10), ranks.team(0)), "ring");
   EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("HOROVOD_ALGORITHM"),
             std::string::npos);
   EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("bits may change"), std::string::npos);
@@ -83,7 +95,7 @@ TEST(Selector, takes_what_the_user_asks_for) {
 
 TEST(Selector, says_so_where_the_user_asks_for_the_impossible_and_goes_by_cost) {
   RanksInTurn ranks(made_up_world({4}), {"inproc"}, 1, with_algorithm("allreduce=hierarchical"));
-  EXPECT_STREQ(ranks.selector->choose(of(Verb::allreduce, 10), ranks.team(0)).name(), "halving_doubling");
+  EXPECT_EQ(name_of_choice(ranks, of(Verb::allreduce, 10), ranks.team(0)), "halving_doubling");
   EXPECT_NE(ranks.selector->explain(of(Verb::allreduce, 10), ranks.team(0)).find("hierarchical was asked for"),
             std::string::npos);
 }
@@ -111,11 +123,33 @@ TEST(Selector, finds_nothing_for_memory_that_no_algorithm_reaches) {
   EXPECT_EQ(ranks.selector->explain(collective, ranks.team(0)), "nothing can do this here");
 }
 
+TEST(Selector, refuses_with_what_was_wanted_why_nobody_can_and_what_to_do) {
+  for (const std::vector<int>& shape : {std::vector{2}, {2, 2}})
+    for (Verb verb : verbs) {
+      RanksInTurn ranks(made_up_world(shape), {"inproc"});
+      Collective collective = of(verb, 10, DataType::bf16);
+      collective.device = DeviceKind::cuda;
+      auto refused = ranks.selector->choose(collective, ranks.team(0));
+      ASSERT_FALSE(refused) << name_of(verb);
+      EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+      for (const char* part : {hvd::name_of(verb), "memory of a GPU", "host memory"})
+        EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+      collective.device = DeviceKind::host;
+      // Without the links there is no way either; the error tells which are missing.
+      ranks.team(0).link = nullptr;
+      if (ranks.team(0).node != nullptr) ranks.team(0).node->link = nullptr;
+      refused = ranks.selector->choose(collective, ranks.team(0));
+      ASSERT_FALSE(refused) << name_of(verb);
+      for (const char* part : {"no transport links all ranks", shape.size() > 1 ? ", the ranks of a node;" : ";"})
+        EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+    }
+}
+
 TEST(Selector, explains_every_verb_and_size_in_its_table) {
   RanksInTurn ranks(made_up_world({2, 2}), {"inproc"});
   std::string table = ranks.selector->table(ranks.team(0));
-  for (const char* part : {"4 ranks on several nodes, 2 rails", "allreduce", "allgather", "broadcast", "barrier",
-                           "256 MiB", "hierarchical", "inside the node", "along a rail"})
+  for (const char* part : {"4 ranks on 2 nodes, 2 rails", "allreduce", "allgather", "broadcast", "barrier", "256 MiB",
+                           "hierarchical", "inside the node", "along a rail"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " in\n" << table;
 }
 

@@ -170,7 +170,7 @@ std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats) {
   return counts;
 }
 
-void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches) {
   std::vector<std::int64_t> counts = uneven_counts(what.count, ranks.size());
   if (what.even_counts)
@@ -189,7 +189,7 @@ void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb 
   std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
                         " ranks, " + what.describe();
   SCOPED_TRACE(context);
-  if (!algorithm.cost(collective, ranks.team(0)).possible()) return;
+  if (!algorithm.cost(collective, ranks.team(0)).possible()) return false;
   RanksInTurn::Tasks tasks = ranks.plan(algorithm, collective);
   Stage stage(verb, what, ranks.size(), counts);
   for (int batch = 0; batch < batches; ++batch) {
@@ -199,11 +199,13 @@ void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb 
       for (auto& task : tasks)
         if (task->step() == Progress::failed) reasons += "\n" + task->failure().message;
       ranks.abort();  // before the tasks end
-      FAIL() << context << " failed" << reasons;
+      ADD_FAILURE() << context << " failed" << reasons;
+      return true;
     }
     stage.check(context + ", batch " + std::to_string(batch));
-    if (::testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFailure()) return true;
   }
+  return true;
 }
 
 }  // namespace hvd::testing

@@ -25,8 +25,8 @@ struct Exercise {
   std::string describe() const;
 };
 
-// Plans once and runs so many batches, each with other values.
-void exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+// Plans once and runs so many batches, each with other values. False if the algorithm cannot do it over this team.
+bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches = 2);
 
 // Elements of each seat: uneven, some none, adding up to the total.

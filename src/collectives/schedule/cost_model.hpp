@@ -13,10 +13,14 @@ struct MessageCost {
   double seconds_per_byte;
 };
 
+inline int ranks_per_node(const Team& team) {
+  return (team.size() + team.nodes - 1) / team.nodes;
+}
+
 // A team of several nodes pays for the network, and its ranks share their node's adapter.
 inline MessageCost message_cost(const Team& team) {
   if (team.node == nullptr) return {1.0e-6, 1.0 / 8e9};
-  return {3.0e-6, static_cast<double>(team.rails) / 10e9};
+  return {3.0e-6, static_cast<double>(ranks_per_node(team)) / 10e9};
 }
 
 inline double bytes_of(const Collective& collective) {

@@ -1,0 +1,143 @@
+// Allgather: on the node, so that every rank has what its node contributes to a chunk; on rail k, of the k-th part of
+// every node's contribution; and on the node again, of what came from the other nodes by the rails. The first of these
+// is left out where every rank of the node carries its own piece.
+#include <algorithm>
+#include <string>
+
+#include "base/panic.hpp"
+#include "collectives/hierarchical/node_shares.hpp"
+#include "collectives/hierarchical/stage_tasks.hpp"
+#include "collectives/hierarchical/tasks.hpp"
+#include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/segment_array.hpp"
+
+namespace hvd::collectives::hierarchical {
+namespace {
+
+class Allgather final : public Task {
+ public:
+  Allgather(const Collective& collective, Team& team)
+      : dtype_(collective.dtype),
+        me_(team.group.me),
+        local_rank_(team.node->group.me.value),
+        has_rail_(team.rail != nullptr),
+        shares_(team, collective),
+        pipeline_(team),
+        first_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)),
+        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.rail)),
+        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
+    in_.assign(in, dtype_);
+    assign_output(out);
+    shares_.restart(out_.count());
+    if (in_.count() != shares_.share_count(me_))
+      panic("allgather: expected " + std::to_string(shares_.share_count(me_)) + " elements of input, found " +
+            std::to_string(in_.count()));
+    pipeline_.restart(shares_.chunks(), sequence);
+  }
+  Progress step() override {
+    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    return pipeline_.progress();
+  }
+  const Error& failure() const override { return pipeline_.failure(); }
+  Seat waiting_for() const override { return pipeline_.waiting_for(); }
+
+ private:
+  // What I do not want I still have to pass on: it is kept beside the output.
+  void assign_output(std::span<const Segment> out) {
+    out_.assign(out, dtype_);
+    auto is_unwanted = [](const Segment& segment) { return segment.view.data == nullptr && segment.view.count > 0; };
+    if (std::none_of(out.begin(), out.end(), is_unwanted)) return;
+    to_.assign(out.begin(), out.end());
+    std::byte* memory = unwanted_.reserve(static_cast<std::size_t>(out_.count()) * size_of(dtype_));
+    for (Segment& segment : to_) {
+      if (is_unwanted(segment)) segment.view.data = memory;
+      memory += segment.view.bytes();
+    }
+    out_.assign(to_, dtype_);
+  }
+
+  Task* start(const Launch& launch) {
+    from_.clear();
+    to_.clear();
+    counts_.clear();
+    switch (launch.stage) {
+      case Stage::first: return start_on_node(launch);
+      case Stage::middle: return has_rail_ ? start_on_rail(launch) : nullptr;
+      default: return start_spreading(launch);
+    }
+  }
+
+  Task* start_on_node(const Launch& launch) {
+    if (shares_.is_own(launch.chunk)) return nullptr;
+    append_own(launch.chunk);
+    for (Seat seat : shares_.members()) {
+      counts_.push_back(shares_.piece_count(launch.chunk, seat));
+      out_.append_range(shares_.piece_begin(launch.chunk, seat), counts_.back(), to_);
+    }
+    return begin(first_, launch);
+  }
+
+  Task* start_on_rail(const Launch& launch) {
+    bool is_own = shares_.is_own(launch.chunk);
+    if (is_own) append_own(launch.chunk);
+    else shares_.append_carried(out_, launch.chunk, shares_.my_node(), local_rank_, from_);
+    for (int node = 0; node < shares_.nodes(); ++node) {
+      counts_.push_back(shares_.carried(launch.chunk, node, local_rank_));
+      if (node == shares_.my_node() && !is_own) append_nothing(counts_.back());
+      else shares_.append_carried(out_, launch.chunk, node, local_rank_, to_);
+    }
+    return begin(middle_, launch);
+  }
+
+  // What one rail brought goes to all ranks of the node.
+  Task* start_spreading(const Launch& launch) {
+    bool is_own = shares_.is_own(launch.chunk);
+    counts_.assign(shares_.members().size(), 0);
+    for (int rail = 0; rail < shares_.rails(); ++rail) {
+      std::int64_t& count = counts_[static_cast<std::size_t>(rail)];
+      for (int node = 0; node < shares_.nodes(); ++node) {
+        if (node == shares_.my_node() && !is_own) continue;
+        count += shares_.carried(launch.chunk, node, rail);
+        shares_.append_carried(out_, launch.chunk, node, rail, rail == local_rank_ ? from_ : to_);
+      }
+      if (rail == local_rank_) append_nothing(count);
+    }
+    return begin(last_, launch);
+  }
+
+  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Launch& launch) {
+    Task& task = tasks[launch.lane].with_counts(counts_);
+    task.restart(from_, to_, launch.place);
+    return &task;
+  }
+  void append_own(std::int64_t chunk) {
+    in_.append_range(shares_.piece_begin(chunk, me_) - shares_.share_begin(me_), shares_.piece_count(chunk, me_),
+                     from_);
+  }
+  // Room for what lies in the output already.
+  void append_nothing(std::int64_t count) {
+    if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
+  }
+
+  const DataType dtype_;
+  const Seat me_;
+  const int local_rank_;
+  const bool has_rail_;
+  NodeShares shares_;
+  Pipeline pipeline_;
+  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  SegmentArray in_, out_;
+  Scratch unwanted_;
+  std::vector<Segment> from_, to_;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_allgather(const Collective& collective, Team& team) {
+  return std::make_unique<Allgather>(collective, team);
+}
+
+}  // namespace hvd::collectives::hierarchical

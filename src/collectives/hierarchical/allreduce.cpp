@@ -1,0 +1,93 @@
+// Allreduce: reduce_scatter on the node, so that the k-th rank of every node has its node's share k of a chunk;
+// allreduce of share k on rail k; allgather on the node. The addition tree of an element is the node's, then the
+// rail's.
+#include <string>
+
+#include "base/panic.hpp"
+#include "collectives/hierarchical/rail_shares.hpp"
+#include "collectives/hierarchical/tasks.hpp"
+
+namespace hvd::collectives::hierarchical {
+namespace {
+
+class Allreduce final : public Task {
+ public:
+  Allreduce(const Collective& collective, Team& team)
+      : dtype_(collective.dtype),
+        local_rank_(team.node->group.me.value),
+        has_rail_(team.rail != nullptr),
+        shares_(team, collective.dtype),
+        chunk_hint_(std::min(collective.count, shares_.chunk_elements())),
+        pipeline_(team),
+        first_(
+            per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, chunk_hint_), team.node)),
+        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allreduce, Scales::after, chunk_hint_ / team.rails),
+                                     team.rail)),
+        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
+    in_.assign(in, dtype_);
+    out_.assign(out, dtype_);
+    if (out_.count() != in_.count())
+      panic("allreduce: expected " + std::to_string(in_.count()) + " elements of output, found " +
+            std::to_string(out_.count()));
+    shares_.restart(in_.count());
+    pipeline_.restart(shares_.chunks(), sequence);
+  }
+  Progress step() override {
+    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    return pipeline_.progress();
+  }
+  const Error& failure() const override { return pipeline_.failure(); }
+  Seat waiting_for() const override { return pipeline_.waiting_for(); }
+
+ private:
+  Task* start(const Launch& launch) {
+    from_.clear();
+    to_.clear();
+    switch (launch.stage) {
+      case Stage::first: {
+        shares_.append_padded(in_, launch.chunk, from_);
+        if (has_rail_) to_.push_back(share(launch, shares_.padded_count(launch.chunk)));
+        return begin(shares_.node_task(first_[launch.lane], launch.chunk), launch);
+      }
+      case Stage::middle: {
+        if (!has_rail_) return nullptr;
+        from_.push_back(share(launch, shares_.count(launch.chunk, local_rank_)));
+        to_ = from_;
+        return begin(middle_[launch.lane].any_size(), launch);
+      }
+      default: {
+        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(launch.chunk)));
+        shares_.append_padded(out_, launch.chunk, to_);
+        return begin(shares_.node_task(last_[launch.lane], launch.chunk), launch);
+      }
+    }
+  }
+  Task* begin(Task& task, const Launch& launch) {
+    task.restart(from_, to_, launch.place);
+    return &task;
+  }
+  Segment share(const Launch& launch, std::int64_t count) {
+    return shares_.padded_segment(memory_[launch.lane], launch.chunk, count);
+  }
+
+  const DataType dtype_;
+  const int local_rank_;
+  const bool has_rail_;
+  RailShares shares_;
+  const std::int64_t chunk_hint_;  // the size class that the stages are planned for
+  Pipeline pipeline_;
+  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  std::array<Scratch, Pipeline::lane_count> memory_;  // my share, padding included
+  SegmentArray in_, out_;
+  std::vector<Segment> from_, to_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_allreduce(const Collective& collective, Team& team) {
+  return std::make_unique<Allreduce>(collective, team);
+}
+
+}  // namespace hvd::collectives::hierarchical

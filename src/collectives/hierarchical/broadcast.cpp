@@ -1,0 +1,114 @@
+// Broadcast: on the root's node a broadcast, after which its k-th rank sends share k of a chunk down rail k; on the
+// other nodes an allgather of what came down the rails.
+#include "collectives/hierarchical/rail_shares.hpp"
+#include "collectives/hierarchical/tasks.hpp"
+
+namespace hvd::collectives::hierarchical {
+namespace {
+
+class Broadcast final : public Task {
+ public:
+  Broadcast(const Collective& collective, Team& team)
+      : dtype_(collective.dtype),
+        local_rank_(team.node->group.me.value),
+        has_rail_(team.rail != nullptr),
+        is_root_(team.group.me == collective.root),
+        root_on_node_(team.node->group.seat_of(team.group.rank_at(collective.root))),
+        shares_(team, collective.dtype),
+        chunk_hint_(std::min(collective.count, shares_.chunk_elements())),
+        pipeline_(team),
+        first_(per_lane<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, chunk_hint_, root_on_node_),
+                                    team.node)),
+        middle_(per_lane<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, chunk_hint_ / team.rails,
+                                              Seat{team.node_of[static_cast<std::size_t>(collective.root.value)]}),
+                                     team.rail)),
+        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
+    in_.assign(in, dtype_);
+    out_.assign(out, dtype_);
+    shares_.restart(is_root_ ? in_.count() : out_.count());
+    pipeline_.restart(shares_.chunks(), sequence);
+  }
+  Progress step() override {
+    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    return pipeline_.progress();
+  }
+  const Error& failure() const override { return pipeline_.failure(); }
+  Seat waiting_for() const override { return pipeline_.waiting_for(); }
+
+ private:
+  bool is_roots_node() const { return root_on_node_.value >= 0; }
+
+  Task* start(const Launch& launch) {
+    from_.clear();
+    to_.clear();
+    std::int64_t chunk = launch.chunk;
+    switch (launch.stage) {
+      case Stage::first: {
+        if (!is_roots_node()) return nullptr;
+        std::int64_t begin_at = shares_.chunk_begin(chunk), count = shares_.chunk_count(chunk);
+        if (is_root_) in_.append_range(begin_at, count, from_);
+        if (!is_root_) append_kept(launch, begin_at, count, to_);
+        else if (out_.count() != 0) out_.append_range(begin_at, count, to_);
+        return begin(first_[launch.lane].any_size(), launch);
+      }
+      case Stage::middle: {
+        if (!has_rail_) return nullptr;
+        std::int64_t begin_at = shares_.begin(chunk, local_rank_), count = shares_.count(chunk, local_rank_);
+        if (!is_roots_node()) to_.push_back(share(launch, count));
+        else if (is_root_) in_.append_range(begin_at, count, from_);
+        else append_kept(launch, begin_at, count, from_);
+        return begin(middle_[launch.lane].any_size(), launch);
+      }
+      default: {
+        if (is_roots_node()) return nullptr;
+        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(chunk)));
+        shares_.append_padded(out_, chunk, to_);
+        return begin(shares_.node_task(last_[launch.lane], chunk), launch);
+      }
+    }
+  }
+  Task* begin(Task& task, const Launch& launch) {
+    task.restart(from_, to_, launch.place);
+    return &task;
+  }
+
+  Segment share(const Launch& launch, std::int64_t count) {
+    return shares_.padded_segment(memory_[launch.lane], launch.chunk, count);
+  }
+
+  // My output; where I want none, memory from which I can still pass it on.
+  void append_kept(const Launch& launch, std::int64_t begin_at, std::int64_t count, std::vector<Segment>& to) {
+    std::size_t element_bytes = size_of(dtype_);
+    std::size_t position = static_cast<std::size_t>(begin_at - shares_.chunk_begin(launch.chunk)) * element_bytes;
+    out_.visit(begin_at, count, [&](std::byte* data, std::int64_t part) {
+      if (data == nullptr)
+        data =
+            memory_[launch.lane].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
+      position += static_cast<std::size_t>(part) * element_bytes;
+      to.push_back({TensorView{data, part, dtype_, Device{}}, Event{}});
+    });
+  }
+
+  const DataType dtype_;
+  const int local_rank_;
+  const bool has_rail_, is_root_;
+  const Seat root_on_node_;  // -1 on the other nodes
+  RailShares shares_;
+  const std::int64_t chunk_hint_;  // the size class that the stages are planned for
+  Pipeline pipeline_;
+  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  // On the root's node what is only passed on, by its place in the chunk; on the others my share, padding included.
+  std::array<Scratch, Pipeline::lane_count> memory_;
+  SegmentArray in_, out_;
+  std::vector<Segment> from_, to_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_broadcast(const Collective& collective, Team& team) {
+  return std::make_unique<Broadcast>(collective, team);
+}
+
+}  // namespace hvd::collectives::hierarchical

@@ -1,0 +1,117 @@
+#include "collectives/hierarchical/pipeline.hpp"
+
+#include <algorithm>
+
+namespace hvd::collectives::hierarchical {
+
+namespace {
+
+// Stage tasks get the batch's number and, below it, their place in the order of their link.
+constexpr int bits_for_place = 24;
+constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
+
+}  // namespace
+
+void Pipeline::restart(std::int64_t chunks, Sequence sequence) {
+  sequence_ = sequence;
+  chunks_ = chunks;
+  node_launches_ = rail_launches_ = finished_ = 0;
+  for (Lane& lane : lanes_) lane = Lane{};
+}
+
+std::optional<Launch> Pipeline::next() {
+  while (!failure_) {
+    if (auto launch = next_on_rail()) return launch;
+    if (auto launch = next_on_node()) return launch;
+    if (!step_running()) break;
+  }
+  return std::nullopt;
+}
+
+std::int64_t Pipeline::first_ones() const {
+  return std::min(chunks_, static_cast<std::int64_t>(lane_count));
+}
+
+// Which stage of which chunk has this place in the node's order.
+std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
+  if (place < first_ones()) return {Stage::first, place};
+  std::int64_t turn = place - first_ones(), takeovers = chunks_ - first_ones();
+  if (turn >= 2 * takeovers) return {Stage::last, turn - takeovers};
+  if (turn % 2 == 0) return {Stage::last, turn / 2};
+  return {Stage::first, first_ones() + turn / 2};
+}
+
+std::optional<Launch> Pipeline::next_on_node() {
+  if (node_launches_ == 2 * chunks_) return std::nullopt;
+  auto [stage, chunk] = on_node(node_launches_);
+  Lane& lane = lane_of(chunk);
+  if (stage == Stage::last && lane.at(Stage::middle).state != State::done) return std::nullopt;
+  if (stage == Stage::first) {
+    if (lane.chunk >= 0 && lane.at(Stage::last).state != State::done) return std::nullopt;
+    lane = Lane{};
+    lane.chunk = chunk;
+  }
+  return launch(stage, chunk, node_launches_);
+}
+
+std::optional<Launch> Pipeline::next_on_rail() {
+  if (rail_launches_ == chunks_) return std::nullopt;
+  Lane& lane = lane_of(rail_launches_);
+  if (lane.chunk != rail_launches_ || lane.at(Stage::first).state != State::done) return std::nullopt;
+  return launch(Stage::middle, rail_launches_, rail_launches_);
+}
+
+Launch Pipeline::launch(Stage stage, std::int64_t chunk, std::int64_t place) const {
+  return {stage, chunk, static_cast<std::size_t>(chunk) % lane_count,
+          Sequence{(sequence_.value << bits_for_place) + static_cast<std::uint64_t>(place)}};
+}
+
+void Pipeline::started(const Launch& launch, Task* task) {
+  ++(launch.stage == Stage::middle ? rail_launches_ : node_launches_);
+  Lane& lane = lane_of(launch.chunk);
+  lane.at(launch.stage) = {State::running, task};
+  if (task == nullptr) set_done(lane, launch.stage);
+}
+
+void Pipeline::set_done(Lane& lane, Stage stage) {
+  lane.at(stage).state = State::done;
+  if (stage == Stage::last) ++finished_;
+}
+
+// True if a stage has become done.
+bool Pipeline::step_running() {
+  bool moves = false;
+  for (Lane& lane : lanes_)
+    for (Stage stage : stages) {
+      StageOfLane& running = lane.at(stage);
+      if (running.state != State::running) continue;
+      Progress progress = running.task->step();
+      if (progress == Progress::failed) {
+        failure_ = running.task->failure();
+        return false;
+      }
+      if (progress != Progress::done) continue;
+      set_done(lane, stage);
+      moves = true;
+    }
+  return moves;
+}
+
+Progress Pipeline::progress() const {
+  if (failure_) return Progress::failed;
+  return finished_ == chunks_ ? Progress::done : Progress::pending;
+}
+
+Seat Pipeline::waiting_for() const {
+  for (const Lane& lane : lanes_)
+    for (Stage stage : stages) {
+      const StageOfLane& running = lane.stages[static_cast<std::size_t>(stage)];
+      if (running.state != State::running) continue;
+      Seat seat = running.task->waiting_for();
+      const Team& stage_team = stage == Stage::middle ? *team_.rail : *team_.node;
+      return seat.value < 0 ? seat : team_.group.seat_of(stage_team.group.rank_at(seat));
+    }
+  return Seat{-1};
+}
+
+}  // namespace hvd::collectives::hierarchical

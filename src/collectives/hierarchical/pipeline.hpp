@@ -1,0 +1,78 @@
+#pragma once
+// The order in which the stages of a hierarchical collective are run: several chunks under way at once, so that nodes
+// and network work at the same time.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/task.hpp"
+#include "collectives/algorithm.hpp"
+
+namespace hvd::collectives::hierarchical {
+
+// First and last are done on the node, middle on the rail.
+enum class Stage : std::uint8_t { first, middle, last };
+
+// A stage of a chunk whose turn it is.
+struct Launch {
+  Stage stage;
+  std::int64_t chunk;
+  std::size_t lane;  // of no other chunk until the last stage of this one is done
+  Sequence place;    // what the stage's task is restarted with
+};
+
+// The tasks of a link are restarted in one order on all ranks, whatever is done first:
+//  1. On the node: the first stages of as many chunks as there are lanes; then by turns the last stage of the next
+//     chunk and the first stage of the chunk that takes over its lane; then the last stages that remain.
+//  2. On the rail: by chunk.
+// A task that is planned when it is launched is therefore planned in the same order on all ranks, too.
+class Pipeline {
+ public:
+  static constexpr std::size_t lane_count = 4;
+
+  // Borrows the team.
+  explicit Pipeline(const Team& team) : team_(team) {}
+
+  void restart(std::int64_t chunks, Sequence sequence);
+  // Steps what runs, until there is a stage to launch; nothing while all wait, and after the end. Every launch is
+  // answered by started() before the next call.
+  std::optional<Launch> next();
+  // The task has been restarted. Null: this rank has nothing to do in this stage.
+  void started(const Launch& launch, Task* task);
+
+  Progress progress() const;
+  const Error& failure() const { return *failure_; }
+  Seat waiting_for() const;
+
+ private:
+  enum class State : std::uint8_t { waiting, running, done };
+  struct StageOfLane {
+    State state = State::waiting;
+    Task* task = nullptr;
+  };
+  struct Lane {
+    std::int64_t chunk = -1;  // -1: none yet
+    std::array<StageOfLane, 3> stages;
+    StageOfLane& at(Stage stage) { return stages[static_cast<std::size_t>(stage)]; }
+  };
+
+  Lane& lane_of(std::int64_t chunk) { return lanes_[static_cast<std::size_t>(chunk) % lane_count]; }
+  std::int64_t first_ones() const;
+  std::pair<Stage, std::int64_t> on_node(std::int64_t place) const;
+  std::optional<Launch> next_on_node();
+  std::optional<Launch> next_on_rail();
+  Launch launch(Stage stage, std::int64_t chunk, std::int64_t place) const;
+  bool step_running();
+  void set_done(Lane& lane, Stage stage);
+
+  const Team& team_;
+  Sequence sequence_;
+  std::int64_t chunks_ = 0;
+  std::int64_t node_launches_ = 0, rail_launches_ = 0, finished_ = 0;
+  std::array<Lane, lane_count> lanes_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace hvd::collectives::hierarchical

@@ -1,0 +1,83 @@
+#pragma once
+// How a batch that is one thing to all ranks (allreduce, broadcast) is cut into chunks, and a chunk dealt out to the
+// rails: rail k carries its k-th share.
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collectives/hierarchical/stage_tasks.hpp"
+#include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/segment_array.hpp"
+
+namespace hvd::collectives::hierarchical {
+
+inline constexpr std::size_t full_share_bytes = 256 << 10;
+
+class RailShares {
+ public:
+  RailShares(const Team& team, DataType dtype)
+      : rails_(team.rails),
+        dtype_(dtype),
+        chunk_elements_(static_cast<std::int64_t>(full_share_bytes / size_of(dtype)) * team.rails),
+        is_even_(team.nodes * team.rails == team.size()),
+        counts_(static_cast<std::size_t>(team.node->size()), 0) {}
+
+  void restart(std::int64_t total) { total_ = total; }
+
+  std::int64_t chunk_elements() const { return chunk_elements_; }
+  std::int64_t chunks() const { return (total_ + chunk_elements_ - 1) / chunk_elements_; }
+  std::int64_t chunk_begin(std::int64_t chunk) const { return chunk * chunk_elements_; }
+  std::int64_t chunk_count(std::int64_t chunk) const { return std::min(chunk_elements_, total_ - chunk_begin(chunk)); }
+  std::int64_t begin(std::int64_t chunk, int rail) const { return chunk_begin(chunk) + end_in_chunk(chunk, rail); }
+  std::int64_t count(std::int64_t chunk, int rail) const {
+    return end_in_chunk(chunk, rail + 1) - end_in_chunk(chunk, rail);
+  }
+
+  // On the node all shares of a chunk have one length, padding included. Where the nodes have equally many ranks that
+  // is how a batch is dealt out without counts; else the plans have counts, and few of them serve all sizes.
+  std::int64_t padded_count(std::int64_t chunk) const {
+    return is_even_ ? full_share(chunk) : rounded(full_share(chunk));
+  }
+  // `count` elements in memory that has room for a padded share: it is the same memory in all stages of the chunk.
+  Segment padded_segment(Scratch& memory, std::int64_t chunk, std::int64_t count) const {
+    std::byte* data = memory.reserve(static_cast<std::size_t>(padded_count(chunk)) * size_of(dtype_));
+    return {TensorView{data, count, dtype_, Device{}}, Event{}};
+  }
+  // The task of a node's stage in which rail k's rank gives or gets its padded share, the other ranks nothing.
+  Task& node_task(StageTasks& tasks, std::int64_t chunk) {
+    if (is_even_) return tasks.any_size();
+    std::fill_n(counts_.begin(), rails_, padded_count(chunk));
+    return tasks.with_counts(counts_);
+  }
+  // All padded shares of a chunk; null data where there are none.
+  void append_padded(const SegmentArray& tensors, std::int64_t chunk, std::vector<Segment>& to) const {
+    for (int rail = 0; rail < rails_; ++rail) {
+      tensors.append_range(begin(chunk, rail), count(chunk, rail), to);
+      if (std::int64_t padding = padded_count(chunk) - count(chunk, rail); padding > 0)
+        to.push_back({TensorView{nullptr, padding, dtype_, Device{}}, Event{}});
+    }
+  }
+
+ private:
+  // The last shares may have fewer.
+  std::int64_t full_share(std::int64_t chunk) const { return (chunk_count(chunk) + rails_ - 1) / rails_; }
+  std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
+    return std::min(chunk_count(chunk), rails * full_share(chunk));
+  }
+  // Four sizes per octave: a fifth is padding at most.
+  static std::int64_t rounded(std::int64_t share) {
+    std::int64_t step = 1;
+    while (step * 8 < share) step *= 2;
+    return (share + step - 1) / step * step;
+  }
+
+  const int rails_;
+  const DataType dtype_;
+  const std::int64_t chunk_elements_;
+  const bool is_even_;  // the nodes of the team have equally many ranks
+  std::int64_t total_ = 0;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace hvd::collectives::hierarchical

@@ -1,0 +1,128 @@
+// Reduce_scatter: on the node, so that its k-th rank has the node's sum of the k-th part of what every node is to get
+// of a chunk; on rail k, so that this part is complete; and within the node every rank takes its piece out of the
+// parts. The last of these is left out where every rank of the node has just its own piece. The addition tree of an
+// element is the node's, then the rail's.
+#include <string>
+
+#include "base/panic.hpp"
+#include "collectives/hierarchical/node_shares.hpp"
+#include "collectives/hierarchical/stage_tasks.hpp"
+#include "collectives/hierarchical/tasks.hpp"
+#include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/segment_array.hpp"
+
+namespace hvd::collectives::hierarchical {
+namespace {
+
+class ReduceScatter final : public Task {
+ public:
+  ReduceScatter(const Collective& collective, Team& team)
+      : dtype_(collective.dtype),
+        me_(team.group.me),
+        local_rank_(team.node->group.me.value),
+        has_rail_(team.rail != nullptr),
+        shares_(team, collective),
+        pipeline_(team),
+        first_(per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, 0), team.node)),
+        middle_(per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::after, 0), team.rail)),
+        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
+    in_.assign(in, dtype_);
+    out_.assign(out, dtype_);
+    shares_.restart(in_.count());
+    if (out_.count() != shares_.share_count(me_))
+      panic("reduce_scatter: expected " + std::to_string(shares_.share_count(me_)) + " elements of output, found " +
+            std::to_string(out_.count()));
+    pipeline_.restart(shares_.chunks(), sequence);
+  }
+  Progress step() override {
+    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    return pipeline_.progress();
+  }
+  const Error& failure() const override { return pipeline_.failure(); }
+  Seat waiting_for() const override { return pipeline_.waiting_for(); }
+
+ private:
+  Task* start(const Launch& launch) {
+    from_.clear();
+    to_.clear();
+    counts_.clear();
+    switch (launch.stage) {
+      case Stage::first: return start_on_node(launch);
+      case Stage::middle: return has_rail_ ? start_on_rail(launch) : nullptr;
+      default: return shares_.is_own(launch.chunk) ? nullptr : start_handing_out(launch);
+    }
+  }
+
+  Task* start_on_node(const Launch& launch) {
+    counts_.assign(shares_.members().size(), 0);
+    for (int rail = 0; rail < shares_.rails(); ++rail)
+      for (int node = 0; node < shares_.nodes(); ++node) {
+        counts_[static_cast<std::size_t>(rail)] += shares_.carried(launch.chunk, node, rail);
+        shares_.append_carried(in_, launch.chunk, node, rail, from_);
+      }
+    append_memory(node_sums_[launch.lane], counts_[static_cast<std::size_t>(local_rank_)], to_);
+    return begin(first_, launch);
+  }
+
+  Task* start_on_rail(const Launch& launch) {
+    std::int64_t all = 0;
+    for (int node = 0; node < shares_.nodes(); ++node) {
+      counts_.push_back(shares_.carried(launch.chunk, node, local_rank_));
+      all += counts_.back();
+    }
+    append_memory(node_sums_[launch.lane], all, from_);
+    if (shares_.is_own(launch.chunk)) append_own(launch.chunk);
+    else append_memory(totals_[launch.lane], counts_[static_cast<std::size_t>(shares_.my_node())], to_);
+    return begin(middle_, launch);
+  }
+
+  Task* start_handing_out(const Launch& launch) {
+    counts_.assign(shares_.members().size(), 0);
+    for (int rail = 0; rail < shares_.rails(); ++rail)
+      counts_[static_cast<std::size_t>(rail)] = shares_.carried(launch.chunk, shares_.my_node(), rail);
+    append_memory(totals_[launch.lane], counts_[static_cast<std::size_t>(local_rank_)], from_);
+    for (Seat seat : shares_.members()) {
+      std::int64_t count = shares_.piece_count(launch.chunk, seat);
+      if (seat == me_) append_own(launch.chunk);
+      else if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
+    }
+    return begin(last_, launch);
+  }
+
+  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Launch& launch) {
+    Task& task = tasks[launch.lane].with_counts(counts_);
+    task.restart(from_, to_, launch.place);
+    return &task;
+  }
+  void append_own(std::int64_t chunk) {
+    out_.append_range(shares_.piece_begin(chunk, me_) - shares_.share_begin(me_), shares_.piece_count(chunk, me_), to_);
+  }
+  void append_memory(Scratch& memory, std::int64_t count, std::vector<Segment>& to) {
+    if (count == 0) return;
+    std::byte* data = memory.reserve(static_cast<std::size_t>(count) * size_of(dtype_));
+    to.push_back({TensorView{data, count, dtype_, Device{}}, Event{}});
+  }
+
+  const DataType dtype_;
+  const Seat me_;
+  const int local_rank_;
+  const bool has_rail_;
+  NodeShares shares_;
+  Pipeline pipeline_;
+  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  // What my rail carries of all nodes, and what it brought for mine.
+  std::array<Scratch, Pipeline::lane_count> node_sums_, totals_;
+  SegmentArray in_, out_;
+  std::vector<Segment> from_, to_;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> plan_reduce_scatter(const Collective& collective, Team& team) {
+  return std::make_unique<ReduceScatter>(collective, team);
+}
+
+}  // namespace hvd::collectives::hierarchical

@@ -1,0 +1,28 @@
+#pragma once
+// The collectives over nodes and rails, one file per verb. Every task borrows the team.
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/hierarchical/pipeline.hpp"
+
+namespace hvd::collectives::hierarchical {
+
+std::unique_ptr<Task> plan_allreduce(const Collective& collective, Team& team);
+std::unique_ptr<Task> plan_broadcast(const Collective& collective, Team& team);
+std::unique_ptr<Task> plan_allgather(const Collective& collective, Team& team);
+std::unique_ptr<Task> plan_reduce_scatter(const Collective& collective, Team& team);
+std::unique_ptr<Task> plan_barrier(const Collective& collective, Team& team);
+
+// One for each lane.
+template <typename T, typename... Arguments>
+std::array<T, Pipeline::lane_count> per_lane(const Arguments&... arguments) {
+  return [&]<std::size_t... lane>(std::index_sequence<lane...>) {
+    return std::array<T, Pipeline::lane_count>{((void)lane, T(arguments...))...};
+  }
+  (std::make_index_sequence<Pipeline::lane_count>());
+}
+
+}  // namespace hvd::collectives::hierarchical
