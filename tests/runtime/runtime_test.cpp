@@ -110,6 +110,31 @@ TEST(Runtime, reduces_what_all_ranks_submitted) {
   }
 }
 
+TEST(Runtime, fails_what_no_algorithm_can_do_and_goes_on) {
+  for (const std::vector<int>& shape : {std::vector{1}, {3}, {2, 2}}) {
+    Ensemble ensemble(testing::made_up_world(shape));
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      const int ranks = rig.runtime->world().size();
+      for (int round = 0; round < 3; ++round) {
+        for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::broadcast}) {
+          std::vector<float> data(10);
+          Rig::Use use{Rig::floats(10), name_of(verb), data.data(), data.data(), 10};
+          use.signature.verb = verb;
+          use.signature.device = DeviceKind::cuda;
+          auto refused = rig.start({use});
+          ASSERT_TRUE(refused);
+          std::string error = rig.finish(*refused);
+          EXPECT_NE(error.find(name_of(verb)), std::string::npos) << error;
+          EXPECT_NE(error.find("memory of a GPU"), std::string::npos) << error;
+        }
+        auto data = parts(rank, 100);
+        EXPECT_EQ(rig.allreduce("on the host", data), "");
+        EXPECT_EQ(data, sums(ranks, 100));
+      }
+    });
+  }
+}
+
 TEST(Runtime, does_not_care_in_which_order_ranks_submit) {
   constexpr int ranks = 3, ops = 20;
   for (unsigned seed = 0; seed < 10; ++seed) {
