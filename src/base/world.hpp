@@ -12,7 +12,8 @@ struct Member {
   std::string host;  // as people know it; for messages
   std::string node;  // ranks with an equal node id can map each other's memory (an equal host name is not enough)
   std::int32_t pid = 0;
-  std::string address;  // of this rank's unix socket (abstract name); more kinds of address may follow
+  std::string address;    // of this rank's unix socket (abstract name)
+  std::string endpoints;  // of its TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without one
 };
 
 struct World {
@@ -20,6 +21,7 @@ struct World {
   std::vector<Member> members;  // by rank
   std::uint32_t epoch = 0;      // rises with every start within one process
   std::string job;              // names the job in logs and messages
+  std::string secret;           // what only this job's processes know; drawn by rank 0, told through the bootstrap
 
   int size() const noexcept { return static_cast<int>(members.size()); }
   const Member& member(Rank r) const { return members[static_cast<std::size_t>(r.value)]; }

@@ -1,5 +1,6 @@
 #include "bootstrap/meeting.hpp"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "native/posix/host_identity.hpp"
@@ -10,7 +11,7 @@ namespace {
 // A card: u32 mark, u32 protocol version, and only then what belongs to that version.
 constexpr std::uint32_t mark = 0x48766443;
 
-Buffer card_of(const Member& member) {
+Buffer card_of(const Member& member, const std::string& secret) {
   Buffer card;
   ByteWriter out(card);
   out.put(mark);
@@ -19,10 +20,12 @@ Buffer card_of(const Member& member) {
   out.put_string(member.node);
   out.put(member.pid);
   out.put_string(member.address);
+  out.put_string(member.endpoints);
+  out.put_string(secret);
   return card;
 }
 
-Result<Member> read_card(ConstBytes card, Rank from, Rank me) {
+Result<Member> read_card(ConstBytes card, Rank from, Rank me, std::string& secret) {
   ByteReader in(card);
   auto found_mark = in.get<std::uint32_t>();
   auto version = in.get<std::uint32_t>();
@@ -39,9 +42,23 @@ Result<Member> read_card(ConstBytes card, Rank from, Rank me) {
   member.node = in.get_string();
   member.pid = in.get<std::int32_t>();
   member.address = in.get_string();
+  member.endpoints = in.get_string();
+  std::string its_secret = in.get_string();
+  if (from == Rank{0}) secret = its_secret;
   if (!in.ok() || !in.at_end())
     return Error(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
   return member;
+}
+
+// Bytes that nobody can guess.
+std::string draw_secret() {
+  std::string secret(32, '\0');
+  std::size_t have = 0;
+  while (have < secret.size()) {
+    ssize_t got = ::getrandom(secret.data() + have, secret.size() - have, 0);
+    if (got > 0) have += static_cast<std::size_t>(got);
+  }
+  return secret;
 }
 
 }  // namespace
@@ -67,7 +84,8 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
     return world;
   }
   std::string key = "hvd.meet." + std::to_string(epoch);
-  HVD_RETURN_IF_ERROR(bootstrap.put(key, card_of(me)));
+  if (identity.rank == Rank{0}) world.secret = draw_secret();
+  HVD_RETURN_IF_ERROR(bootstrap.put(key, card_of(me, world.secret)));
   HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
   world.members.reserve(static_cast<std::size_t>(identity.size));
   for (int rank = 0; rank < identity.size; ++rank) {
@@ -77,7 +95,7 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
     }
     auto card = bootstrap.get(Rank{rank}, key, deadline);
     if (!card) return std::move(card.error());
-    auto member = read_card(*card, Rank{rank}, identity.rank);
+    auto member = read_card(*card, Rank{rank}, identity.rank, world.secret);
     if (!member) return std::move(member.error());
     world.members.push_back(std::move(*member));
   }

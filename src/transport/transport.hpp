@@ -18,6 +18,7 @@ namespace hvd::transport {
 
 class ThreadHub;  // thread_hub.hpp: ranks that are threads of one process
 class NodePeers;  // node_peers.hpp: unix sockets between the ranks of a node
+class NetPeers;   // net_peers.hpp: TCP connections between ranks of different nodes
 namespace shm {
 class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
 }
@@ -29,6 +30,7 @@ struct Surroundings {
   posix::WaitWord* wake = nullptr;     // of this rank's engine; whoever delivers something to the rank posts it
   std::shared_ptr<ThreadHub> threads;  // null unless the ranks are threads (tests)
   std::shared_ptr<NodePeers> peers;    // null without other processes on the node
+  std::shared_ptr<NetPeers> net;       // null on one node
   std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
@@ -98,6 +100,9 @@ class Link {
   virtual Progress poll(Pending pending) = 0;
   virtual const Error& failure() const = 0;
   virtual NativeCollectives* native() noexcept = 0;  // null for plain links
+  // The engine is about to sleep: from now on whatever lets a pending operation go on must post the wake word. Called
+  // after the word was announced and before a last look.
+  virtual void arm() noexcept {}
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };
