@@ -60,9 +60,9 @@ class Agent {
   template <typename Report>
   void obey(const Report&) {}
   void obey(const Launch& launch) {
-    auto started = start_rank(launch, settings_.signals);
+    auto started = start_rank(launch, settings_.inheritance);
     if (started) ranks_.push_back(std::move(*started));
-    else channel_.send(NotStarted{launch.rank, EAGAIN, started.error().message});
+    else channel_.send(NotStarted{launch.rank, 0, started.error().message});
   }
   void obey(const Forward& order) {
     for (const RankProcess& rank : ranks_)
@@ -86,8 +86,9 @@ class Agent {
     ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
   }
 
-  // Once nobody is left there is nothing to do but to wait for the front's leave.
-  bool has_to_act() const { return ending_.begun() && (orphaned_ || !said_all_gone_); }
+  // Once nobody is left there is nothing to do but to wait: for credit, then for the front's leave. Nobody can come any
+  // more either, for the front launches before it ends.
+  bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
   bool may_relay() const { return orphaned_ || credit_ > 0; }
 
   void read_signals() {
@@ -165,6 +166,7 @@ class Agent {
 
   void finish_if_none_is_left() {
     if (!ending_.begun() || posix::has_children()) return;
+    nobody_is_left_ = true;
     if (orphaned_) {
       std::error_code ignored;
       if (!settings_.session_folder.empty()) std::filesystem::remove_all(settings_.session_folder, ignored);
@@ -190,7 +192,7 @@ class Agent {
   std::vector<char> chunk_ = std::vector<char>(64 << 10);
   Ending ending_;
   std::uint32_t credit_ = output_window_bytes;
-  bool orphaned_ = false, dismissed_ = false, asked_to_end_ = false, said_all_gone_ = false;
+  bool orphaned_ = false, dismissed_ = false, asked_to_end_ = false, nobody_is_left_ = false, said_all_gone_ = false;
 };
 
 }  // namespace

@@ -9,13 +9,13 @@
 
 #include "base/result.hpp"
 #include "launcher/messages.hpp"
-#include "native/posix/signals.hpp"
+#include "launcher/rank_process.hpp"
 
 namespace hvd::launcher {
 
 struct AgentSettings {
   std::string session_folder;       // removed when horovodrun is gone; empty: none
-  posix::SignalState signals;       // what the ranks shall start with
+  Inheritance inheritance;          // what the ranks shall start with
   std::chrono::milliseconds grace;  // between the first signal and SIGKILL when horovodrun is gone
 };
 

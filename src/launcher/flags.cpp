@@ -54,12 +54,12 @@ Error unknown(const std::string& flag) {
                 " (horovodrun --help lists all; the command's own flags come after the command)");
 }
 
-// Exactly, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb.
+// Exactly, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb, "-n" is -np.
 Result<Spelling> find_flag(const std::string& flag) {
   std::vector<Spelling> candidates;
   for (const Spelling& spelling : spellings()) {
     if (spelling.text == flag) return spelling;
-    if (flag.starts_with("--") && flag.size() > 2 && spelling.text.starts_with(flag)) candidates.push_back(spelling);
+    if (flag != "-" && flag != "--" && spelling.text.starts_with(flag)) candidates.push_back(spelling);
   }
   bool same = std::all_of(candidates.begin(), candidates.end(), [&](const Spelling& s) {
     return s.row == candidates[0].row && s.negative == candidates[0].negative;

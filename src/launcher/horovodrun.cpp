@@ -1,18 +1,18 @@
 // horovodrun: starts N copies of a program as the ranks of one job.
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "launcher/check_build.hpp"
 #include "launcher/flags.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/job.hpp"
 #include "native/posix/affinity.hpp"
+#include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
@@ -35,11 +35,13 @@ Error misuse(std::string message) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) return system_error("the file " + path + " cannot be read", errno);
-  return text.str();
+  posix::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  ssize_t count = file ? 0 : -1;
+  for (char chunk[4096]; file && (count = ::read(file.get(), chunk, sizeof chunk)) > 0;)
+    text.append(chunk, static_cast<std::size_t>(count));
+  if (count < 0) return system_error("the file " + path + " cannot be read", errno);
+  return text;
 }
 
 Result<Flags> read_flags(int count, char** arguments) {
@@ -185,5 +187,6 @@ const char* __tsan_default_suppressions() {
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 int main(int count, char** arguments) {
+  hvd::posix::fill_standard_descriptors();
   return run(count, arguments);
 }

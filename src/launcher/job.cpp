@@ -43,7 +43,7 @@ class Job {
       : options_(options),
         environment_(without_traces_of_launchers(environment)),
         host_(posix::host_name()),
-        folder_(environment),
+        folder_(environment, notices_),
         printer_(options.printer),
         ranks_(options.placements.size()) {}
 
@@ -78,8 +78,11 @@ class Job {
 
   Status start() {
     started_at_ = Clock::now();
+    AgentSettings settings{
+        folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
+    for (const std::string& notice : notices_) say(notice);
+    HVD_RETURN_IF_ERROR(raise_descriptor_limit());
     if (!options_.printer.folder.empty()) HVD_RETURN_IF_ERROR(printer_.open_files());
-    AgentSettings settings{folder_.path(), posix::SignalState::of_this_process(), options_.grace};
     auto signals =
         posix::SignalReader::open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD});
     if (!signals) return signals.error();
@@ -91,15 +94,29 @@ class Job {
     if (!agent) return agent.error();
     agent_ = std::move(*agent);
     tell_time("agent forked");
-    HVD_RETURN_IF_ERROR(folder_.make());
     HVD_RETURN_IF_ERROR(wire_up());
     return launch();
+  }
+
+  // Of each rank the agent has three pipes open while it starts; of each we have two connections (PMIx, the store) and
+  // up to two files (--output-filename).
+  Status raise_descriptor_limit() const {
+    constexpr std::uint64_t our_own = 32;
+    std::uint64_t needed = 4 * ranks_.size() + our_own;
+    posix::DescriptorLimit limit = posix::descriptor_limit();
+    if (limit.soft >= needed) return {};
+    if (limit.hard < needed)
+      return Error(ErrorCode::system, "-np " + std::to_string(ranks_.size()) + " needs " + std::to_string(needed) +
+                                          " open files, but this machine allows " + std::to_string(limit.hard) +
+                                          " (ulimit -Hn): start fewer ranks, or have the limit raised");
+    posix::set_descriptor_limit({needed, limit.hard});
+    return {};
   }
 
   Status wire_up() {
     std::vector<std::string> notices;
     auto wired = WireUp::start({"horovodrun-" + folder_.path().substr(folder_.path().rfind('-') + 1),
-                                static_cast<int>(ranks_.size()), host_, folder_.path()},
+                                static_cast<int>(ranks_.size()), host_, folder_.make()},
                                environment_, notices);
     if (!wired) return wired.error();
     wire_up_ = std::move(*wired);
@@ -170,7 +187,11 @@ class Job {
     FirstFailure failure;
     failure.kind = FirstFailure::Kind::not_started;
     failure.rank = report.rank;
-    failure.text = system_error(report.step, report.error).message;
+    failure.text = report.error == 0 ? report.step : system_error(report.step, report.error).message;
+    if (report.error == E2BIG)
+      failure.text +=
+          " (its arguments and its environment together are too long: unset what it does not need, or "
+          "raise the limit, which is a quarter of ulimit -s)";
     failure.code = report.error == ENOENT ? 127 : 126;
     fail(std::move(failure));
     ranks_[index(report.rank)].process = -1;  // its end is no news
@@ -365,6 +386,7 @@ class Job {
   const JobOptions& options_;
   Environment environment_;
   std::string host_;
+  std::vector<std::string> notices_;  // of what was found before there was a printer
   SessionFolder folder_;
   Printer printer_;
   std::optional<posix::SignalReader> signals_;

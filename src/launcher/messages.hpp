@@ -46,7 +46,7 @@ struct Started {
 };
 struct NotStarted {  // counts as an end, too
   Rank rank;
-  std::int32_t error = 0;  // errno
+  std::int32_t error = 0;  // errno; 0: `step` says it all
   std::string step;        // what failed
 };
 struct Output {

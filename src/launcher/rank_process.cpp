@@ -44,7 +44,7 @@ bool bind_to(const std::vector<std::int32_t>& cpus) {
 }
 
 // The child's side of the fork. Only returns when the program could not be executed.
-StartFailure become_rank(const Launch& launch, const posix::SignalState& signals, pid_t agent, int output, int errors) {
+StartFailure become_rank(const Launch& launch, const Inheritance& inheritance, pid_t agent, int output, int errors) {
   ::setpgid(0, 0);
   // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
@@ -60,7 +60,8 @@ StartFailure become_rank(const Launch& launch, const posix::SignalState& signals
   if (!bind_to(launch.cpus)) return {errno, StartFailure::cpus};
   if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
   std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
-  posix::restore_signals(signals);
+  posix::set_descriptor_limit(inheritance.descriptors);
+  posix::restore_signals(inheritance.signals);
   ::execve(launch.program.c_str(), command.data(), environment.data());
   if (errno == ENOEXEC) {  // a script without a first line that names its interpreter, as execvp has it
     char shell[] = "/bin/sh";
@@ -82,7 +83,7 @@ const char* StartFailure::describe(Step step) {
   return "starting";
 }
 
-Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& signals) {
+Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inheritance) {
   auto output = make_pipe(), errors = make_pipe(), report = make_pipe();
   if (!output) return output.error();
   if (!errors) return errors.error();
@@ -92,7 +93,7 @@ Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& s
   if (child < 0)
     return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
   if (child == 0) {
-    StartFailure failure = become_rank(launch, signals, agent, output->write.get(), errors->write.get());
+    StartFailure failure = become_rank(launch, inheritance, agent, output->write.get(), errors->write.get());
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }

@@ -4,6 +4,7 @@
 
 #include "launcher/messages.hpp"
 #include "native/posix/file_descriptor.hpp"
+#include "native/posix/process.hpp"
 #include "native/posix/signals.hpp"
 
 namespace hvd::launcher {
@@ -16,6 +17,13 @@ struct RankProcess {
   posix::FileDescriptor start_report;
 };
 
+// What horovodrun itself was started with: the ranks start with the same, whatever it and its agent change for
+// themselves.
+struct Inheritance {
+  posix::SignalState signals;
+  posix::DescriptorLimit descriptors;
+};
+
 // What comes out of start_report when the program could not be started.
 struct StartFailure {
   int error = 0;
@@ -25,6 +33,6 @@ struct StartFailure {
 
 // Forks; the program is executed (or not: start_report) after this returns. Gives away this process's standard input if
 // the rank inherits it. The caller has a single thread.
-Result<RankProcess> start_rank(const Launch& launch, const posix::SignalState& signals);
+Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

@@ -38,9 +38,10 @@ Status WireUp::start_pmix(const WireUpOptions& options, const Environment& envir
   if (!plugin) return std::move(plugin.error());
   if ((*plugin)->make_server == nullptr)
     return Error(ErrorCode::unsupported, "the PMIx plugin was built without the server");
+  if (!options.folder) return Error(options.folder.error());
   auto server = (*plugin)->make_server();
   HVD_RETURN_IF_ERROR(server->start(
-      {options.job, options.size, options.host, options.folder, [this](Rank rank, int status, std::string message) {
+      {options.job, options.size, options.host, *options.folder, [this](Rank rank, int status, std::string message) {
          request({rank, status, std::move(message)});
        }}));
   server_ = std::move(server);

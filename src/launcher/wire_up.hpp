@@ -26,7 +26,7 @@ struct WireUpOptions {
   std::string job;
   int size = 1;
   std::string host;
-  std::string folder;  // for files of the PMIx server; exists
+  Result<std::string> folder;  // for files of the PMIx server; exists, or why there is none
 };
 
 // Used by one thread; start it after the agent was forked, since the PMIx server has threads.

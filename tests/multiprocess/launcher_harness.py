@@ -49,6 +49,13 @@ def children_of(pid):
     return children
 
 
+def activity(pid):
+    """Processor time and context switches of a process: both stand still while it sleeps."""
+    with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/status") as status:
+        fields = stat.read().rsplit(")", 1)[1].split()
+        return fields[11:13] + [line for line in status if "ctxt_switches" in line]
+
+
 def wait_for_end(pidfd, what):
     readable, _, _ = select.select([pidfd], [], [], LIMIT_SECONDS)
     if not readable:
@@ -106,6 +113,16 @@ class Job:
             for child in children_of(self.front.pid):
                 return child
         return 0
+
+    def wait_until_asleep(self, pid):
+        """Until there is a quarter of a second in which the process does not run at all; it may still have to do now."""
+        for _ in range(40):
+            before = activity(pid)
+            select.select([], [], [], 0.25)
+            if activity(pid) == before:
+                return
+        self.clean_up()
+        raise AssertionError(f"process {pid} does not fall asleep: {before}")
 
     def watch(self, pid):
         """Makes nothing_is_left wait for the end of that process, too."""

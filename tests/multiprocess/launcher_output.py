@@ -15,6 +15,16 @@ def python(source):
 
 
 class Output(LauncherTest):
+    def wait_for_ends(self, job, ranks):
+        """Of ranks that say "process" and their number."""
+        for line in job.wait_for_lines(ranks, b"<stdout>:process "):
+            try:
+                pidfd = os.pidfd_open(int(line.split()[-1]))
+            except ProcessLookupError:
+                continue
+            wait_for_end(pidfd, line)
+            os.close(pidfd)
+
     def test_comes_by_whole_lines_with_the_rank_before_each(self):
         job = Job(4, python("import os\nfor i in range(2000): print(f'line {i} of', os.environ['HOROVOD_RANK'])"))
         self.finish(job, 0)
@@ -61,17 +71,22 @@ class Output(LauncherTest):
         # Nobody reads; rank 1 fails once rank 0 has begun. All ranks must be gone before more than the first line is read.
         job = Job(2, 'go=$TMPDIR/go; mkfifo $go 2>/dev/null; '
                      'if [ $HOROVOD_RANK = 1 ]; then read line <$go; rm $go; exit 4; fi; '
-                     'echo $$; echo >$go; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx')
-        line, = job.wait_for_lines(1, b"[0]<stdout>:")[:1]
-        rank_0 = int(line.split(b":")[1])
-        try:
-            pidfd = os.pidfd_open(rank_0)
-        except ProcessLookupError:
-            pidfd = None
-        if pidfd is not None:
-            wait_for_end(pidfd, "rank 0")
-            os.close(pidfd)
+                     'echo process $$; echo >$go; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx', grace="0.1")
+        self.wait_for_ends(job, 1)
+        # What rank 0 wrote last has not even reached horovodrun. Its agent waits for that, and for nothing else.
+        job.wait_until_asleep(job.agent())
         self.finish(job, 4)
+
+    def test_may_wait_for_a_stopped_horovodrun_while_its_agent_sleeps(self):
+        # More than a pipe holds, so that horovodrun cannot end when the ranks have.
+        job = Job(2, "echo process $$; head -c 200000 /dev/zero | tr '\\0' '\\n'", grace="0.1")
+        agent = job.agent()
+        self.wait_for_ends(job, 2)
+        job.front.send_signal(signal.SIGSTOP)
+        job.wait_until_asleep(agent)
+        job.front.send_signal(signal.SIGCONT)
+        self.finish(job, 0)
+        self.assertEqual(job.output.count(b"\n"), 400002)
 
     def test_ends_lines_at_carriage_returns_and_completes_the_last_line(self):
         job = Job(1, r"printf 'one\rtwo\r\nthree'")

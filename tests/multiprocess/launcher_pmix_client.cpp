@@ -1,6 +1,10 @@
 // A rank that uses PMIx as any program may. "meet": init, put, fence, get of all ranks' values, finalize, several times
-// over; looks for the keys that programs rely on. "abort": asks for the end of the job.
+// over; looks for the keys that programs rely on. "abort": asks for the end of the job. "lose": children of it connect
+// and are killed meanwhile.
 #include <pmix.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -101,6 +105,23 @@ int meet(int round) {
   return 0;
 }
 
+// Each child is killed somewhat later in its life than the one before, so that many die while the server answers them.
+int lose() {
+  for (useconds_t delay_us = 0; delay_us < 10'000; delay_us += 100) {
+    pid_t child = ::fork();
+    if (child == 0) {
+      pmix_proc_t me;
+      PMIx_Init(&me, nullptr, 0);
+      ::_exit(0);
+    }
+    if (child < 0) return check(false, "fork");
+    ::usleep(delay_us);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  return 0;
+}
+
 }  // namespace
 
 // Asked by the sanitizers, if there are any: libpmix loses memory with every initialisation, and is not compiled for
@@ -123,6 +144,7 @@ int main(int, char** arguments) {
     PMIx_Abort(9, "no more work", nullptr, 0);
     return 0;
   }
+  if (std::strcmp(arguments[1], "lose") == 0) return lose();
   for (int round = 0; round < 10; ++round)
     if (int failed = meet(round); failed != 0) return failed;
   return 0;

@@ -1,5 +1,6 @@
 """What ranks find when they start, and what wrong command lines get."""
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,12 @@ PMIX_CLIENT = os.environ.get("HVD_PMIX_CLIENT", "")
 def run(*arguments, **environment):
     return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
+
+
+def run_limited(limit, soft, hard, *arguments, **options):
+    """The same under a limit of resources (ulimit)."""
+    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                          stdin=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(limit, (soft, hard)), **options)
 
 
 def lines_by_rank(output):
@@ -80,6 +87,69 @@ class Ranks(LauncherTest):
         for lines in lines_by_rank(result.stdout).values():
             self.assertEqual(lines, ["0 1 2 3 "])  # 3 is that of ls itself
 
+    def test_start_though_horovodrun_lacks_standard_descriptors(self):
+        closed = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
+        for which in closed:
+            with tempfile.TemporaryDirectory() as folder:
+                report = ("standard=$(for n in 0 1 2; do readlink /proc/$$/fd/$n; done); "
+                          f"echo $standard >{folder}/descriptors.$HOROVOD_RANK; echo out; echo err >&2")
+                result = subprocess.run(["sh", "-c", f'exec "$@" {which}', "sh", HOROVODRUN, "-np", "2", "sh", "-c", report],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        timeout=60)
+                self.assertEqual(result.returncode, 0, (which, result.stderr))
+                for rank in range(2):
+                    with open(f"{folder}/descriptors.{rank}") as file:
+                        standard = file.read().split()
+                    self.assertEqual(len(standard), 3, (which, standard))
+                    self.assertTrue(all("pipe:" in name for name in standard[1:]), (which, standard))
+                    if rank > 0 or "<" in which:
+                        self.assertEqual(standard[0], "/dev/null", which)
+            lines = [] if ">&-" in which.split() else [f"[{rank}]<stdout>:out" for rank in range(2)]
+            self.assertEqual(sorted(result.stdout.splitlines()), lines, which)
+            lines = [] if "2>&-" in which else [f"[{rank}]<stderr>:err" for rank in range(2)]
+            self.assertEqual(sorted(result.stderr.splitlines()), lines, which)
+
+    def test_start_though_tmpdir_cannot_be_used(self):
+        for tmpdir in ("/does/not/exist", "/etc/passwd", "does-not-exist", "/proc"):
+            result = run("-np", "2", "sh", "-c", "echo $TMPDIR", TMPDIR=tmpdir)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(lines_by_rank(result.stdout), {0: [tmpdir], 1: [tmpdir]})
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+            # For root a folder of /proc looks as if it could be used: then the server of PMIx is done without.
+            self.assertIn("TMPDIR" if tmpdir == "/proc" else f"TMPDIR={tmpdir} cannot be used: ", result.stderr)
+
+    def test_have_as_many_descriptors_as_the_user_allows_though_horovodrun_needs_more(self):
+        result = run_limited(resource.RLIMIT_NOFILE, 64, 1024, "-np", "30", "sh", "-c", "ulimit -Sn; ulimit -Hn")
+        self.assertEqual(lines_by_rank(result.stdout), {rank: ["64", "1024"] for rank in range(30)}, result.stderr)
+        result = run_limited(resource.RLIMIT_NOFILE, 64, 64, "-np", "30", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "horovodrun: -np 30 needs 152 open files, but this machine allows 64 (ulimit -Hn): "
+                                        "start fewer ranks, or have the limit raised\n")
+
+    def test_that_get_a_too_long_environment_are_not_started_and_it_is_said_why(self):
+        # The kernel takes a quarter of the stack's limit for arguments and environment: leave less than a rank's own
+        # variables need.
+        stack = 1 << 20
+
+        def environment_of(size):
+            return {"PATH": os.environ["PATH"], "TMPDIR": "/tmp",
+                    **{f"LONG_{at}": "x" * min(50000, size - at) for at in range(0, size, 50000)}}
+
+        def fits(size):
+            try:
+                return run_limited(resource.RLIMIT_STACK, stack, resource.RLIM_INFINITY, "--version",
+                                   env=environment_of(size)).returncode == 0
+            except OSError:
+                return False
+        smallest, largest = 0, stack
+        while largest - smallest > 1:
+            middle = (smallest + largest) // 2
+            smallest, largest = (middle, largest) if fits(middle) else (smallest, middle)
+        result = run_limited(resource.RLIMIT_STACK, stack, resource.RLIM_INFINITY, "-np", "2", "true",
+                             env=environment_of(smallest - 100))
+        self.assertEqual(result.returncode, 126, result.stderr)
+        self.assertIn("executing the command: Argument list too long (its arguments and its environment", result.stderr)
+
     def test_meet_over_the_store(self):
         self.finish(Job(4, [STORE_CLIENT, "meet"], HOROVOD_BOOTSTRAP="environment"), 0)
 
@@ -118,10 +188,28 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("does not exist", self.refused(127, "-np", "2", "no-such-command"))
         self.assertIn("does not exist", self.refused(127, "-np", "2", "./no-such-command"))
         self.assertIn("cannot be executed", self.refused(126, "-np", "2", "/etc/passwd"))
+        self.assertIn("cannot be executed", self.refused(126, "-np", "2", "/etc"))
+        self.assertIn("python " + __file__, self.refused(126, "-np", "2", __file__))
+        self.assertIn("env NAME=value command", self.refused(127, "-np", "2", "NAME=value", "true"))
+        self.assertIn("without quotes around all", self.refused(127, "-np", "2", "echo hello"))
+        self.assertIn("Is a directory", self.refused(2, "-np", "2", "--hostfile", "/etc", "true"))
+        self.assertIn("Is a directory", self.refused(2, "-np", "2", "--config-file", "/etc", "true"))
         self.assertIn("--cycle-time-ms", self.refused(2, "-np", "2", "--cycle-time", "-1", "true"))
         self.assertIn("not in this version", self.refused(2, "-np", "2", "--min-np", "2", "true"))
         self.assertIn("not in this version", self.refused(2, "-np", "2", "-H", "far.away:2", "true"))
         self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3", "true"))
+
+    def test_that_name_a_script_of_this_folder_are_told_how_to_start_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "train.py"), "w"):
+                pass
+            result = subprocess.run([HOROVODRUN, "-np", "2", "train.py"], cwd=folder, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 127)
+        self.assertIn("started by ./train.py, or by its interpreter (python train.py)", result.stderr)
+
+    def test_may_shorten_flags(self):
+        for flags in (("-n", "2"), ("--num-p", "2"), ("-np=2",)):
+            self.assertEqual(run(*flags, "echo", "hello").stdout.count("hello"), 2)
 
     def test_leave_the_asking_flags_working(self):
         for flag in ("--help", "--version", "--check-build"):

@@ -21,7 +21,8 @@ struct ServerOptions {
   std::function<void(Rank, int status, std::string message)> on_abort;
 };
 
-// Used by one thread. Its own threads serve the ranks between start() and the destructor. One per process.
+// Used by one thread. Its own threads serve the ranks until the process ends; after the destructor they call nothing of
+// the caller's. One per process.
 class Server {
  public:
   virtual ~Server() = default;

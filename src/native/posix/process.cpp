@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -47,6 +48,26 @@ std::optional<Stat> read_stat(pid_t process) {
 }
 
 }  // namespace
+
+void fill_standard_descriptors() {
+  for (;;) {
+    int descriptor = ::open("/dev/null", O_RDWR);  // the lowest that is free
+    if (descriptor >= 0 && descriptor <= STDERR_FILENO) continue;
+    if (descriptor >= 0) ::close(descriptor);
+    return;
+  }
+}
+
+DescriptorLimit descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  return {limit.rlim_cur, limit.rlim_max};
+}
+
+void set_descriptor_limit(const DescriptorLimit& limit) {
+  rlimit wanted{limit.soft, limit.hard};
+  if (limit.hard > 0) ::setrlimit(RLIMIT_NOFILE, &wanted);
+}
 
 Status become_subreaper() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
@@ -111,6 +132,19 @@ int executability(const std::string& path) {
   return S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0 ? 0 : 126;
 }
 
+// What the writer of a command that does not exist may have meant; `program` has no folder.
+std::string likely_meaning(const std::string& program) {
+  struct stat status {};
+  if (!program.empty() && ::stat(program.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+    return "; the file of that name in this folder is started by ./" + program + ", or by its interpreter (python " +
+           program + ")";
+  auto equals = program.find('='), blank = program.find(' ');
+  if (equals != std::string::npos && equals > 0 && blank > equals)
+    return "; variables for the command are set before horovodrun, or by env: env " + program + " command";
+  if (blank != std::string::npos) return "; give the words of a command without quotes around all of them";
+  return "";
+}
+
 }  // namespace
 
 Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code) {
@@ -137,10 +171,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
   }
   if (exit_code == 126)
     return Error(ErrorCode::invalid_argument,
-                 refused + " is there but cannot be executed (is it a program, and has it the x permission?)");
+                 refused + " is there but cannot be executed (is it a program, and has it the x permission?" +
+                     (refused.ends_with(".py") ? " Python programs: python " + refused : "") + ")");
   return Error(ErrorCode::invalid_argument,
                "the command '" + program + "' does not exist" +
-                   (program.find('/') == std::string::npos ? " in any folder of PATH" : ""));
+                   (program.find('/') == std::string::npos ? " in any folder of PATH" + likely_meaning(program) : ""));
 }
 
 }  // namespace hvd::posix

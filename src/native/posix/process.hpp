@@ -3,12 +3,26 @@
 // stranger that got a recycled number.
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 
 namespace hvd::posix {
+
+// Opens /dev/null for each of the standard three descriptors that this process was started without. Else the next file
+// that is opened becomes standard input or output, and whatever is then done to these is done to that file. Call it
+// first.
+void fill_standard_descriptors();
+
+// How many files a process may have open (ulimit -n). `soft` may be raised up to `hard`.
+struct DescriptorLimit {
+  std::uint64_t soft = 0;
+  std::uint64_t hard = 0;
+};
+DescriptorLimit descriptor_limit();
+void set_descriptor_limit(const DescriptorLimit& limit);
 
 // Orphaned descendants of this process become its children from now on, so that nothing below it can hide.
 Status become_subreaper();
