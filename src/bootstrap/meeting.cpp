@@ -43,8 +43,8 @@ Result<Member> read_card(ConstBytes card, Rank from, Rank me, std::string& secre
   member.pid = in.get<std::int32_t>();
   member.address = in.get_string();
   member.endpoints = in.get_string();
-  std::string its_secret = in.get_string();
-  if (from == Rank{0}) secret = its_secret;
+  std::string its_secret(in.get_string());
+  if (from == Rank{0}) secret = std::move(its_secret);
   if (!in.ok() || !in.at_end())
     return Error(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
   return member;
