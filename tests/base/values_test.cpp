@@ -114,7 +114,7 @@ TEST(Deadline, has_no_time_left_once_it_is_passed) {
 
 TEST(World, describes_a_rank_by_host_and_process) {
   World world;
-  world.members = {{"n1", "n1", 10, ""}, {"n2", "n2", 11, ""}};
+  world.members = {{"n1", "n1", 10, "", ""}, {"n2", "n2", 11, "", ""}};
   EXPECT_EQ(describe(world, Rank{1}), "rank 1 (host n2, process 11)");
 }
 

@@ -41,7 +41,7 @@ class MadeUpJob final : public Bootstrap {
 
 Member member(int rank) {
   return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank,
-          "@" + std::to_string(rank)};
+          "@" + std::to_string(rank), "10.0.0." + std::to_string(rank + 1) + ":4000"};
 }
 
 Deadline soon() {
