@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -105,7 +106,9 @@ struct Part {
 
 class RanksInTurn {
  public:
-  RanksInTurn(World world, std::vector<std::string> transports, std::uint64_t seed = 1, Config config = {})
+  // `prepare` is called for every rank before it connects.
+  RanksInTurn(World world, std::vector<std::string> transports, std::uint64_t seed = 1, Config config = {},
+              const std::function<void(RankThread&)>& prepare = {})
       : ensemble(std::move(world), std::move(config)), random_(seed) {
     auto selector_or = collectives::Selector::make(ensemble.config);
     if (!selector_or) {
@@ -115,6 +118,7 @@ class RanksInTurn {
     selector = std::move(*selector_or);
     for (int rank = 0; rank < size(); ++rank) {
       threads_.push_back(std::make_unique<RankThread>(ensemble, Rank{rank}));
+      if (prepare) prepare(*threads_.back());
       teams_.push_back(std::make_unique<ConnectedTeams>(*threads_.back(), transports, *selector));
     }
     is_reached_ = std::all_of(teams_.begin(), teams_.end(), [](const auto& teams) { return teams->is_reached(); });
@@ -158,6 +162,7 @@ class RanksInTurn {
   void abort() {
     for (auto& teams : teams_) teams->abort(Error(ErrorCode::shut_down, "the test is over"));
   }
+  void abort(int rank, const Error& reason) { teams_[static_cast<std::size_t>(rank)]->abort(reason); }
   std::mt19937_64& random() { return random_; }
 
   Ensemble ensemble;

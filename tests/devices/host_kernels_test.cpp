@@ -1,13 +1,17 @@
 #include "devices/host_kernels.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -15,6 +19,7 @@
 
 #include "devices/kernel_table.hpp"
 #include "devices/naive_reduction.hpp"
+#include "guarded_memory.hpp"
 
 namespace hvd::devices {
 namespace {
@@ -319,6 +324,124 @@ TEST(HostKernels, are_those_of_the_best_instruction_set_and_there_is_one_for_eve
     }
   }
   EXPECT_EQ(reduce_kernel(DataType::f32, ReduceOp::sum), kernel_tables()[0].at(DataType::f32, ReduceOp::sum));
+}
+
+// ---- pages that must not be touched
+// ----------------------------------------------------------------------------------
+
+// What runs while the pages are guarded; told by the signal handler if it goes too far.
+struct Guarded {
+  const char* instruction_set;
+  const char* dtype;
+  const char* op;
+  std::size_t count, misalignment;
+  int sources, destinations;
+  bool at_end, is_scaled;
+};
+Guarded guarded{};
+
+void tell_what_went_too_far(int) {
+  char text[256];
+  int length = std::snprintf(
+      text, sizeof text,
+      "%s kernel of %s, %s: %zu elements, %d sources, %d destinations, %s, misaligned by %zu, at "
+      "the %s of its pages: touched a byte that is not its own\n",
+      guarded.instruction_set, guarded.dtype, guarded.op, guarded.count, guarded.sources, guarded.destinations,
+      guarded.is_scaled ? "scaled" : "not scaled", guarded.misalignment, guarded.at_end ? "end" : "begin");
+  [[maybe_unused]] auto written = ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
+  std::signal(SIGSEGV, SIG_DFL);  // and now again
+}
+
+// Arrays that lie at the very begin or end of their pages; a misaligned one leaves less than an element free.
+class GuardedArray {
+ public:
+  GuardedArray() : memory_(40 << 10) {}
+  void place(std::size_t bytes, std::size_t element_bytes, bool at_end, std::size_t misalignment) {
+    std::size_t offset = misalignment % element_bytes;
+    std::size_t free = at_end && offset != 0 ? element_bytes - offset : 0;
+    data_ = at_end ? memory_.end() - bytes - free : memory_.begin() + offset;
+    bytes_ = bytes;
+  }
+  std::byte* data() const { return data_; }
+  // The bytes on both sides that are not guarded.
+  void fill_surroundings() {
+    visit_surroundings([](std::byte& byte) { byte = fill; });
+  }
+  bool surroundings_stand() {
+    bool stand = true;
+    visit_surroundings([&](std::byte& byte) { stand = stand && byte == fill; });
+    return stand;
+  }
+
+ private:
+  static constexpr std::byte fill{0xA5};
+  template <class Visit>
+  void visit_surroundings(Visit visit) {
+    constexpr std::ptrdiff_t far = 64;
+    for (std::byte* at = data_ - std::min(far, data_ - memory_.begin()); at < data_; ++at) visit(*at);
+    std::byte* end = data_ + bytes_;
+    for (std::byte* at = end; at < end + std::min(far, memory_.end() - end); ++at) visit(*at);
+  }
+  hvd::testing::GuardedMemory memory_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+TYPED_TEST(HostKernels, touch_no_byte_outside_their_arrays) {
+  constexpr std::size_t element_bytes = sizeof(TypeParam);
+  const DataType dtype = dtype_of<TypeParam>();
+  std::vector<std::size_t> counts(201);
+  std::iota(counts.begin(), counts.end(), 0U);
+  for (std::size_t more : {255, 256, 257, 1023, 4097}) counts.push_back(more);
+  std::array<GuardedArray, 4> sources;
+  std::array<GuardedArray, 3> destinations;
+  const auto former = std::signal(SIGSEGV, &tell_what_went_too_far);
+  std::size_t turn = 0;
+  for (const KernelTable& table : kernel_tables())
+    for (const ReduceOp op : all_ops)
+      for (const std::size_t count : counts)
+        for (const bool at_end : {false, true})
+          for (const bool is_scaled : {false, true})
+            for (const std::size_t misalignment : {0, 1, 3, 6}) {
+              const int source_count = 1 + static_cast<int>(turn / 3 % 4);
+              const int destination_count = 1 + static_cast<int>(turn % 3);
+              ++turn;
+              guarded = {table.instruction_set, name_of(dtype),    name_of(op), count,    misalignment,
+                         source_count,          destination_count, at_end,      is_scaled};
+              const void* from[4];
+              void* to[3];
+              for (std::size_t k = 0; k < 4; ++k) {
+                sources[k].place(count * element_bytes, element_bytes, at_end, misalignment * (k + 1));
+                from[k] = sources[k].data();
+              }
+              for (std::size_t k = 0; k < 3; ++k) {
+                destinations[k].place(count * element_bytes, element_bytes, at_end, misalignment + k);
+                destinations[k].fill_surroundings();
+                to[k] = destinations[k].data();
+              }
+              table.at(dtype, op)(from, source_count, to, destination_count, static_cast<std::int64_t>(count),
+                                  is_scaled ? Scale{0.5, 3.0} : Scale{});
+              for (GuardedArray& destination : destinations)
+                ASSERT_TRUE(destination.surroundings_stand()) << table.instruction_set << " " << name_of(op) << ", "
+                                                              << count << " elements, misaligned by " << misalignment;
+            }
+  std::signal(SIGSEGV, former);
+}
+
+TEST(CopyStreaming, touches_no_byte_outside_its_arrays) {
+  GuardedArray from, to;
+  const auto former = std::signal(SIGSEGV, &tell_what_went_too_far);
+  for (std::size_t bytes = 0; bytes <= 8300; bytes += bytes < 300 ? 1 : 797)
+    for (const bool at_end : {false, true})
+      for (const std::size_t misalignment : {0, 1, 3, 8, 63}) {
+        guarded = {"streaming", "bytes", "copy", bytes, misalignment, 1, 1, at_end, false};
+        from.place(bytes, 64, at_end, misalignment);
+        to.place(bytes, 64, at_end, misalignment * 3);
+        to.fill_surroundings();
+        copy_streaming(to.data(), from.data(), bytes);
+        ASSERT_TRUE(to.surroundings_stand()) << bytes << " bytes, misaligned by " << misalignment;
+      }
+  std::signal(SIGSEGV, former);
 }
 
 TEST(CopyStreaming, copies_every_byte_and_no_other_whatever_the_alignment) {
