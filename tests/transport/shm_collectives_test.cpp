@@ -70,8 +70,7 @@ void check_allreduce(RankThread& rank, DataType dtype) {
 }
 
 class ShmRanks : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(of_a_node, ShmRanks, ::testing::Values(1, 2, 3, 5, 8),
-                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(of_a_node, ShmRanks, ::testing::Values(1, 2, 3, 5, 8), ::testing::PrintToStringParamName());
 
 TEST_P(ShmRanks, sum_floats_of_any_size_in_one_tensor_or_many) {
   run_ranks({GetParam()}, [](RankThread& rank) { check_allreduce<float>(rank, DataType::f32); });
