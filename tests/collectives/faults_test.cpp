@@ -1,21 +1,27 @@
-// Lost messages, lost ranks, and threads that really sleep.
+// Lost ranks, stopped ranks, lost messages, and threads that really sleep.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
-#include <atomic>
+#include <algorithm>
+#include <latch>
 #include <memory>
+#include <numeric>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "collectives/registry.hpp"
-#include "collectives/schedule/program.hpp"
+#include "guarded_memory.hpp"
 #include "ranks_in_turn.hpp"
 #include "sanitized.hpp"
+#include "transport/shm/regions.hpp"
 
 namespace hvd::collectives {
 namespace {
 
 using testing::ConnectedTeams;
 using testing::Ensemble;
+using testing::GuardedMemory;
 using testing::made_up_world;
 using testing::Part;
 using testing::RanksInTurn;
@@ -23,8 +29,6 @@ using testing::RankThread;
 using testing::run_ranks;
 
 const std::vector<std::string> inproc{"inproc"};
-// Enough for several chunks.
-const std::size_t death_elements = testing::is_sanitized ? 300'000 : 500'000;
 
 std::vector<Segment> whole(std::vector<std::int32_t>& values) {
   return {Segment{TensorView{values.data(), static_cast<std::int64_t>(values.size()), DataType::i32, {}}, {}}};
@@ -39,49 +43,225 @@ Collective integers(Verb verb, std::size_t count, int size) {
   return collective;
 }
 
-// Input and output of a collective that gives and takes `count` elements in all.
-Part part_of(Verb verb, int rank, int size, std::vector<std::int32_t>& in, std::vector<std::int32_t>& out) {
-  auto share = transport::share_of(static_cast<std::int64_t>(in.size()), Seat{rank}, size);
-  Part part{whole(in), whole(out)};
-  if (verb == Verb::barrier) part = {};
-  if (verb == Verb::allgather) part.in[0].view.count = share.count();
-  if (verb == Verb::reduce_scatter) part.out[0].view.count = share.count();
-  return part;
+// A rank's part of a collective that gives and takes as many elements in all as the two views have.
+Part part_of(Verb verb, int rank, int size, Segment in, Segment out) {
+  auto share = transport::share_of(in.view.count, Seat{rank}, size);
+  if (verb == Verb::barrier) return {};
+  if (verb == Verb::allgather) in.view.count = share.count();
+  if (verb == Verb::reduce_scatter) out.view.count = share.count();
+  return {{in}, {out}};
 }
 
-TEST(Faults, a_death_in_the_middle_fails_every_other_rank_with_the_name_of_the_dead) {
-  for (const Maker& maker : registry())
-    for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::reduce_scatter, Verb::barrier})
-      for (const std::vector<int>& shape : {std::vector{2}, {3}, {5}, {8}, {2, 3}}) {
-        if (testing::is_sanitized && shape.front() > 3) continue;
-        auto algorithm = maker.make();
-        RanksInTurn ranks(made_up_world(shape), inproc, 5);
-        Collective collective = integers(verb, death_elements, ranks.size());
-        if (!algorithm->cost(collective, ranks.team(0)).possible()) continue;
-        SCOPED_TRACE(std::string(maker.name) + " " + name_of(verb) + " of " + std::to_string(ranks.size()));
-        std::vector<std::vector<std::int32_t>> in(static_cast<std::size_t>(ranks.size()),
-                                                  std::vector<std::int32_t>(death_elements, 1)),
-            out = in;
-        std::vector<Part> parts;
-        for (int rank = 0; rank < ranks.size(); ++rank)
-          parts.push_back(part_of(verb, rank, ranks.size(), in[static_cast<std::size_t>(rank)],
-                                  out[static_cast<std::size_t>(rank)]));
-        RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
-        ranks.restart(tasks, parts);
-        const std::size_t dead = static_cast<std::size_t>(ranks.size()) - 1;
-        // The dead one takes part for a while, but never comes to the end of it.
-        for (std::size_t rank = 0; rank < tasks.size(); ++rank) (void)tasks[rank]->step();
-        ranks.ensemble.hub->kill(Rank{static_cast<std::int32_t>(dead)});
-        EXPECT_EQ(ranks.step_until_done(tasks), Progress::failed);
-        for (std::size_t rank = 0; rank < dead; ++rank) {
-          ASSERT_EQ(tasks[rank]->step(), Progress::failed) << rank;
-          EXPECT_EQ(tasks[rank]->failure().code, ErrorCode::peer_lost);
-          EXPECT_NE(tasks[rank]->failure().message.find("rank " + std::to_string(dead) + " (host "), std::string::npos)
-              << tasks[rank]->failure().message;
+// ---- a seat that dies, or that stops and wakes up again, at every point at which it can
+// ---------------------------------
+
+// One collective of ranks whose tensors lie in pages of their own. The ranks take turns; the last of them is the
+// victim.
+class Scene {
+ public:
+  // In shared regions the ranks may read each other's tensors, but not write them.
+  Scene(const std::vector<int>& shape, const std::string& transport, const Algorithm& algorithm, Verb verb,
+        std::size_t elements, bool in_regions)
+      : in_regions_(in_regions),
+        elements_(elements),
+        size_(std::accumulate(shape.begin(), shape.end(), 0)),
+        memory_(std::make_shared<GuardedMemory>(static_cast<std::size_t>(size_) * part_bytes())),
+        ranks(made_up_world(shape), {transport, "inproc"}, 5, small_slabs(),
+              [&](RankThread& rank) {
+                if (!in_regions_) return;
+                rank.surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
+                rank.surroundings.regions->add({memory_, memory_->begin()}, part_bytes(), rank.rank().value);
+              }),
+        collective_(integers(verb, elements, size_)) {
+    is_possible_ = algorithm.cost(collective_, ranks.team(0)).possible();
+    if (!is_possible_) return;
+    tasks = ranks.plan(algorithm, collective_);
+    std::vector<Part> parts;
+    for (int rank = 0; rank < size_; ++rank) {
+      auto tensor = [&](std::size_t which) {
+        auto* data = reinterpret_cast<std::int32_t*>(part(rank)) + which * elements_;
+        std::fill_n(data, elements_, rank + 1);
+        return Segment{TensorView{data, static_cast<std::int64_t>(elements_), DataType::i32, {}}, {}};
+      };
+      Segment in = tensor(0), out = in_regions_ ? in : tensor(1);
+      parts.push_back(part_of(verb, rank, size_, in, out));
+    }
+    ranks.restart(tasks, parts);
+    outcomes.assign(tasks.size(), Progress::pending);
+  }
+  ~Scene() {
+    for (int rank = 0; rank < size_; ++rank) protect(rank, PROT_READ | PROT_WRITE);
+    ranks.abort();
+  }
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  bool is_possible() const { return is_possible_; }
+  int victim() const { return size_ - 1; }
+  bool is_over(int rank) const { return outcomes[static_cast<std::size_t>(rank)] != Progress::pending; }
+
+  void step(int rank) {
+    auto index = static_cast<std::size_t>(rank);
+    if (!is_over(rank)) outcomes[index] = tasks[index]->step();
+    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+  }
+  // All take turns until the victim has had so many; false if it is done before.
+  bool run_until_victims_turn(int turns) {
+    for (int turn = 0; turn < turns && !is_over(victim()); ++turn)
+      for (int rank = 0; rank < size_; ++rank) step(rank);
+    return !is_over(victim());
+  }
+  // As far as they come without the victim.
+  void run_survivors() {
+    for (int turn = 0; turn < 200; ++turn)
+      for (int rank = 0; rank < victim(); ++rank) step(rank);
+  }
+  // From now on nobody may touch the survivors' tensors.
+  void seal_survivors() {
+    for (int rank = 0; rank < victim(); ++rank) protect(rank, in_regions_ ? PROT_READ : PROT_NONE);
+  }
+
+ private:
+  static Config small_slabs() {
+    Config config;
+    config.slab_chunk_bytes = 16 << 10;
+    return config;
+  }
+  std::size_t part_bytes() const {
+    std::size_t page = GuardedMemory::page(), bytes = 2 * elements_ * sizeof(std::int32_t);
+    return (bytes + page - 1) / page * page;
+  }
+  std::byte* part(int rank) const { return memory_->begin() + static_cast<std::size_t>(rank) * part_bytes(); }
+  void protect(int rank, int protection) { ASSERT_EQ(::mprotect(part(rank), part_bytes(), protection), 0); }
+
+  const bool in_regions_;
+  const std::size_t elements_;
+  const int size_;
+  std::shared_ptr<GuardedMemory> memory_;
+
+ public:
+  RanksInTurn ranks;
+  RanksInTurn::Tasks tasks;
+  std::vector<Progress> outcomes;
+
+ private:
+  Collective collective_;
+  bool is_possible_ = false;
+};
+
+struct Fault {
+  std::string transport;
+  Verb verb;
+  bool in_regions = false;
+
+  std::string name() const { return transport + (in_regions ? "_regions_" : "_") + name_of(verb); }
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name(); }
+};
+
+class FaultsInEveryPhase : public ::testing::TestWithParam<Fault> {
+ protected:
+  // Calls body(scene) for every algorithm, shape and size, and every point at which the victim can stop.
+  template <typename Body>
+  void for_every_stop(Body body) {
+    const auto& [transport, verb, in_regions] = GetParam();
+    // In one shot, and in many chunks.
+    const std::vector<std::size_t> sizes = {60, testing::is_sanitized ? 30'000u : 100'000u};
+    int stops = 0;
+    for (const Maker& maker : registry())
+      for (const std::vector<int>& shape : {std::vector{2}, {3}, {2, 3}, {3, 2}})
+        for (std::size_t elements : sizes) {
+          if (in_regions && (std::string_view(maker.name) != "native" || shape.size() > 1)) continue;
+          auto algorithm = maker.make();
+          auto make_scene = [&] {
+            return std::make_unique<Scene>(shape, transport, *algorithm, verb, elements, in_regions);
+          };
+          auto scene = make_scene();
+          if (!scene->is_possible()) continue;
+          int turns = 0;
+          while (scene->run_until_victims_turn(1)) ++turns;
+          ASSERT_EQ(scene->outcomes.back(), Progress::done);
+          // Of very many points a dozen, and always the first and the last.
+          int stride = std::max(1, turns / (testing::is_sanitized ? 4 : 12));
+          for (int stop = 0; stop <= turns; stop += stop + stride > turns && stop < turns ? turns - stop : stride) {
+            SCOPED_TRACE(std::string(maker.name) + " of " + ::testing::PrintToString(shape) + " ranks, " +
+                         std::to_string(elements) + " elements, after " + std::to_string(stop) + " of " +
+                         std::to_string(turns) + " turns");
+            scene.reset();
+            scene = make_scene();
+            ASSERT_TRUE(scene->run_until_victims_turn(stop));
+            body(*scene);
+            ++stops;
+            if (HasFailure()) return;
+          }
         }
-        ranks.abort();
+    EXPECT_GT(stops, 0) << "nothing was tested";
+  }
+};
+
+TEST_P(FaultsInEveryPhase, fail_whoever_needs_the_dead_with_its_name) {
+  for_every_stop([](Scene& scene) {
+    scene.ranks.ensemble.hub->kill(Rank{scene.victim()});
+    scene.run_survivors();
+    const std::string dead = "rank " + std::to_string(scene.victim());
+    const bool is_one_node = scene.ranks.team(0).node == nullptr;
+    int told = 0;
+    for (int rank = 0; rank < scene.victim(); ++rank) {
+      auto index = static_cast<std::size_t>(rank);
+      if (scene.outcomes[index] == Progress::failed) {
+        const Error& error = scene.tasks[index]->failure();
+        EXPECT_EQ(error.code, ErrorCode::peer_lost);
+        EXPECT_NE(error.message.find(dead), std::string::npos) << error.message;
+        ++told;
       }
+    }
+    for (int rank = 0; rank < scene.victim(); ++rank)
+      if (!scene.is_over(rank)) {
+        // Over several nodes a rank may have no link to the dead: its engine hears of it from the others.
+        EXPECT_FALSE(is_one_node) << "rank " << rank << " still waits";
+        EXPECT_GT(told, 0);
+        scene.ranks.abort(rank, Error(ErrorCode::peer_lost, dead + " ended"));
+        scene.step(rank);
+        EXPECT_TRUE(scene.is_over(rank));
+      }
+  });
 }
+
+TEST_P(FaultsInEveryPhase, leave_the_survivors_of_a_stopped_rank_pending_and_their_tensors_alone_when_it_wakes_up) {
+  for_every_stop([](Scene& scene) {
+    scene.run_survivors();
+    for (int rank = 0; rank < scene.victim(); ++rank) {
+      auto index = static_cast<std::size_t>(rank);
+      EXPECT_NE(scene.outcomes[index], Progress::failed) << scene.tasks[index]->failure().message;
+      if (scene.is_over(rank)) continue;
+      Seat waits_for = scene.tasks[index]->waiting_for();
+      EXPECT_TRUE(waits_for.value >= 0 && waits_for.value <= scene.victim() && waits_for.value != rank)
+          << "rank " << rank << " waits for seat " << waits_for.value;
+    }
+    // They give up. From here on neither their own tasks nor the one that wakes up may touch their tensors.
+    for (int rank = 0; rank < scene.victim(); ++rank)
+      scene.ranks.abort(rank, Error(ErrorCode::timeout, "the last rank does not answer"));
+    scene.seal_survivors();
+    for (int rank = 0; rank < scene.victim(); ++rank) {
+      scene.step(rank);
+      EXPECT_TRUE(scene.is_over(rank)) << "rank " << rank;
+    }
+    for (int turn = 0; turn < 200; ++turn) scene.step(scene.victim());
+  });
+}
+
+std::vector<Fault> faults() {
+  std::vector<Fault> list;
+  for (const char* transport : {"inproc", "shm"})
+    for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter})
+      list.push_back({transport, verb});
+  list.push_back({"shm", Verb::allreduce, true});
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Every, FaultsInEveryPhase, ::testing::ValuesIn(faults()),
+                         [](const ::testing::TestParamInfo<Fault>& entry) { return entry.param.name(); });
+
+// ---- messages
+// --------------------------------------------------------------------------------------------------------
 
 TEST(Faults, a_lost_message_leaves_the_task_pending_and_tells_whom_it_waits_for) {
   for (const Maker& maker : registry()) {
@@ -103,14 +283,19 @@ TEST(Faults, a_lost_message_leaves_the_task_pending_and_tells_whom_it_waits_for)
   }
 }
 
-TEST(Faults, threads_that_sleep_between_messages_are_woken_for_all_of_them) {
+class SleepingThreads : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(over, SleepingThreads, ::testing::Values("inproc", "shm"),
+                         [](const ::testing::TestParamInfo<std::string>& entry) { return entry.param; });
+
+TEST_P(SleepingThreads, are_woken_for_all_that_comes) {
+  const std::vector<std::string> transports{GetParam(), "inproc"};
   for (const Maker& maker : registry())
     for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 3}}) {
       Ensemble ensemble(made_up_world(shape));
       ensemble.hub->delay_randomly(11, 4);
       auto selector = Selector::make(ensemble.config);
       run_ranks(ensemble, [&](RankThread& rank) {
-        ConnectedTeams teams(rank, inproc, **selector);
+        ConnectedTeams teams(rank, transports, **selector);
         ASSERT_EQ(testing::drive(teams, rank.wake), Progress::done);
         auto algorithm = maker.make();
         const int size = rank.world.size();
@@ -122,7 +307,7 @@ TEST(Faults, threads_that_sleep_between_messages_are_woken_for_all_of_them) {
           for (std::uint64_t batch = 1; batch <= 20; ++batch) {
             rank.note(std::string(maker.name) + " " + name_of(verb) + ", batch " + std::to_string(batch));
             std::fill(in.begin(), in.end(), static_cast<std::int32_t>(batch) + rank.rank().value);
-            Part part = part_of(verb, rank.rank().value, size, in, out);
+            Part part = part_of(verb, rank.rank().value, size, whole(in)[0], whole(out)[0]);
             task->restart(part.in, part.out, Sequence{static_cast<std::uint64_t>(verb) * 1000 + batch});
             ASSERT_EQ(testing::drive(*task, rank.wake), Progress::done) << task->failure().message;
             if (verb != Verb::allreduce) continue;
@@ -136,11 +321,14 @@ TEST(Faults, threads_that_sleep_between_messages_are_woken_for_all_of_them) {
     }
 }
 
-TEST(Faults, a_rank_that_dies_while_others_sleep_wakes_them) {
+TEST_P(SleepingThreads, are_woken_by_a_death) {
+  const std::vector<std::string> transports{GetParam(), "inproc"};
+  std::latch connected(3);
   run_ranks({3}, [&](RankThread& rank) {
     auto selector = Selector::make(Config{});
-    ConnectedTeams teams(rank, inproc, **selector);
+    ConnectedTeams teams(rank, transports, **selector);
     ASSERT_EQ(testing::drive(teams, rank.wake), Progress::done);
+    connected.arrive_and_wait();
     if (rank.rank() == Rank{1}) {
       rank.hub->kill(Rank{1});
       return;
@@ -150,7 +338,7 @@ TEST(Faults, a_rank_that_dies_while_others_sleep_wakes_them) {
     auto task = (*selector)->choose(collective, teams.world).value()->plan(collective, teams.world);
     task->restart(whole(data), whole(data), Sequence{1});
     EXPECT_EQ(testing::drive(*task, rank.wake), Progress::failed);
-    EXPECT_NE(task->failure().message.find("rank 1 (host n0"), std::string::npos) << task->failure().message;
+    EXPECT_NE(task->failure().message.find("rank 1"), std::string::npos) << task->failure().message;
     teams.abort(task->failure());
   });
 }
