@@ -241,11 +241,12 @@ TEST_P(FaultsInEveryPhase, leave_the_survivors_of_a_stopped_rank_pending_and_the
     for (int rank = 0; rank < scene.victim(); ++rank)
       scene.ranks.abort(rank, Error(ErrorCode::timeout, "the last rank does not answer"));
     scene.seal_survivors();
+    for (int turn = 0; turn < 100; ++turn) scene.step(scene.victim());
     for (int rank = 0; rank < scene.victim(); ++rank) {
       scene.step(rank);
       EXPECT_TRUE(scene.is_over(rank)) << "rank " << rank;
     }
-    for (int turn = 0; turn < 200; ++turn) scene.step(scene.victim());
+    for (int turn = 0; turn < 100; ++turn) scene.step(scene.victim());
   });
 }
 
