@@ -34,7 +34,8 @@ class ByteRing {
       at += until_end;
     }
     store_size(at, static_cast<std::uint32_t>(record.size()));
-    std::memcpy(data_ + (at & (capacity_ - 1)) + sizeof(std::uint32_t), record.data(), record.size());
+    if (!record.empty())
+      std::memcpy(data_ + (at & (capacity_ - 1)) + sizeof(std::uint32_t), record.data(), record.size());
     head_->written.store(at + need, std::memory_order_release);
     return true;
   }
