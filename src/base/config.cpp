@@ -17,7 +17,7 @@ namespace {
 
 // How a value is written and what it may be.
 struct Rule {
-  enum class Form { flag, integer, decimal, choice, text };
+  enum class Form { flag, integer, decimal, choice, ports, text };
   const char* kind;  // as people read it; for a choice the words themselves, "mpi | gloo"
   Form form;
   double least = 0;
@@ -29,7 +29,9 @@ constexpr Rule slab_bytes{"bytes", Rule::Form::integer, 4096, 1 << 30};
 constexpr Rule count{"count", Rule::Form::integer, 0, 1ll << 40};
 constexpr Rule positive{"count", Rule::Form::integer, 1, 1ll << 40};
 constexpr Rule port{"port", Rule::Form::integer, 0, 65535};
+constexpr Rule ports{"first-last", Rule::Form::ports, 1, 65535};
 constexpr Rule seconds{"seconds", Rule::Form::decimal};
+constexpr Rule patience{"seconds", Rule::Form::decimal, 1, 1 << 20};
 constexpr Rule milliseconds{"milliseconds", Rule::Form::decimal};
 constexpr Rule variance{"variance", Rule::Form::decimal};
 constexpr Rule text{"text", Rule::Form::text};
@@ -41,7 +43,7 @@ constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
 // Where in the Config a value goes; nowhere for what others read from the environment, or nobody does.
 using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
-                           std::string& (*)(Config&), log::Level& (*)(Config&)>;
+                           std::string& (*)(Config&), log::Level& (*)(Config&), PortRange& (*)(Config&)>;
 template <typename Value, Value Config::*member>
 Value& at(Config& config) {
   return config.*member;
@@ -59,6 +61,9 @@ bool& log_hide_time(Config& config) {
 }
 log::Level& log_level_of(Config& config) {
   return config.log.level;
+}
+PortRange& port_range_of(Config& config) {
+  return config.port_range;
 }
 
 struct Row {
@@ -84,6 +89,9 @@ constexpr Row rows[] = {
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
     {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
     {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},
+    {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
+    {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node", &port_range_of},
+    {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
     {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
@@ -133,7 +141,6 @@ constexpr Row rows[] = {
     {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "accepted; transports are chosen by what reaches the ranks"},
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "accepted; no thread level is asked of MPI"},
     {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
-    {"HOROVOD_GLOO_IFACE", text, "", "accepted; there is no Gloo here"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "accepted; there is no Gloo here"},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "accepted; there is no Gloo here"},
@@ -222,6 +229,15 @@ std::optional<int> choice_in(std::string_view words, std::string_view value) {
   return std::nullopt;
 }
 
+std::optional<PortRange> ports_in(std::string_view value) {
+  auto dash = value.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  auto first = number_in<std::uint16_t>(trimmed(value.substr(0, dash)));
+  auto last = number_in<std::uint16_t>(trimmed(value.substr(dash + 1)));
+  if (!first || !last || *first == 0 || *first > *last) return std::nullopt;
+  return PortRange{*first, *last};
+}
+
 std::string as_text(double limit) {
   return std::floor(limit) == limit && std::abs(limit) < 1e15 ? std::to_string(static_cast<std::int64_t>(limit))
                                                               : std::to_string(limit);
@@ -232,6 +248,7 @@ std::string expectation(const Rule& rule) {
     case Rule::Form::flag: return "1, true, on, yes or 0, false, off, no";
     case Rule::Form::choice: return std::string("one of ") + rule.kind;
     case Rule::Form::text: return rule.kind;
+    case Rule::Form::ports: return "two ports from 1 to 65535, the lower one first, as in 20000-20100";
     case Rule::Form::integer:
       return std::string("a whole number of ") + rule.kind + " from " + as_text(rule.least) + " to " +
              as_text(rule.most);
@@ -265,6 +282,11 @@ bool take(const Row& row, std::string_view value, Config& config) {
       if (!found || !std::isfinite(*found) || !allowed(*found)) return false;
       store<double>(row, config, *found);
       return true;
+    }
+    case Rule::Form::ports: {
+      auto found = ports_in(value);
+      if (found) store<PortRange>(row, config, *found);
+      return found.has_value();
     }
     case Rule::Form::choice: {
       auto found = choice_in(row.rule.kind, value);

@@ -12,6 +12,12 @@
 
 namespace hvd {
 
+// Ports from first to last; 0: the kernel chooses.
+struct PortRange {
+  std::uint16_t first = 0, last = 0;
+  friend bool operator==(const PortRange&, const PortRange&) = default;
+};
+
 struct Config {
   std::int64_t fusion_threshold_bytes = 128ll << 20;
   double cycle_time_ms = 1.0;  // the longest that a ready op may linger to be fused with others
@@ -25,6 +31,9 @@ struct Config {
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
   bool deterministic = false;                 // freeze every measured choice
+  std::string network_interfaces;             // that connections between nodes use, "eth0,ib0"; empty: all that are up
+  PortRange port_range;                       // of the sockets that peers connect to
+  double peer_timeout_s = 10;                 // after which a node that gives no sign of life is lost
   log::Style log;
 
   // Fails on a malformed value, with the name, the value, what was expected. Unknown HOROVOD_* names are put into

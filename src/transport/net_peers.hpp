@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "base/world.hpp"
 #include "native/posix/file_descriptor.hpp"
+#include "native/posix/tcp_address.hpp"
 
 namespace hvd::posix {
 class WaitWord;
@@ -23,10 +24,8 @@ namespace hvd::transport {
 // Made before the ranks meet; its endpoints travel in Member::endpoints.
 class NetListener {
  public:
+  // Fails on an interface (HOROVOD_GLOO_IFACE) that is not there, and on a port range without a free port.
   static Result<NetListener> open(const Config& config);
-  NetListener(NetListener&&) noexcept;
-  NetListener& operator=(NetListener&&) noexcept;
-  ~NetListener();
   // "10.0.0.3:41234 [fd00::3]:41234"
   const std::string& endpoints() const { return endpoints_; }
 
@@ -34,12 +33,14 @@ class NetListener {
   friend class NetPeers;
   std::string endpoints_;
   std::vector<posix::FileDescriptor> sockets_;
+  std::vector<posix::InterfaceAddress> addresses_;  // that the sockets listen on
+  bool is_forced_ = false;                          // connections of ours have to use these addresses too
 };
 
 // All methods may be called from any thread and none blocks. A forked child does not keep the connections.
 class NetPeers {
  public:
-  // `world` outlives the object. Strangers' connections are dropped and named in the log.
+  // `world` outlives the object. Strangers' connections are dropped, and named in the log once per address.
   static Result<std::shared_ptr<NetPeers>> start(const World& world, const Config& config, NetListener listener);
   ~NetPeers();
   NetPeers(const NetPeers&) = delete;
@@ -47,16 +48,20 @@ class NetPeers {
 
   // The connection of that name between the peer and me; both ask for it, the higher rank dials. Asked again and again
   // (the wake word is posted when there is news) until it is there: non-blocking, TCP_NODELAY, noticing a peer that
-  // vanished without a word. The caller owns it from then on.
+  // vanished without a word (HOROVOD_PEER_TIMEOUT). The caller owns it from then on; disarm() comes before close().
+  // The rank that dials fails when it finds no way to the peer, with every address that it tried.
   Result<std::optional<posix::FileDescriptor>> connection(Rank peer, std::string_view name);
+  // Which connections were asked for and are not there yet, "rank 3 (host n12, process 4711): …"; empty if none. For
+  // whoever gives up waiting.
+  std::string describe_missing() const;
   // Which address the connection between us uses, "10.0.0.3 (eth0)"; for people.
   std::string describe(int socket) const;
 
-  // Posted when a connection came or failed, and by arm().
+  // Posted when a connection came or failed, and by arm(). Afterwards nobody touches the former word.
   void set_wake(posix::WaitWord* wake);
   // The engine is about to sleep: the wake word is posted once as soon as the socket can be read (or also written).
   void arm(int socket, bool also_writable);
-  // Before a socket that was ever armed is closed.
+  // Before a connection is closed, whether it was ever armed or not.
   void disarm(int socket);
 
  private:

@@ -56,6 +56,9 @@ TEST(Config, takes_every_knob_of_its_own) {
                        {"HOROVOD_ALGORITHM", "allreduce=ring"},
                        {"HOROVOD_SLAB_CHUNK", "131072"},
                        {"HOROVOD_DETERMINISTIC", "yes"},
+                       {"HOROVOD_GLOO_IFACE", "ib0,eth0"},
+                       {"HOROVOD_PORT_RANGE", "20000 - 20100"},
+                       {"HOROVOD_PEER_TIMEOUT", "2.5"},
                        {"HOROVOD_LOG_LEVEL", "Debug"},
                        {"HOROVOD_LOG_HIDE_TIME", "on"}});
   ASSERT_TRUE(reading.config) << reading.config.error().message;
@@ -72,6 +75,9 @@ TEST(Config, takes_every_knob_of_its_own) {
   expected.algorithm = "allreduce=ring";
   expected.slab_chunk_bytes = 131072;
   expected.deterministic = true;
+  expected.network_interfaces = "ib0,eth0";
+  expected.port_range = {20000, 20100};
+  expected.peer_timeout_s = 2.5;
   expected.log = {log::Level::debug, true};
   EXPECT_EQ(*reading.config, expected);
   EXPECT_TRUE(reading.warnings.empty());
@@ -97,6 +103,9 @@ TEST(Config, refuses_a_malformed_value_and_names_variable_value_and_expectation)
     EXPECT_NE(complaint_about("HOROVOD_STALL_CHECK_TIME_SECONDS", value), "") << value;
   for (const char* value : {"maybe", "1.5", "truee"})
     EXPECT_NE(complaint_about("HOROVOD_DETERMINISTIC", value), "") << value;
+  for (const char* value : {"20000", "20100-20000", "0-10", "1-65536", "-", "a-b", "1-2-3", "20000-"})
+    EXPECT_NE(complaint_about("HOROVOD_PORT_RANGE", value).find("as in 20000-20100"), std::string::npos) << value;
+  EXPECT_NE(complaint_about("HOROVOD_PEER_TIMEOUT", "0.5").find("not below 1"), std::string::npos);
   EXPECT_NE(complaint_about("HOROVOD_CONTROLLER", "pigeon"), "");
   EXPECT_NE(complaint_about("HOROVOD_SIZE", "0"), "");
 }

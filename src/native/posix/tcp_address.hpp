@@ -1,0 +1,62 @@
+#pragma once
+// An address and port of TCP, IPv4 or IPv6, and the addresses that this host has.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+
+namespace hvd::posix {
+
+class TcpAddress {
+ public:
+  // Of what the kernel filled in; nothing unless it is IPv4 or IPv6. An IPv4 address that IPv6 carries becomes IPv4.
+  static std::optional<TcpAddress> of(const sockaddr* address);
+  // "10.0.0.3:41234", "[fd00::3]:41234"
+  static std::optional<TcpAddress> parse(std::string_view text);
+  // Of the two ends of a connection.
+  static std::optional<TcpAddress> here(int socket);
+  static std::optional<TcpAddress> there(int socket);
+
+  std::string text() const;  // as parse() reads it
+  std::string host() const;  // "10.0.0.3", "fd00::3"
+  std::uint16_t port() const;
+  TcpAddress with_port(std::uint16_t port) const;
+  int family() const { return is_v6_ ? AF_INET6 : AF_INET; }
+  bool is_loopback() const;
+  bool is_link_local() const;
+  // Whether both are of one family and agree in the first `bits` of the address.
+  bool shares_prefix(const TcpAddress& other, int bits) const;
+  bool is_same_host(const TcpAddress& other) const;
+
+  const sockaddr* data() const { return static_cast<const sockaddr*>(is_v6_ ? static_cast<const void*>(&v6_) : &v4_); }
+  socklen_t size() const { return is_v6_ ? sizeof v6_ : sizeof v4_; }
+
+ private:
+  TcpAddress() = default;
+  ConstBytes address_bytes() const;
+  bool is_v6_ = false;
+  sockaddr_in v4_{};
+  sockaddr_in6 v6_{};
+};
+
+struct InterfaceAddress {
+  TcpAddress address;  // port 0
+  int prefix_bits = 0;
+};
+struct Interface {
+  std::string name;
+  bool is_running = false;  // up, and something is at the other end: false for a bridge of containers without any
+  bool is_loopback = false;
+  bool is_bridge = false;
+  std::vector<InterfaceAddress> addresses;
+};
+// Of this host, in the kernel's order, those without addresses too.
+Result<std::vector<Interface>> interfaces();
+
+}  // namespace hvd::posix

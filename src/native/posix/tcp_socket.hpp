@@ -1,0 +1,34 @@
+#pragma once
+// TCP sockets: everything here is non-blocking and closed on exec.
+#include <chrono>
+#include <optional>
+
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/tcp_address.hpp"
+
+namespace hvd::posix {
+
+// On exactly this address; port 0 is the kernel's choice. An empty descriptor if the port is taken.
+Result<FileDescriptor> listen_on_tcp(const TcpAddress& address);
+
+struct Accepted {
+  FileDescriptor socket;  // empty when nobody waits
+  std::optional<TcpAddress> from;
+};
+Result<Accepted> accept_from_tcp(int listener);
+
+struct Begun {
+  FileDescriptor socket;  // can be written to when the connection is there or has failed
+  int error = 0;          // errno of what failed at once
+};
+// `from` forces the address of this end.
+Begun begin_connecting(const TcpAddress& to, const std::optional<TcpAddress>& from);
+// The errno of what was begun; 0 if it succeeded.
+int outcome_of_connecting(int socket);
+
+// Sends at once what is written, and notices within about `patience` that the other end's host vanished, whether data
+// are under way (TCP_USER_TIMEOUT) or not (keepalive, the only thing that an idle connection sends).
+Status prepare_connection(int socket, std::chrono::milliseconds patience);
+
+}  // namespace hvd::posix

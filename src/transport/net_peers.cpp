@@ -1,0 +1,289 @@
+#include "transport/net_peers.hpp"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/log.hpp"
+#include "native/posix/fork_guard.hpp"
+#include "native/posix/tcp_socket.hpp"
+#include "native/posix/wait_word.hpp"
+#include "transport/tcp/dialer.hpp"
+#include "transport/tcp/event_queue.hpp"
+#include "transport/tcp/handshake.hpp"
+#include "transport/tcp/strangers.hpp"
+
+namespace hvd::transport {
+namespace {
+
+using Key = std::pair<Rank, Digest>;
+
+// After which a listener is looked at again that had to wait for a free descriptor.
+constexpr std::chrono::milliseconds listener_pause{200};
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+}  // namespace
+
+struct NetPeers::State {
+  State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll,
+        posix::FileDescriptor eventfd)
+      : world(the_world),
+        patience(milliseconds_of(config.peer_timeout_s)),
+        credentials(the_world),
+        listeners(std::move(listener.sockets_)),
+        addresses(listener.addresses_),
+        events(std::move(epoll)),
+        poked(std::move(eventfd)),
+        queue{events.get()},
+        strangers(world, credentials, queue, patience),
+        dialer(world, credentials, queue,
+               {listener.addresses_, listener.is_forced_, patience, milliseconds_of(config.start_timeout_s)}) {}
+
+  void watch();
+  bool wait_for_news();
+  void handle(const epoll_event& event);
+  void take_requests();
+  void hand_out();
+  int milliseconds_to_wait() const;
+  void pause_listeners(bool paused);
+  void post();
+  void poke() const {
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
+  }
+
+  const World& world;
+  const std::chrono::milliseconds patience;
+  const tcp::Credentials credentials;
+  const std::vector<posix::FileDescriptor> listeners;
+  const std::vector<posix::InterfaceAddress> addresses;
+  const posix::FileDescriptor events, poked;  // epoll; eventfd
+  const tcp::EventQueue queue;
+  const pid_t owner = ::getpid();
+
+  mutable std::mutex mutex;  // guards the following
+  std::map<Key, posix::FileDescriptor> arrived;
+  std::map<Key, Error> failed;
+  std::map<Key, std::string> missing;  // asked for; the name, for people
+  std::vector<Key> requests;           // to be dialled
+  std::set<int> handed_out;            // withheld from children
+  posix::WaitWord* wake = nullptr;
+  bool has_to_stop = false;
+
+  // The watcher's.
+  tcp::Strangers strangers;
+  tcp::Dialer dialer;
+  std::optional<Clock::time_point> listeners_resume;
+  std::thread watcher;
+};
+
+Result<std::shared_ptr<NetPeers>> NetPeers::start(const World& world, const Config& config, NetListener listener) {
+  if (world.secret.empty()) {
+    return Error(ErrorCode::invalid_argument,
+                 "the job has no secret: without one its TCP connections cannot be told from a stranger's");
+  }
+  posix::FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC)), eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !eventfd) return system_error("cannot watch TCP connections (epoll_create1, eventfd)", errno);
+  auto state = std::make_unique<State>(world, config, std::move(listener), std::move(epoll), std::move(eventfd));
+  bool is_watched = state->queue.add(state->poked.get(), EPOLLIN, tcp::Source::poke, 0);
+  for (const auto& socket : state->listeners) {
+    is_watched &= state->queue.add(socket.get(), EPOLLIN, tcp::Source::listener, static_cast<unsigned>(socket.get()));
+  }
+  if (!is_watched) return system_error("cannot watch TCP connections (epoll_ctl)", errno);
+  for (const auto& socket : state->listeners) posix::withhold_from_children(socket.get());
+  // Signals are the program's business: this thread takes none.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  state->watcher = std::thread([watched = state.get()] { watched->watch(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return std::shared_ptr<NetPeers>(new NetPeers(std::move(state)));
+}
+
+NetPeers::NetPeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+NetPeers::~NetPeers() {
+  if (::getpid() != state_->owner) {
+    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    [[maybe_unused]] State* abandoned = state_.release();
+    return;
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->has_to_stop = true;
+    state_->wake = nullptr;
+  }
+  state_->poke();
+  if (state_->watcher.joinable()) state_->watcher.join();
+  for (const auto& socket : state_->listeners) posix::stop_withholding(socket.get());
+  for (int socket : state_->handed_out) posix::stop_withholding(socket);
+}
+
+Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std::string_view name) {
+  if (peer == state_->world.rank || peer.value < 0 || peer.value >= state_->world.size()) {
+    return Error(ErrorCode::invalid_argument, "a TCP connection of rank " + std::to_string(state_->world.rank.value) +
+                                                  " to rank " + std::to_string(peer.value) + " was asked for");
+  }
+  Key key{peer, sha256(as_bytes(name))};
+  std::unique_lock lock(state_->mutex);
+  if (auto found = state_->arrived.find(key); found != state_->arrived.end()) {
+    std::optional<posix::FileDescriptor> socket = std::move(found->second);
+    state_->arrived.erase(found);
+    state_->missing.erase(key);
+    state_->handed_out.insert(socket->get());
+    posix::withhold_from_children(socket->get());
+    return socket;
+  }
+  if (auto found = state_->failed.find(key); found != state_->failed.end()) return found->second;
+  if (!state_->missing.emplace(key, name).second || peer > state_->world.rank)
+    return std::optional<posix::FileDescriptor>();
+  state_->requests.push_back(key);
+  lock.unlock();
+  state_->poke();
+  return std::optional<posix::FileDescriptor>();
+}
+
+std::string NetPeers::describe_missing() const {
+  std::lock_guard lock(state_->mutex);
+  std::string text;
+  for (const auto& [key, name] : state_->missing) {
+    const Rank peer = key.first;
+    text += (text.empty() ? "" : "; ") + hvd::describe(state_->world, peer);
+    if (peer < state_->world.rank) text += " has not answered yet at " + state_->world.member(peer).endpoints;
+    else text += " has not connected yet to " + state_->world.me().endpoints;
+    text += " (" + name + ")";
+  }
+  return text;
+}
+
+std::string NetPeers::describe(int socket) const {
+  auto here = posix::TcpAddress::here(socket), there = posix::TcpAddress::there(socket);
+  if (!here || !there) return "a connection that is closed";
+  auto interfaces = posix::interfaces();
+  if (interfaces) {
+    for (const posix::Interface& interface : *interfaces)
+      for (const posix::InterfaceAddress& entry : interface.addresses)
+        if (entry.address.is_same_host(*here)) return there->host() + " (" + interface.name + ")";
+  }
+  return there->host();
+}
+
+void NetPeers::set_wake(posix::WaitWord* wake) {
+  std::lock_guard lock(state_->mutex);
+  state_->wake = wake;
+}
+
+// The kernel looks at the socket again when it is armed: nothing that came before is missed.
+void NetPeers::arm(int socket, bool also_writable) {
+  std::uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (also_writable ? EPOLLOUT : 0u);
+  auto number = static_cast<unsigned>(socket);
+  if (!state_->queue.change(socket, events, tcp::Source::armed, number) &&
+      !state_->queue.add(socket, events, tcp::Source::armed, number)) {
+    state_->post();  // it cannot be watched: the engine must not sleep on it
+  }
+}
+
+void NetPeers::disarm(int socket) {
+  state_->queue.remove(socket);
+  std::lock_guard lock(state_->mutex);
+  if (state_->handed_out.erase(socket) > 0) posix::stop_withholding(socket);
+}
+
+void NetPeers::State::watch() {
+  ::pthread_setname_np(::pthread_self(), "hvd-net");
+  while (wait_for_news()) {
+    take_requests();
+    Clock::time_point now = Clock::now();
+    strangers.drop_late(now);
+    dialer.step(now);
+    if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
+    hand_out();
+  }
+}
+
+// Asleep until a socket, this process or a deadline has something for the watcher. False if it has to stop.
+bool NetPeers::State::wait_for_news() {
+  epoll_event found[64];
+  int count = ::epoll_wait(events.get(), found, static_cast<int>(std::size(found)), milliseconds_to_wait());
+  for (int i = 0; i < count; ++i) handle(found[i]);
+  std::lock_guard lock(mutex);
+  return !has_to_stop;
+}
+
+void NetPeers::State::handle(const epoll_event& event) {
+  switch (tcp::EventQueue::source_of(event)) {
+    case tcp::Source::poke: {
+      std::uint64_t pokes = 0;
+      [[maybe_unused]] auto taken = ::read(poked.get(), &pokes, sizeof pokes);
+      return;
+    }
+    case tcp::Source::listener:
+      if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
+      return;
+    case tcp::Source::stranger: return strangers.move(tcp::EventQueue::number_of(event));
+    case tcp::Source::dial: return dialer.move(tcp::EventQueue::number_of(event));
+    case tcp::Source::armed: return post();
+  }
+}
+
+void NetPeers::State::take_requests() {
+  std::vector<Key> asked;
+  {
+    std::lock_guard lock(mutex);
+    asked.swap(requests);
+  }
+  for (const Key& key : asked) dialer.dial(key.first, key.second);
+}
+
+void NetPeers::State::hand_out() {
+  auto proven = strangers.take_proven();
+  auto outcomes = dialer.take_outcomes();
+  if (proven.empty() && outcomes.empty()) return;
+  std::lock_guard lock(mutex);
+  for (auto& each : proven) {
+    auto prepared = posix::prepare_connection(each.socket.get(), patience);
+    if (!prepared) log::warning(prepared.error().message);
+    arrived.insert_or_assign(Key{each.rank, each.name}, std::move(each.socket));
+  }
+  for (auto& each : outcomes) {
+    Key key{each.peer, each.name};
+    if (each.connection) arrived.insert_or_assign(key, std::move(*each.connection));
+    else failed.insert_or_assign(key, std::move(each.connection.error()));
+  }
+  if (wake != nullptr) wake->post();
+}
+
+int NetPeers::State::milliseconds_to_wait() const {
+  std::optional<Clock::time_point> next;
+  for (auto deadline : {strangers.next_deadline(), dialer.next_deadline(), listeners_resume})
+    if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
+  if (!next) return -1;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
+
+void NetPeers::State::pause_listeners(bool paused) {
+  listeners_resume.reset();
+  if (paused) listeners_resume = Clock::now() + listener_pause;
+  for (const auto& socket : listeners)
+    queue.change(socket.get(), paused ? 0u : EPOLLIN, tcp::Source::listener, static_cast<unsigned>(socket.get()));
+}
+
+void NetPeers::State::post() {
+  std::lock_guard lock(mutex);
+  if (wake != nullptr) wake->post();
+}
+
+}  // namespace hvd::transport
