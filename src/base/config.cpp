@@ -92,6 +92,8 @@ constexpr Row rows[] = {
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
+    {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
+    {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
     {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
@@ -111,6 +113,9 @@ constexpr Row rows[] = {
     {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
     {"HOROVOD_OWNER_PID", count, "", "set by the library: the process that is the rank; its children must not join in its place"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses of its store for ranks on many hosts, separated by commas"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "set by horovodrun: port of its store for ranks on many hosts"},
+    {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
     // What later parts of the system will go by: known, so that it is no typing error, but not there yet.
@@ -142,8 +147,6 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "accepted; no thread level is asked of MPI"},
     {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
-    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "accepted; there is no Gloo here"},
-    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "accepted; there is no Gloo here"},
     {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},
     {"HOROVOD_SPARK_PYTHONPATH", text, "", "accepted; read by horovod.spark"},
     {"HOROVOD_SPARK_WORK_DIR", path, "", "accepted; read by horovod.spark"},

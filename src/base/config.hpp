@@ -28,6 +28,8 @@ struct Config {
   double stall_shutdown_time_s = 0;           // 0: never
   double start_timeout_s = 30;                // for peers to appear at start
   std::string bootstrap;                      // name of the bootstrap to use; empty: the first that is detected
+  std::string shared_dir;                     // a folder that all nodes see; empty: the working directory
+  bool allow_singleton = false;               // one of several that found no other may run alone
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
   bool deterministic = false;                 // freeze every measured choice

@@ -33,7 +33,9 @@ class EnvironmentBootstrap final : public Bootstrap {
 
   // One of the pair is enough to be meant; join() says what is missing.
   bool detected(const Environment& environment) const override {
-    return environment.has("HOROVOD_RANK") || environment.has("HOROVOD_SIZE");
+    if (!environment.has("HOROVOD_RANK") && !environment.has("HOROVOD_SIZE")) return false;
+    // Without a store of this machine but with one elsewhere: rendezvous.cpp.
+    return environment.has(local_store::address_variable) || !environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/launch.hpp"
 #include "bootstrap/pmix_plugin.hpp"
 
 namespace hvd::bootstrap {
@@ -12,7 +13,10 @@ class Pmix final : public Bootstrap {
  public:
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
-    return environment.has("PMIX_NAMESPACE") && environment.has("PMIX_RANK");
+    if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
+    // The ranks of an mpiexec of MPICH's inside of a rank of srun --mpi=pmix, say, inherit the outer one's PMIx.
+    auto launch = innermost_launch(environment);
+    return !launch || launch->launcher != Launcher::hydra;
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {

@@ -8,12 +8,13 @@
 #include <type_traits>
 
 #include "base/log.hpp"
+#include "bootstrap/guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
 // Best first. One that is not named here comes just before the last.
-constexpr std::string_view preference[] = {"pmix", "pmi", "mpi", "environment", "rendezvous", "single"};
+constexpr std::string_view preference[] = {"pmix", "pmi", "mpi", "environment", "rendezvous", "slurm", "single"};
 
 std::size_t place_of(std::string_view name) {
   constexpr std::size_t count = std::size(preference);
@@ -80,6 +81,8 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
       identity.error().message = "HOROVOD_BOOTSTRAP=" + config.bootstrap + ": " + identity.error().message;
       return std::move(identity.error());
     }
+    // Who asks for `single` by name means it.
+    if (config.bootstrap != "single") HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
     return Chosen{std::move(bootstrap), std::move(*identity), "forced by HOROVOD_BOOTSTRAP"};
   }
   return Error(ErrorCode::invalid_argument,
@@ -104,6 +107,14 @@ Status check_agreement(const std::string& name_of_bootstrap, const Identity& ide
   return {};
 }
 
+Error cannot_find_the_others(const std::string& unusable, const Environment& environment) {
+  auto launch = innermost_launch(environment);
+  std::string advice = launch ? remedy(*launch, environment) : "start the ranks with horovodrun";
+  return {ErrorCode::unsupported, "this process was started as one of several, but cannot find the others: " +
+                                      unusable + ". What to do: " + advice +
+                                      ". If every process is meant to run for itself, set HOROVOD_BOOTSTRAP=single"};
+}
+
 }  // namespace
 
 Result<Chosen> choose(std::span<const Maker> makers, const Environment& environment, const Config& config,
@@ -116,12 +127,8 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
   for (const Maker& maker : ordered) {
     auto bootstrap = make(maker);
     if (!bootstrap->detected(environment)) continue;
-    if (std::string_view(maker.name) == "single" && !unusable.empty())
-      return Error(
-          ErrorCode::unsupported,
-          "this process was started as one of several, but cannot find the others: " + unusable +
-              ". Install what is missing, start the ranks with horovodrun, or set HOROVOD_BOOTSTRAP=single to let "
-              "each run alone");
+    if (std::string_view(maker.name) == "single" && !unusable.empty() && !config.allow_singleton)
+      return cannot_find_the_others(unusable, environment);
     auto identity = bootstrap->join(environment, config);
     if (!identity && identity.error().code == ErrorCode::unsupported && std::string_view(maker.name) != "single") {
       unusable += (unusable.empty() ? "" : "; ") + std::string(maker.name) + ": " + identity.error().message;
@@ -129,6 +136,7 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
     }
     if (!identity) return std::move(identity.error());
     HVD_RETURN_IF_ERROR(check_agreement(maker.name, *identity, environment));
+    HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
     if (!unusable.empty())
       notices.push_back("the ranks find each other by " + std::string(maker.name) +
                         ", since another way cannot be used: " + unusable);

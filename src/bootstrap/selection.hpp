@@ -1,6 +1,6 @@
 #pragma once
-// Which bootstrap this process uses: the first of pmix, pmi, mpi, environment, rendezvous, single that is detected and
-// can be used here; HOROVOD_BOOTSTRAP forces one.
+// Which bootstrap this process uses: the first of pmix, pmi, mpi, environment, rendezvous, slurm, single that is
+// detected and can be used here; HOROVOD_BOOTSTRAP forces one.
 #include <memory>
 #include <span>
 #include <string>

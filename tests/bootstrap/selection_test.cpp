@@ -27,7 +27,7 @@ TEST(Selection, knows_the_bootstraps_of_the_folder) {
     names.emplace_back(maker.name);
     EXPECT_STREQ(maker.make()->name(), maker.name);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"environment", "pmix", "single"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"environment", "pmi", "pmix", "single", "slurm"}));
 }
 
 TEST(Selection, runs_alone_where_nobody_left_a_trace) {
@@ -48,10 +48,9 @@ TEST(Selection, does_not_run_alone_what_another_launcher_started_as_several) {
     const char* size;
     const char* rank;
   };
-  for (const Row& row :
-       {Row{"PMI_SIZE", "PMI_RANK"}, Row{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-        Row{"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"}, Row{"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"}}) {
-    expect_refused(chosen_for({{row.size, "4"}, {row.rank, "1"}}), {row.size, "HOROVOD_BOOTSTRAP=single"});
+  for (const Row& row : {Row{"PMI_SIZE", "PMI_RANK"}, Row{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                         Row{"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"}}) {
+    expect_refused(chosen_for({{row.size, "4"}, {row.rank, "1"}}), {row.size, "HOROVOD_ALLOW_SINGLETON=1"});
     EXPECT_TRUE(chosen_for({{row.size, "4"}, {row.rank, "1"}}, "single")) << row.size;
     EXPECT_TRUE(chosen_for({{row.size, "1"}, {row.rank, "0"}})) << row.size;
   }

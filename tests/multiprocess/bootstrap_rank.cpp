@@ -1,5 +1,6 @@
-// A rank of a job that horovodrun started: finds its bootstrap, meets the others and leaves, as many times as asked.
-// bootstrap_rank EXPECTED-BOOTSTRAP ROUNDS
+// A rank of a job: finds its bootstrap, meets the others and leaves, as many times as asked.
+// bootstrap_rank EXPECTED-BOOTSTRAP ROUNDS [HOST,HOST…]: the hosts where the ranks must be, by rank; without them, all
+// on one.
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,8 +20,20 @@ int fail(int round, const std::string& why) {
   return 1;
 }
 
+// What launchers of ours say besides; others leave it unset.
+bool agrees(const Environment& environment, const char* name, int value) {
+  auto said = environment.get(name);
+  return !said || *said == std::to_string(value);
+}
+
+std::string hosts_of(const World& world) {
+  std::string hosts;
+  for (const Member& member : world.members) hosts += (hosts.empty() ? "" : ",") + member.host;
+  return hosts;
+}
+
 // `fresh`: choose and join again in every round, as a process would that destroys its bootstrap each time.
-int run(const std::string& expected, int rounds, bool fresh) {
+int run(const std::string& expected, int rounds, const std::string& hosts, bool fresh) {
   Environment environment = Environment::of_this_process();
   std::vector<std::string> warnings;
   auto config = Config::from(environment, warnings);
@@ -36,8 +49,8 @@ int run(const std::string& expected, int rounds, bool fresh) {
       chosen = std::move(*found);
     }
     const Identity& identity = chosen->identity;
-    if (std::to_string(identity.rank.value) != environment.get("HOROVOD_RANK").value_or("") ||
-        std::to_string(identity.size) != environment.get("HOROVOD_SIZE").value_or(""))
+    if (!agrees(environment, "HOROVOD_RANK", identity.rank.value) ||
+        !agrees(environment, "HOROVOD_SIZE", identity.size))
       return fail(round, "another rank or size than the launcher says");
     std::string address = "@" + std::to_string(identity.rank.value) + "." + std::to_string(round);
     auto epoch = static_cast<std::uint32_t>(round + (fresh ? 1000 : 0));
@@ -47,16 +60,23 @@ int run(const std::string& expected, int rounds, bool fresh) {
       const Member& member = world->member(Rank{rank});
       if (member.address != "@" + std::to_string(rank) + "." + std::to_string(round))
         return fail(round, "a wrong address");
-      if (member.node != world->me().node) return fail(round, "ranks of one machine on different nodes");
+      if ((member.node == world->me().node) != (member.host == world->me().host))
+        return fail(round, "nodes are not told apart, or ranks of one machine are on different nodes");
     }
+    if (!hosts.empty() && hosts_of(*world) != hosts) return fail(round, "the ranks are on " + hosts_of(*world));
+    if (hosts.empty() && world->member(Rank{0}).node != world->me().node) return fail(round, "on different nodes");
+    if (world->size() > 1 && world->secret.size() != 32) return fail(round, "no secret of the job");
   }
   return 0;
 }
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
+  if (count < 3) return fail(0, "expected the name of a bootstrap and a number of rounds");
   int rounds = std::atoi(arguments[2]);
-  if (int code = run(arguments[1], rounds, false)) return code;
-  return run(arguments[1], rounds, true);
+  std::string hosts = count > 3 ? arguments[3] : "";
+  if (int code = run(arguments[1], rounds, hosts, false)) return code;
+  if (std::getenv("NOFRESH")) return 0;
+  return run(arguments[1], rounds, hosts, true);
 }

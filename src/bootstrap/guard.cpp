@@ -1,0 +1,54 @@
+#include "bootstrap/guard.hpp"
+
+namespace hvd::bootstrap {
+
+std::string remedy(const Launch& launch, const Environment& environment) {
+  switch (launch.launcher) {
+    case Launcher::slurm: {
+      std::string used = environment.get("SLURM_MPI_TYPE").value_or("");
+      if (used.empty() || used == "none" || used == "openmpi" || used == "cray_shasta")
+        return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is) "
+               "instead of --mpi=" +
+               (used.empty() ? "none" : used) + ", or set HOROVOD_SHARED_DIR to a folder that all nodes see";
+      if (used.starts_with("pmix"))
+        return "the PMIx server that `srun --mpi=" + used +
+               "` started was not used: install Horovod with its PMIx plugin, or use `srun --mpi=pmi2`";
+      if (used == "pmi2") return "use `srun --mpi=pmix`: nobody answers on the PMI_FD of `srun --mpi=pmi2`";
+      return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is)";
+    }
+    case Launcher::hydra:
+    case Launcher::pmi:
+    case Launcher::mvapich:
+      return "nobody answers on their PMI_FD: let them be direct children of the launcher, without a wrapper that "
+             "closes descriptors, or start them with `horovodrun -np " +
+             std::to_string(launch.size) + "`";
+    case Launcher::open_mpi:
+    case Launcher::prrte:
+      return "their PMIx server cannot be used from here: install Horovod with its PMIx plugin (in a container: bind "
+             "PMIX_SERVER_TMPDIR into it), or start them with `horovodrun -np " +
+             std::to_string(launch.size) + "`";
+    case Launcher::jsm:
+      return "their PMIx server cannot be used from here: install Horovod with its PMIx plugin; `jsrun "
+             "--smpiargs=\"-disable_gpu_hooks\"` starts it where --smpiargs=none or off does not";
+    case Launcher::flux: return "start them with `flux run -o pmi=simple` (or -o pmi=pmix where that plugin is there)";
+    case Launcher::pals: return "start them with `mpiexec --pmi=pmix`";
+    case Launcher::horovodrun:
+      return "HOROVOD_RANK and HOROVOD_SIZE are set, but another way of starting was used: unset them or "
+             "HOROVOD_BOOTSTRAP";
+  }
+  return "";
+}
+
+Status check_singleton(int world_size, const Environment& environment, const Config& config, IsSocket is_socket) {
+  if (world_size != 1 || config.allow_singleton) return {};
+  auto launch = innermost_launch(environment, is_socket);
+  if (!launch || launch->size < 2) return {};
+  std::string who = launch->rank < 0 ? "this process" : "process " + std::to_string(launch->rank);
+  return Error(ErrorCode::unsupported,
+               who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
+                   launch->evidence + "), but found none of the others and would train alone, as each of them would: " +
+                   remedy(*launch, environment) +
+                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,211 @@
+// Environments of launchers, as they were seen, and what is to be made of them.
+#include "bootstrap/launch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "bootstrap/guard.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+struct Row {
+  const char* what;
+  Variables variables;
+  bool pmi_fd_is_open;
+  // Expected; a size of 0: launched, but the environment does not say with how many.
+  std::optional<Launcher> launcher;
+  int size = 1;
+  int rank = -1;
+  const char* advice = nullptr;  // a part of the guard's message for a world of one; null: it lets the world pass
+};
+
+Variables operator+(Variables left, const Variables& right) {
+  left.insert(right.begin(), right.end());
+  return left;
+}
+
+const Variables allocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_NNODES", "2"}};
+const Variables step_of_four =
+    allocation + Variables{{"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "0"},
+                           {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}};
+// What daemons of another launcher, one a node, leave to its ranks.
+const Variables step_of_daemons =
+    allocation +
+    Variables{{"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS", "2"}};
+const Variables pmix_of_slurm = {{"SLURM_MPI_TYPE", "pmix"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}, {"PMIX_RANK", "2"}};
+const Variables hydra = {{"PMI_FD", "6"},          {"PMI_RANK", "3"},        {"PMI_SIZE", "8"},
+                         {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}, {"HYDI_CONTROL_FD", "7"}};
+const Variables open_mpi = {
+    {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "5"}, {"PMIX_NAMESPACE", "419233793"}, {"PMIX_RANK", "5"}};
+const Variables prrte = {{"PRTE_LAUNCHED", "1"}, {"PMIX_NAMESPACE", "prterun-n1-512@1"}, {"PMIX_RANK", "0"}};
+const Variables ours = {{"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}, {"HOROVOD_LOCAL_STORE", "@1"}};
+
+const Row rows[] = {
+    {"a login shell", {{"PATH", "/bin"}}, false, std::nullopt},
+    {"a login node of a Slurm site", {{"SLURM_CONF", "/etc/slurm.conf"}}, false, std::nullopt},
+    {"salloc's shell", allocation + Variables{{"SLURM_NTASKS", "4"}}, false, std::nullopt},
+    {"a batch script",
+     allocation + Variables{{"SLURM_NTASKS", "4"},
+                            {"SLURM_PROCID", "0"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_NODEID", "0"},
+                            {"SLURM_GTIDS", "0"}},
+     false, std::nullopt},
+    {"a batch script of an array", allocation + Variables{{"SLURM_ARRAY_TASK_ID", "3"}, {"SLURM_PROCID", "0"}}, false,
+     std::nullopt},
+    {"salloc's interactive step",
+     allocation + Variables{{"SLURM_STEP_ID", "4294967290"},
+                            {"SLURM_PROCID", "0"},
+                            {"SLURM_STEP_NUM_TASKS", "1"},
+                            {"SLURM_NTASKS", "4"}},
+     false, std::nullopt},
+    {"the batch step by its number",
+     allocation + Variables{{"SLURM_STEP_ID", "4294967291"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, false,
+     std::nullopt},
+    {"srun --pty bash in an allocation of four",
+     allocation +
+         Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}},
+     false, Launcher::slurm, 1, 0},
+    {"srun --mpi=none", step_of_four, false, Launcher::slurm, 4, 2, "HOROVOD_SHARED_DIR"},
+    {"srun --mpi=cray_shasta", step_of_four + Variables{{"SLURM_MPI_TYPE", "cray_shasta"}}, false, Launcher::slurm, 4,
+     2, "--mpi=cray_shasta"},
+    {"srun --mpi=pmix", step_of_four + pmix_of_slurm, false, Launcher::slurm, 4, 2, "srun --mpi=pmi2"},
+    {"srun --mpi=pmi2",
+     step_of_four + Variables{{"SLURM_MPI_TYPE", "pmi2"}, {"PMI_FD", "11"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}, true,
+     Launcher::slurm, 4, 2, "srun --mpi=pmix"},
+    {"srun --mpi=pmi2 through a wrapper that closes descriptors",
+     step_of_four + Variables{{"SLURM_MPI_TYPE", "pmi2"}, {"PMI_FD", "11"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}},
+     false, Launcher::slurm, 4, 2, "srun --mpi=pmix"},
+    {"a heterogeneous step", step_of_four + Variables{{"SLURM_HET_SIZE", "2"}, {"SLURM_NTASKS", "6"}}, false,
+     Launcher::slurm, 4, 2, "srun --mpi=pmix"},
+    {"a step of an old Slurm without STEP_NUM_TASKS",
+     allocation + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}}, false,
+     Launcher::slurm, 4, 3, "srun --mpi=pmix"},
+    {"mpiexec of MPICH's", hydra, true, Launcher::hydra, 8, 3, "horovodrun -np 8"},
+    {"mpiexec of MPICH's -n 1",
+     {{"PMI_FD", "6"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}},
+     true,
+     Launcher::hydra,
+     1,
+     0},
+    {"mpiexec of MPICH's -pmi-port",
+     {{"PMI_PORT", "n1:36279"}, {"PMI_ID", "1"}, {"MPI_LOCALNRANKS", "2"}},
+     false,
+     Launcher::hydra,
+     2,
+     1,
+     "PMI_FD"},
+    {"mpiexec of MPICH's over a Slurm allocation", step_of_daemons + hydra, true, Launcher::hydra, 8, 3, "horovodrun"},
+    {"mpiexec of MPICH's in a rank of srun --mpi=pmix", step_of_four + pmix_of_slurm + hydra, true, Launcher::hydra, 8,
+     3, "horovodrun"},
+    {"mpiexec -n 1 in a step of four",
+     step_of_four + Variables{{"PMI_FD", "6"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}}, true,
+     Launcher::hydra, 1, 0},
+    {"mpirun of Open MPI's", open_mpi, false, Launcher::open_mpi, 8, 5, "PMIx plugin"},
+    {"mpirun of Open MPI's over a Slurm allocation", step_of_daemons + open_mpi, false, Launcher::open_mpi, 8, 5,
+     "PMIx plugin"},
+    {"prterun", prrte, false, Launcher::prrte, 0, 0},
+    {"prterun over a Slurm allocation", step_of_daemons + prrte, false, Launcher::prrte, 0, 0},
+    {"prterun, the third rank",
+     {{"PMIX_NAMESPACE", "prterun-n1-512@1"}, {"PMIX_RANK", "2"}},
+     false,
+     Launcher::prrte,
+     3,
+     2,
+     "PMIX_RANK=2"},
+    {"jsrun",
+     {{"JSM_NAMESPACE_SIZE", "12"},
+      {"JSM_NAMESPACE_RANK", "0"},
+      {"PMIX_NAMESPACE", "1"},
+      {"PMIX_RANK", "0"},
+      {"OMPI_COMM_WORLD_SIZE", "12"},
+      {"OMPI_COMM_WORLD_RANK", "0"}},
+     false,
+     Launcher::jsm,
+     12,
+     0,
+     "jsrun"},
+    {"a launch node of LSF", {{"LSB_JOBID", "9"}, {"LSB_DJOB_NUMPROC", "81"}}, false, std::nullopt},
+    {"flux run",
+     {{"FLUX_JOB_SIZE", "4"}, {"FLUX_TASK_RANK", "1"}, {"PMI_FD", "8"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}},
+     true,
+     Launcher::flux,
+     4,
+     1,
+     "flux run"},
+    {"flux inside of a Slurm step", step_of_daemons + Variables{{"FLUX_JOB_SIZE", "16"}, {"FLUX_TASK_RANK", "9"}},
+     false, Launcher::flux, 16, 9, "flux run"},
+    {"PALS's mpiexec",
+     {{"PALS_RANKID", "2"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "8"}},
+     false,
+     Launcher::pals,
+     8,
+     2,
+     "--pmi=pmix"},
+    {"MVAPICH's mpirun_rsh",
+     {{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_RANK", "1"}},
+     false,
+     Launcher::mvapich,
+     4,
+     1,
+     "horovodrun -np 4"},
+    {"some launcher that speaks PMI",
+     {{"PMI_FD", "5"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+     true,
+     Launcher::pmi,
+     2,
+     1,
+     "PMI_FD"},
+    {"PMI whose server is gone",
+     {{"PMI_FD", "5"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+     false,
+     Launcher::pmi,
+     2,
+     1,
+     "PMI_FD"},
+    {"horovodrun", ours, false, Launcher::horovodrun, 2, 1, "HOROVOD_BOOTSTRAP"},
+    {"horovodrun in a rank of srun", step_of_four + ours, false, Launcher::horovodrun, 2, 1, "HOROVOD_BOOTSTRAP"},
+    {"horovodrun -np 1 in a step of four", step_of_four + Variables{{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}},
+     false, Launcher::horovodrun, 1, 0},
+    {"numbers that are none",
+     {{"PMI_FD", "x"}, {"PMI_RANK", "-1"}, {"PMI_SIZE", "4x"}, {"OMPI_COMM_WORLD_SIZE", ""}},
+     true,
+     std::nullopt},
+};
+
+TEST(Launch, is_told_by_the_innermost_launcher) {
+  static_assert(std::size(rows) >= 25);
+  for (const Row& row : rows) {
+    auto found = innermost_launch(
+        Environment(row.variables), row.pmi_fd_is_open ? [](int) { return true; } : [](int) { return false; });
+    ASSERT_EQ(found.has_value(), row.launcher.has_value()) << row.what;
+    if (!found) continue;
+    EXPECT_EQ(found->launcher, *row.launcher) << row.what;
+    EXPECT_EQ(found->size, row.size) << row.what;
+    EXPECT_EQ(found->rank, row.rank) << row.what;
+  }
+}
+
+TEST(Guard, refuses_a_world_of_one_where_more_were_launched) {
+  for (const Row& row : rows) {
+    Environment environment(row.variables);
+    IsSocket is_socket = row.pmi_fd_is_open ? [](int) { return true; } : [](int) { return false; };
+    Status status = check_singleton(1, environment, Config(), is_socket);
+    EXPECT_EQ(static_cast<bool>(status), row.advice == nullptr) << row.what;
+    EXPECT_TRUE(check_singleton(2, environment, Config(), is_socket)) << row.what;
+    Config allowed;
+    allowed.allow_singleton = true;
+    EXPECT_TRUE(check_singleton(1, environment, allowed, is_socket)) << row.what;
+    if (status || row.advice == nullptr) continue;
+    for (const char* part : {row.advice, "HOROVOD_ALLOW_SINGLETON=1", "would train alone"})
+      EXPECT_NE(status.error().message.find(part), std::string::npos) << row.what << ": " << status.error().message;
+    std::string count = " one of " + std::to_string(row.size) + " ";
+    EXPECT_NE(status.error().message.find(count), std::string::npos) << row.what << ": " << status.error().message;
+    EXPECT_EQ(status.error().message.find('\n'), std::string::npos) << row.what;
+  }
+}
+
+}  // namespace
+}  // namespace hvd::bootstrap
