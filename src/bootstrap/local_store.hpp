@@ -104,7 +104,8 @@ class LocalStoreClient {
   Rank rank_;
   int size_;
   std::string job_;
-  std::string broken_;  // why nothing can be asked any more
+  std::string broken_;      // why nothing can be asked any more
+  std::string late_fence_;  // why there can be no fence any more
   std::uint32_t ticket_ = 0;
 };
 

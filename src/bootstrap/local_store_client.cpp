@@ -167,10 +167,11 @@ Result<Buffer> LocalStoreClient::get(Rank from, std::string_view key, Deadline d
 }
 
 Status LocalStoreClient::fence(Deadline deadline) {
+  if (!late_fence_.empty()) return Error(ErrorCode::peer_lost, late_fence_);
   auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
   if (!reply) {
     // The store counts this rank as arrived; a second try would be taken for the next fence.
-    if (broken_.empty() && reply.error().code == ErrorCode::timeout) broken_ = reply.error().message;
+    if (reply.error().code == ErrorCode::timeout) late_fence_ = reply.error().message;
     return std::move(reply.error());
   }
   return {};

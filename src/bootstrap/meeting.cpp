@@ -61,6 +61,34 @@ std::string draw_secret() {
   return secret;
 }
 
+// After a fence that was late: who has not put a card. What was put can be got though the fence has failed. Empty if
+// the launcher does not even answer what needs no waiting.
+std::string absent_ranks(Bootstrap& bootstrap, const Identity& identity, const std::string& key) {
+  constexpr auto answer_time = std::chrono::milliseconds(200);
+  constexpr int most_named = 8;  // each that is absent costs its answer time
+  if (!bootstrap.get(identity.rank, key, Deadline::after(answer_time))) return {};
+  std::string absent;
+  int count = 0;
+  for (int rank = 0; rank < identity.size; ++rank) {
+    if (Rank{rank} == identity.rank || bootstrap.get(Rank{rank}, key, Deadline::after(answer_time))) continue;
+    if (++count > most_named) return absent + " and maybe others";
+    absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return absent;
+}
+
+// Collective. The error names who is missing, if that can be found out.
+Status wait_for_all(Bootstrap& bootstrap, const Identity& identity, const std::string& key, Deadline deadline) {
+  Status fenced = bootstrap.fence(deadline);
+  if (fenced || fenced.error().code != ErrorCode::timeout) return fenced;
+  if (std::string absent = absent_ranks(bootstrap, identity, key); !absent.empty())
+    fenced.error().message += ". Of " + std::to_string(identity.size) + " ranks these did not come to the meeting by " +
+                              bootstrap.name() + ": " + absent +
+                              ". Do they still run, are they before hvd.init(), or did they take another way? "
+                              "HOROVOD_START_TIMEOUT sets how long the others wait";
+  return fenced;
+}
+
 }  // namespace
 
 Member introduce_myself(const Environment& environment, std::string address) {
@@ -86,7 +114,7 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
   std::string key = "hvd.meet." + std::to_string(epoch);
   if (identity.rank == Rank{0}) world.secret = draw_secret();
   HVD_RETURN_IF_ERROR(bootstrap.put(key, card_of(me, world.secret)));
-  HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
+  HVD_RETURN_IF_ERROR(wait_for_all(bootstrap, identity, key, deadline));
   world.members.reserve(static_cast<std::size_t>(identity.size));
   for (int rank = 0; rank < identity.size; ++rank) {
     if (Rank{rank} == identity.rank) {

@@ -1,12 +1,9 @@
 #include "runtime/engine.hpp"
 
-#include <pthread.h>
-
-#include <csignal>
-
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
+#include "native/posix/thread.hpp"
 
 namespace hvd::runtime {
 
@@ -44,13 +41,9 @@ Engine::~Engine() {
 
 Status Engine::start(Deadline deadline) {
   slots_.resize(static_cast<std::size_t>(board_.slots()));
-  // Signals are the program's: none is handled on our thread, which inherits the mask.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, deadline] { run(deadline); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::pthread_setname_np(thread_.native_handle(), "hvd-engine");
+  auto thread = posix::start_thread("hvd-engine", [this, deadline] { run(deadline); });
+  if (!thread) return thread.error();
+  thread_ = std::move(*thread);
   started_.wait(0);
   if (auto reason = ended(); reason && started_.load() == 2) return *reason;
   return {};

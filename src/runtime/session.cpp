@@ -8,13 +8,12 @@
 namespace hvd::runtime {
 
 Status Session::join(const Environment& environment, const Config& config) {
-  std::vector<bootstrap::Notice> notices;
-  auto chosen = bootstrap::choose(environment, config, notices);
+  auto chosen = bootstrap::choose(environment, config, notices_);
   if (!chosen) return chosen.error();
   chosen_ = std::move(*chosen);
   log::set_rank(chosen_->identity.rank.value);
   if (chosen_->identity.rank == Rank{0})
-    for (const bootstrap::Notice& notice : notices) log::warning(notice);
+    for (const bootstrap::Notice& notice : notices_) log::warning(notice);
   return {};
 }
 
@@ -32,7 +31,11 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   auto listener = transport::PeerListener::open();
   if (!listener) return listener.error();
   auto world = bootstrap::meet(*chosen_->bootstrap, identity, epoch_++, listener->address(), deadline);
-  if (!world) return world.error();
+  if (!world) {
+    // The others may have gone the way that was closed to this rank.
+    for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
+    return world.error();
+  }
 
   Runtime::Parts parts;
   parts.config = std::move(*config);

@@ -3,6 +3,8 @@
 // Runtime, as often as the program likes. Kept for the life of the process, since launchers do not like to be left and
 // joined again.
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "bootstrap/selection.hpp"
@@ -18,6 +20,7 @@ class Session {
  private:
   Status join(const Environment& environment, const Config& config);
 
+  std::vector<bootstrap::Notice> notices_;  // of the choice
   std::optional<bootstrap::Chosen> chosen_;
   std::uint32_t epoch_ = 0;
 };

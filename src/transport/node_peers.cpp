@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -20,6 +18,7 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "native/posix/fork_guard.hpp"
+#include "native/posix/thread.hpp"
 #include "native/posix/unix_socket.hpp"
 #include "native/posix/wait_word.hpp"
 #include "transport/shm/peer_handshake.hpp"
@@ -96,12 +95,11 @@ Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Gro
     posix::withhold_from_children((*connections)[seat].get());
     state->peers.push_back({node.ranks[seat], std::move((*connections)[seat]), false, {}});
   }
-  // Signals are the program's business: this thread takes none.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (!state->peers.empty()) state->watcher = std::thread([watched = state.get()] { watched->watch(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!state->peers.empty()) {
+    auto watcher = posix::start_thread("hvd-peers", [watched = state.get()] { watched->watch(); });
+    if (!watcher) return std::move(watcher.error());
+    state->watcher = std::move(*watcher);
+  }
   return std::shared_ptr<NodePeers>(new NodePeers(std::move(state)));
 }
 
@@ -185,7 +183,6 @@ void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
 }
 
 void NodePeers::State::watch() {
-  ::pthread_setname_np(::pthread_self(), "hvd-peers");
   while (wait_for_news()) {
     {
       std::lock_guard lock(mutex);

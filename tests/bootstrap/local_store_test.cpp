@@ -117,6 +117,15 @@ TEST(LocalStore, reports_a_fence_that_is_late_and_then_stays_failed) {
   EXPECT_FALSE(client->fence(soon())) << "the store counts the first call; a second one would be another fence";
 }
 
+TEST(LocalStore, still_tells_after_a_late_fence_who_has_put_what) {
+  StoreThread store(3);
+  auto client = store.join(0, 3), present = store.join(1, 3);
+  ASSERT_TRUE(present->put("card", as_bytes("here"), soon()));
+  EXPECT_EQ(client->fence(at_once()).error().code, ErrorCode::timeout);
+  EXPECT_EQ(to_string(*client->get(Rank{1}, "card", soon())), "here");
+  EXPECT_EQ(client->get(Rank{2}, "card", at_once()).error().code, ErrorCode::timeout);
+}
+
 TEST(LocalStore, tells_the_launcher_of_an_abort) {
   StoreThread store(2);
   auto client = store.join(1, 2);

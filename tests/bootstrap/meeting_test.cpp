@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::bootstrap {
@@ -21,6 +23,7 @@ class MadeUpJob final : public Bootstrap {
   }
   Result<Buffer> get(Rank from, std::string_view key, Deadline) override {
     if (!fenced) return Error(ErrorCode::invalid_argument, "get before the fence");
+    if (absent.contains(from.value)) return Error(ErrorCode::timeout, "nothing was put");
     if (key != own_key) return Error(ErrorCode::invalid_argument, "another key");
     return cards.at(static_cast<std::size_t>(from.value));
   }
@@ -32,6 +35,7 @@ class MadeUpJob final : public Bootstrap {
   void abort(std::string_view) noexcept override {}
 
   std::vector<Buffer> cards;
+  std::set<int> absent;
   std::string own_key;
   Buffer own;
   int fences = 0;
@@ -40,8 +44,8 @@ class MadeUpJob final : public Bootstrap {
 };
 
 Member member(int rank) {
-  return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank,
-          "@" + std::to_string(rank), "10.0.0." + std::to_string(rank + 1) + ":4000"};
+  return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank, "@" + std::to_string(rank),
+          "10.0.0." + std::to_string(rank + 1) + ":4000"};
 }
 
 Deadline soon() {
@@ -51,7 +55,7 @@ Deadline soon() {
 // What a rank would put.
 Buffer card_of(const Member& who, std::uint32_t epoch = 0) {
   MadeUpJob job;
-  job.fence_result = Error(ErrorCode::timeout, "only the card is wanted");
+  job.fence_result = Error(ErrorCode::peer_lost, "only the card is wanted");
   EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, epoch, who, soon()));
   return job.own;
 }
@@ -135,6 +139,28 @@ TEST(Meeting, hands_on_what_the_bootstrap_says) {
   auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().message, "rank 1 ended");
+}
+
+TEST(Meeting, names_who_did_not_come_in_time) {
+  MadeUpJob job;
+  job.fence_result = Error(ErrorCode::timeout, "too late");
+  for (int rank = 0; rank < 5; ++rank) job.cards.push_back(card_of(member(rank)));
+  job.absent = {1, 4};
+  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), soon());
+  ASSERT_FALSE(world);
+  EXPECT_EQ(world.error().code, ErrorCode::timeout);
+  EXPECT_NE(world.error().message.find("Of 5 ranks these did not come to the meeting by made up: 1, 4. "),
+            std::string::npos)
+      << world.error().message;
+}
+
+TEST(Meeting, accuses_nobody_if_the_launcher_itself_does_not_answer) {
+  MadeUpJob job;
+  job.fence_result = Error(ErrorCode::timeout, "too late");
+  job.absent = {0, 1, 2, 3, 4};
+  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), soon());
+  ASSERT_FALSE(world);
+  EXPECT_EQ(world.error().message, "too late");
 }
 
 Environment with_host_name(std::string name) {

@@ -16,7 +16,7 @@ std::vector<std::string> plugin_folders(const Environment& environment) {
   std::vector<std::string> folders;
   if (auto own = folder_of_code(reinterpret_cast<const void*>(&plugin_stamp)); !own.empty()) {
     folders.push_back(own);
-    folders.push_back(own + "/../lib");
+    if (!own.ends_with("/lib")) folders.push_back(own + "/../lib");
   }
   std::string path = environment.get("HOROVOD_PLUGIN_PATH").value_or("");
   for (std::size_t at = 0; at < path.size();) {

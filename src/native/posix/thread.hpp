@@ -1,0 +1,14 @@
+#pragma once
+// Threads of ours inside somebody else's program.
+#include <functional>
+#include <thread>
+
+#include "base/result.hpp"
+
+namespace hvd::posix {
+
+// Runs `body` on a thread that handles no signal, since those are the program's. `name` is what debuggers show, at most
+// 15 letters. Fails where there is no process (ulimit -u) or no address space for its stack (ulimit -v) to be had.
+Result<std::thread> start_thread(const char* name, std::function<void()> body);
+
+}  // namespace hvd::posix
