@@ -4,6 +4,8 @@
 //  hide
 //     that a rank has failed.
 //  3. It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
+//  That
+//     a rank was stopped is reported, too.
 //  4. End: it ends all processes below it (ending.hpp). When no child is left and all output is sent: AllGone.
 //  5. Dismiss: it exits. The other end gone without that: it does as after End, throws the output away, removes the
 //     session's folder and exits.
@@ -104,11 +106,17 @@ class Agent {
         report_end(event->sender, status);
     }
     int status = 0;
-    while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+    while (pid_t child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) {
       if (child < 0 && errno == EINTR) continue;
       if (child < 0) break;
-      report_end(child, status);
+      if (WIFSTOPPED(status)) report_stop(child, WSTOPSIG(status));
+      else report_end(child, status);
     }
+  }
+
+  void report_stop(pid_t child, int signal) {
+    for (const RankProcess& rank : ranks_)
+      if (rank.process == child) channel_.send(Stopped{rank.rank, signal});
   }
 
   void report_end(pid_t child, int status) {
@@ -199,7 +207,8 @@ class Agent {
 
 int run_agent(posix::FileDescriptor stream, const AgentSettings& settings) {
   ::prctl(PR_SET_NAME, "horovod-agent", 0, 0, 0);
-  auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2},
+                                           posix::ChildNews::ends_and_stops);
   auto subreaper = posix::become_subreaper();
   if (!signals || !subreaper) {
     std::fprintf(stderr, "horovodrun: the agent cannot start: %s\n",

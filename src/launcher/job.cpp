@@ -215,6 +215,14 @@ class Job {
     }
     if (std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& r) { return r.ended; })) begin_end(SIGTERM);
   }
+  // Nobody else would say so where nobody waits for that rank. Those that the user stopped by Ctrl-Z are no news.
+  void hear(const Stopped& stop) {
+    if (ending_ || stop.signal == SIGTSTP) return;
+    std::string process = std::to_string(ranks_[index(stop.rank)].process);
+    say("rank " + std::to_string(stop.rank.value) + " on host " + host_ + " (process " + process +
+        ") was stopped by signal " + std::to_string(stop.signal) + " (" + posix::name_of_signal(stop.signal) +
+        "): the job waits for it to be continued (kill -CONT " + process + ")");
+  }
   void hear(const Told& told) { end_by_signal(told.signal); }
   void hear(const AllGone&) { all_gone_ = true; }
 

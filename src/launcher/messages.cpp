@@ -107,6 +107,14 @@ void read(ByteReader& from, Exited& m) {
   m.limit_bytes = from.get<std::uint64_t>();
   m.group = from.get_string();
 }
+void write(ByteWriter& to, const Stopped& m) {
+  to.put(m.rank);
+  to.put(m.signal);
+}
+void read(ByteReader& from, Stopped& m) {
+  m.rank = from.get<Rank>();
+  m.signal = from.get<std::int32_t>();
+}
 void write(ByteWriter& to, const Told& m) {
   to.put(m.signal);
 }

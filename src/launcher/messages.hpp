@@ -63,12 +63,17 @@ struct Exited {
   std::uint64_t limit_bytes = 0;  // 0: none
   std::string group;
 };
+struct Stopped {  // it does nothing until somebody continues it
+  Rank rank;
+  std::int32_t signal = 0;
+};
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;
 };
 struct AllGone {};  // after End: no process is left and all of their output was sent
 
-using Message = std::variant<Launch, Forward, End, Credit, Dismiss, Started, NotStarted, Output, Exited, Told, AllGone>;
+using Message =
+    std::variant<Launch, Forward, End, Credit, Dismiss, Started, NotStarted, Output, Exited, Stopped, Told, AllGone>;
 
 void encode(const Message& message, Buffer& out);   // appends one frame's content
 std::optional<Message> decode(ConstBytes content);  // nothing: malformed

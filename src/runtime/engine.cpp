@@ -333,8 +333,10 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
 bool Engine::watch_for_stalls() {
   constexpr Rank writer{0};
   if (stop_sent_ && stop_deadline_.passed()) {
-    end({ErrorCode::timeout,
-         describe(world_, writer) + " did not answer the wish to shut down within 10 s; this rank left alone"});
+    Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
+                                        " did not answer the wish to shut down within 10 s; this rank left alone"};
+    log::warning(alone.message);  // hvd_shutdown has nothing to say it by
+    end(alone);
     return true;
   }
   stalls_.note(false, !in_flight_.empty());

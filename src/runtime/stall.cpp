@@ -72,6 +72,10 @@ bool is_halted(const World& world, Rank rank) {
   return state == 'T' || state == 't' || state == 'Z' || state == 'X';
 }
 
+std::string what_it_does(const World& world, Rank rank) {
+  return explain(state_of(world, rank));
+}
+
 std::vector<Rank> halted_on_my_node(const World& world) {
   std::vector<Rank> halted;
   for (int rank = 0; rank < world.size(); ++rank)
@@ -96,7 +100,7 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
     for (std::size_t i = 0; i < names.size() && i < most_names; ++i) text += (i ? ", " : "") + names[i];
     if (names.size() > most_names) text += " ...";
     const Member& member = world.member(rank);
-    text += "] (host " + member.host + ", process " + std::to_string(member.pid) + explain(state_of(world, rank)) + ")";
+    text += "] (host " + member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
   }
   return text;
 }

@@ -39,6 +39,8 @@ class StallWatch {
 // The kernel says that the process of this rank (on my node) is stopped or gone.
 bool is_halted(const World& world, Rank rank);
 std::vector<Rank> halted_on_my_node(const World& world);
+// ", process is stopped (SIGSTOP or a debugger)" and the like; empty if that explains nothing or is not known.
+std::string what_it_does(const World& world, Rank rank);
 
 // Horovod's wording: a line "Missing ranks:" and a line per rank; each rank with host, process and what the process
 // does.

@@ -19,6 +19,9 @@ endif()
 
 # A program that leaves by _exit has not joined its threads.
 set(runtime_sanitizer TSAN_OPTIONS=report_thread_leaks=0)
+if(TARGET horovod_pmix)
+  list(APPEND runtime_sanitizer HVD_HAS_PMIX=1)
+endif()
 add_executable(runtime_victim ${runtime_programs}/runtime_victim.cpp)
 target_link_libraries(runtime_victim PRIVATE horovod)
 target_include_directories(runtime_victim PRIVATE ${PROJECT_SOURCE_DIR}/tests)

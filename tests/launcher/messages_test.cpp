@@ -38,9 +38,10 @@ TEST(Messages, arrive_as_they_were_sent) {
   ends.one.send(exited);
   ends.one.send(Output{Rank{2}, Stream::standard_error, std::string("a\0b", 3)});
   ends.one.send(AllGone{});
+  ends.one.send(Stopped{Rank{4}, 19});
   ends.one.flush();
   auto messages = ends.other.pump();
-  ASSERT_EQ(messages.size(), 4u);
+  ASSERT_EQ(messages.size(), 5u);
   const auto& got = std::get<Launch>(messages[0]);
   EXPECT_EQ(got.rank, launch.rank);
   EXPECT_EQ(got.program, launch.program);
@@ -56,6 +57,8 @@ TEST(Messages, arrive_as_they_were_sent) {
   EXPECT_EQ(end.group, "/job");
   EXPECT_EQ(std::get<Output>(messages[2]).bytes, std::string("a\0b", 3));
   EXPECT_TRUE(std::holds_alternative<AllGone>(messages[3]));
+  EXPECT_EQ(std::get<Stopped>(messages[4]).rank, Rank{4});
+  EXPECT_EQ(std::get<Stopped>(messages[4]).signal, 19);
 }
 
 TEST(Messages, larger_than_the_socket_arrive_in_pieces) {

@@ -114,6 +114,24 @@ class Job:
                 return child
         return 0
 
+    def ranks(self):
+        """The processes of the ranks that have not ended."""
+        return children_of(self.agent())
+
+    def wait_for_state(self, pid, state):
+        """Until the process is in that state of proc(5): "S" asleep, "T" stopped; "" ended."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        found = None
+        while found != state:
+            if time.monotonic() > limit:
+                self.clean_up()
+                raise AssertionError(f"process {pid} is in state {found!r}, expected {state!r}")
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    found = file.read().rsplit(")", 1)[1].split()[0].replace("Z", "")
+            except OSError:
+                found = ""
+
     def wait_until_asleep(self, pid):
         """Until there is a quarter of a second in which the process does not run at all; it may still have to do now."""
         for _ in range(40):

@@ -1,6 +1,7 @@
 """What becomes of a job when a rank comes to harm: every phase with every kind of harm."""
 import os
 import random
+import re
 import signal
 import unittest
 
@@ -8,6 +9,7 @@ from launcher_harness import ROUNDS, Job, LauncherTest
 
 VICTIM = os.environ["HVD_VICTIM"]
 RANKS = 3
+WAYS = ("environment", "pmix") if os.environ.get("HVD_HAS_PMIX") else ("environment",)
 
 
 class Deaths(LauncherTest):
@@ -32,6 +34,8 @@ class Deaths(LauncherTest):
     ABORTED = (128 + signal.SIGABRT,)
     KILL_SAYS = ("FIRST FAILURE: rank {victim} on host ", "was killed by signal 9 (SIGKILL)")
 
+    ABSENT = (f"Of {RANKS} ranks these did not come to the meeting by ", ": {victim}. ")
+
     def test_start_kill(self):
         self.check("start", "kill", self.KILLED, self.KILL_SAYS)
 
@@ -40,13 +44,59 @@ class Deaths(LauncherTest):
 
     def test_start_exit0(self):
         # Leaving without a word is no failure of that rank; the others name it when the start has waited long enough.
-        self.check("start", "exit0", (3,), HOROVOD_START_TIMEOUT="2")
+        # (Where there is no PMIx, horovodrun's own store knows at once.)
+        self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",), HOROVOD_START_TIMEOUT="2")
 
     def test_start_abort(self):
         self.check("start", "abort", self.ABORTED)
 
     def test_start_stop(self):
-        self.check("start", "stop", (3,), HOROVOD_START_TIMEOUT="2")
+        self.check("start", "stop", (3,), self.ABSENT, HOROVOD_START_TIMEOUT="2")
+
+    def harm_in_fence(self, kind, codes, says=()):
+        """The victim waits in hvd_init for a rank that has not come yet."""
+        for number in range(ROUNDS):
+            victim = number % RANKS
+            way = WAYS[number % len(WAYS)]
+            job = Job(RANKS, [VICTIM, "fence", kind, str(victim)], HOROVOD_BOOTSTRAP=way, HOROVOD_LOG_LEVEL="trace",
+                      HOROVOD_START_TIMEOUT="3")
+            job.wait_for_lines(1, b"<stdout>:late")
+            line, = job.wait_for_lines(1, b"<stdout>:victim ")
+            # What comes after the put is the fence.
+            job.wait_for_lines(1, b"[%d]: bootstrap %s: put hvd.meet" % (victim, way.encode()))
+            process = int(line.split()[-1])
+            job.wait_for_state(process, "S")
+            os.kill(process, signal.SIGUSR1)
+            if kind == "exit0":
+                job.wait_for_state(process, "")
+            if kind == "stop":
+                job.wait_for_state(process, "T")
+            if kind in ("exit0", "stop"):
+                with open(job.folder + "/go", "w"):
+                    pass
+            code = job.finish()
+            os.unlink(job.folder + "/go")
+            job.assert_nothing_is_left(self)
+            errors = job.errors.decode(errors="replace")
+            self.assertIn(code, codes, f"fence {kind} by {way}, victim {victim}: {errors}")
+            for text in says:
+                self.assertIn(text.format(victim=victim), errors, way)
+
+    def test_fence_kill(self):
+        self.harm_in_fence("kill", self.KILLED, self.KILL_SAYS)
+
+    def test_fence_exit7(self):
+        self.harm_in_fence("exit7", (7,), ("FIRST FAILURE: rank {victim} on host ",))
+
+    def test_fence_exit0(self):
+        self.harm_in_fence("exit0", (3,))
+
+    def test_fence_abort(self):
+        self.harm_in_fence("abort", self.ABORTED)
+
+    def test_fence_stop(self):
+        # Whether the others get past the fence depends on how far the victim's part of it had come.
+        self.harm_in_fence("stop", (3,), ("horovodrun: rank {victim} on host ", "was stopped by signal 19 (SIGSTOP)"))
 
     def test_agreement_kill(self):
         self.check("agreement", "kill", self.KILLED, self.KILL_SAYS)
@@ -92,6 +142,10 @@ class Deaths(LauncherTest):
     def test_between_abort(self):
         self.check("between", "abort", self.ABORTED)
 
+    def test_between_stop(self):
+        self.check("between", "stop", (3,), ("Missing ranks:", "process is stopped"), HOROVOD_STALL_CHECK_TIME_SECONDS="1",
+                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+
     def test_shutdown_kill(self):
         self.check("shutdown", "kill", self.KILLED, self.KILL_SAYS)
 
@@ -108,19 +162,41 @@ class Deaths(LauncherTest):
 class Stops(LauncherTest):
     """A rank that is stopped is named, and only that: a long evaluation looks the same."""
 
-    def stop_and_go(self, phase):
-        job = Job(RANKS, [VICTIM, phase, "stop", "1"], HOROVOD_STALL_CHECK_TIME_SECONDS="1")
-        job.wait_for_lines(1, b"process is stopped", of_errors=True)
-        self.assertIn(b"Missing ranks:", job.errors)
-        self.assertIsNone(job.front.poll())
-        return job
+    def stop(self, phase, victim=1):
+        job = Job(RANKS, [VICTIM, phase, "stop", str(victim)], HOROVOD_STALL_CHECK_TIME_SECONDS="1")
+        line, = job.wait_for_lines(1, b"was stopped by signal 19 (SIGSTOP)", of_errors=True)
+        self.assertIn(b"horovodrun: rank %d on host " % victim, line)
+        return job, int(re.search(rb"\(process (\d+)\)", line)[1])
 
     def test_rank_is_named_and_the_job_goes_on(self):
         for phase in ("agreement", "inside"):
-            job = self.stop_and_go(phase)
+            job, _ = self.stop(phase)
+            job.wait_for_lines(1, b"process is stopped", of_errors=True)
+            self.assertIn(b"Missing ranks:", job.errors)
+            self.assertIsNone(job.front.poll())
             job.front.send_signal(signal.SIGTERM)
             job.finish()
             job.assert_nothing_is_left(self)
+
+    def test_rank_that_is_continued_is_forgiven(self):
+        job, victim = self.stop("between")
+        job.wait_for_lines(1, b"process is stopped", of_errors=True)
+        os.kill(victim, signal.SIGCONT)
+        self.finish(job, 0)
+
+    def test_rank_that_has_not_shut_down_keeps_nobody_else(self):
+        # Rank 0 is who agrees to the end: without it the others leave when it has not answered for 10 s.
+        for victim in (1, 0):
+            job, process = self.stop("shutdown", victim)
+            if victim == 0:
+                job.wait_for_lines(RANKS - 1, b"this rank left alone", of_errors=True)
+                self.assertIn(b"process is stopped (SIGSTOP or a debugger) did not answer", job.errors)
+            for other in job.ranks():
+                if other != process:
+                    job.wait_for_state(other, "")
+            self.assertIsNone(job.front.poll())
+            os.kill(process, signal.SIGCONT)
+            self.finish(job, 0)
 
 
 if __name__ == "__main__":

@@ -137,15 +137,20 @@ int main() {
   Program program;
   check(hvd_init(&program.runtime));
   program.prepare();
-  // Batches differ with timing; capacities have grown to what is needed after some steps.
+  // Batches differ with timing, and capacities grow to what the largest needs: some window of 300 steps must pass
+  // without anything new.
   for (int i = 0; i < 300; ++i) program.step();
-  auto strings = hvd_counter(program.runtime, "requests_sent");
-  auto plans = hvd_counter(program.runtime, "plans");
-  counting = true;
-  for (int i = 0; i < 300; ++i) program.step();
-  counting = false;
-  auto more_strings = hvd_counter(program.runtime, "requests_sent") - strings;
-  auto more_plans = hvd_counter(program.runtime, "plans") - plans;
+  long long more_strings = 0, more_plans = 0;
+  for (int window = 0; window < 10; ++window) {
+    long long strings = hvd_counter(program.runtime, "requests_sent"), plans = hvd_counter(program.runtime, "plans");
+    allocations = 0;
+    counting = true;
+    for (int i = 0; i < 300; ++i) program.step();
+    counting = false;
+    more_strings = hvd_counter(program.runtime, "requests_sent") - strings;
+    more_plans = hvd_counter(program.runtime, "plans") - plans;
+    if (allocations == 0 && more_strings == 0 && more_plans == 0) break;
+  }
 
   // Idle: some window of 300 ms must pass without one switch of the engine (the first may still see it fall asleep).
   long switches = 0;
@@ -155,8 +160,8 @@ int main() {
     switches = engine_switches() - before;
     if (switches == 0) break;
   }
-  std::printf("allocations %ld requests %ld plans %ld idle switches %ld\n", allocations.load(),
-              static_cast<long>(more_strings), static_cast<long>(more_plans), switches);
+  std::printf("allocations %ld requests %lld plans %lld idle switches %ld\n", allocations.load(), more_strings,
+              more_plans, switches);
   hvd_shutdown(program.runtime);
   return allocations == 0 && more_strings == 0 && more_plans == 0 && switches == 0 ? 0 : 1;
 }

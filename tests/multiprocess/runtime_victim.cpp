@@ -1,15 +1,21 @@
 // A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In the phase the victim does itself the harm of the
 // kind; the others go on as a program would: they print an error and leave with code 3.
-//   PHASE  start: before hvd_init · agreement: others wait for an op that the victim never submits · inside: a
+//   PHASE  start: before hvd_init · fence: in hvd_init, where it waits for a rank that comes only when $TMPDIR/go is
+//          written to; harmed by SIGUSR1 · agreement: others wait for an op that the victim never submits · inside: a
 //          collective of many megabytes is under way · between: no op is in flight anywhere · shutdown: others are in
 //          hvd_shutdown
+//          With stop the others go on after these two: what they do then they can do when the victim is continued.
 //   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · abort: SIGABRT · stop: SIGSTOP
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -43,6 +49,32 @@ void come_to_harm(const std::string& kind) {
     ::raise(SIGABRT);
   }
   if (kind == "stop") ::raise(SIGSTOP);
+}
+
+std::string harm_of_signal;
+
+void harm_me_by_signal(const std::string& kind) {
+  harm_of_signal = kind;
+  ::signal(SIGUSR1, [](int) { come_to_harm(harm_of_signal); });
+  std::printf("victim %d\n", static_cast<int>(::getpid()));
+  std::fflush(stdout);
+}
+
+void wait_until_stopped(int process) {
+  std::string path = "/proc/" + std::to_string(process) + "/stat", text;
+  do {
+    ::usleep(1000);
+    std::ifstream(path) >> text >> text >> text;  // "pid (name) state …"
+  } while (text != "T");
+}
+
+void wait_to_be_told() {
+  std::string path = std::string(std::getenv("TMPDIR")) + "/go";
+  ::mkfifo(path.c_str(), 0600);
+  std::puts("late");
+  std::fflush(stdout);
+  int told = ::open(path.c_str(), O_RDONLY);
+  if (told >= 0) ::close(told);
 }
 
 void leave_on(hvd_status status) {
@@ -80,9 +112,12 @@ int main(int count, char** words) {
   if (count != 4) return 2;
   std::string phase = words[1], kind = words[2];
   const char* rank_text = std::getenv("HOROVOD_RANK");
-  bool victim = rank_text != nullptr && std::atoi(rank_text) == std::atoi(words[3]);
+  int rank = rank_text == nullptr ? 0 : std::atoi(rank_text);
+  bool victim = rank == std::atoi(words[3]);
 
   if (victim && phase == "start") come_to_harm(kind);
+  if (victim && phase == "fence") harm_me_by_signal(kind);
+  if (phase == "fence" && rank == (std::atoi(words[3]) + 1) % std::atoi(std::getenv("HOROVOD_SIZE"))) wait_to_be_told();
   hvd_runtime* runtime = nullptr;
   leave_on(hvd_init(&runtime));
   std::vector<float> small(100, 1.0f), large(phase == "inside" ? large_count : 1, 1.0f);
@@ -103,10 +138,20 @@ int main(int count, char** words) {
   } else if (phase == "between") {
     leave_on(hvd_wait(runtime, start(runtime, prepare(runtime, "barrier", 0), small), -1));
     if (victim) come_to_harm(kind);
+    if (kind == "stop") {
+      leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
+      hvd_shutdown(runtime);
+      return 0;
+    }
     while (hvd_is_running(runtime)) ::usleep(1000);  // a program that computes; it asks now and then
     leave_on(hvd_start(runtime, nullptr, 0, nullptr));
   } else if (phase == "shutdown") {
+    if (kind == "stop") {
+      std::fill(small.begin(), small.end(), victim ? static_cast<float>(::getpid()) : 0.0f);
+      leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
+    }
     if (victim) come_to_harm(kind);
+    else if (kind == "stop") wait_until_stopped(static_cast<int>(small[0]));
     hvd_shutdown(runtime);
     return 0;
   }

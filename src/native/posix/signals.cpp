@@ -8,7 +8,7 @@
 
 namespace hvd::posix {
 
-Result<SignalReader> SignalReader::open(std::initializer_list<int> signals) {
+Result<SignalReader> SignalReader::open(std::initializer_list<int> signals, ChildNews news) {
   SignalReader reader;
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -19,11 +19,11 @@ Result<SignalReader> SignalReader::open(std::initializer_list<int> signals) {
     sigaddset(&wanted, signal);
   }
   if (sigismember(&wanted, SIGCHLD) == 1) {
-    // Only ends are news, not stops; and an inherited "ignore" would let the kernel reap our children.
-    struct sigaction ends_only {};
-    ends_only.sa_handler = SIG_DFL;
-    ends_only.sa_flags = SA_NOCLDSTOP;
-    ::sigaction(SIGCHLD, &ends_only, nullptr);
+    // An inherited "ignore" would let the kernel reap our children.
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    action.sa_flags = news == ChildNews::ends ? SA_NOCLDSTOP : 0;
+    ::sigaction(SIGCHLD, &action, nullptr);
   }
   if (int failed = ::pthread_sigmask(SIG_BLOCK, &wanted, &reader.previous_mask_); failed != 0)
     return system_error("pthread_sigmask", failed);

@@ -13,14 +13,17 @@ namespace hvd::posix {
 
 struct SignalEvent {
   int signal = 0;
-  pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, which is the first that ended
+  pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, which is the first with news
 };
+
+// What SIGCHLD tells of.
+enum class ChildNews { ends, ends_and_stops };
 
 // Blocks some signals for the calling thread (and the threads it starts later) and makes them readable. Construct it
 // before any other thread exists. The destructor restores the mask.
 class SignalReader {
  public:
-  static Result<SignalReader> open(std::initializer_list<int> signals);
+  static Result<SignalReader> open(std::initializer_list<int> signals, ChildNews news = ChildNews::ends);
   SignalReader(SignalReader&&) = default;
   SignalReader& operator=(SignalReader&&) = delete;
   ~SignalReader();
