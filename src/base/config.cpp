@@ -90,7 +90,7 @@ constexpr Row rows[] = {
     {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
     {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
-    {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node", &port_range_of},
+    {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},

@@ -92,7 +92,7 @@ class EnvironmentBootstrap final : public Bootstrap {
   }
 
   Identity identity_;
-  std::unique_ptr<LocalStoreClient> store_;  // null for a single rank
+  std::unique_ptr<StoreClient> store_;  // null for a single rank
   OwnValues alone_;
 };
 

@@ -13,7 +13,8 @@
 //  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key}
 //  →
 //     `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this one;
-//     `abort` {reason} and `leave` {} have no answer.
+//     `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
+//  left may come back.
 //  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
 //  of that
 //     rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
@@ -31,7 +32,7 @@
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "bootstrap/store/client.hpp"
 
 namespace hvd::bootstrap {
 
@@ -72,41 +73,9 @@ class LocalStoreServer {
   std::unique_ptr<State> state_;
 };
 
-// Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
-class LocalStoreClient {
- public:
-  static Result<std::unique_ptr<LocalStoreClient>> join(std::string_view address, std::string_view secret, Rank rank,
-                                                        int size, Deadline deadline);
-  ~LocalStoreClient();
-  LocalStoreClient(const LocalStoreClient&) = delete;
-  LocalStoreClient& operator=(const LocalStoreClient&) = delete;
-
-  const std::string& job() const { return job_; }
-  Status put(std::string_view key, ConstBytes value, Deadline deadline);
-  // Waits until the value was put.
-  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
-  Status fence(Deadline deadline);
-  void abort(std::string_view reason) noexcept;
-
- private:
-  struct Reply {
-    std::uint8_t verb = 0;
-    Buffer body;
-  };
-  LocalStoreClient(posix::FileDescriptor socket, Rank rank, int size);
-  Status greet(std::string_view secret, Deadline deadline);
-  Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
-  Status send(ConstBytes message, Deadline deadline, std::string_view what);
-  Result<Buffer> receive(Deadline deadline, std::string_view what);
-  Error gone(std::string_view what);
-
-  posix::FileDescriptor socket_;
-  Rank rank_;
-  int size_;
-  std::string job_;
-  std::string broken_;      // why nothing can be asked any more
-  std::string late_fence_;  // why there can be no fence any more
-  std::uint32_t ticket_ = 0;
+struct LocalStoreClient {
+  static Result<std::unique_ptr<StoreClient>> join(std::string_view address, std::string_view secret, Rank rank,
+                                                   int size, Deadline deadline);
 };
 
 }  // namespace hvd::bootstrap

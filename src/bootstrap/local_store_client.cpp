@@ -1,186 +1,41 @@
-#include <poll.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <climits>
 
 #include "bootstrap/local_store.hpp"
 #include "bootstrap/local_store_verbs.hpp"
-#include "native/posix/fork_guard.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
-namespace {
 
-using local_store::Verb;
-
-// False when the deadline passed first.
-bool wait_for(const posix::FileDescriptor& socket, short events, Deadline deadline) {
-  for (;;) {
-    pollfd entry{socket.get(), events, 0};
-    auto left = static_cast<int>(std::min<std::int64_t>(deadline.left().count() + 1, INT_MAX));
-    int ready = ::poll(&entry, 1, left);
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket reports it
-    if (deadline.passed()) return false;
-  }
-}
-
-Error late(std::string_view what) {
-  return {ErrorCode::timeout, "the launcher's local store did not answer in time: " + std::string(what)};
-}
-
-}  // namespace
-
-LocalStoreClient::LocalStoreClient(posix::FileDescriptor socket, Rank rank, int size)
-    : socket_(std::move(socket)), rank_(rank), size_(size) {
-  posix::withhold_from_children(socket_.get());
-}
-
-LocalStoreClient::~LocalStoreClient() {
-  (void)posix::send_message(socket_, local_store::message(Verb::leave, 0));
-  posix::stop_withholding(socket_.get());
-}
-
-Result<std::unique_ptr<LocalStoreClient>> LocalStoreClient::join(std::string_view address, std::string_view secret,
-                                                                 Rank rank, int size, Deadline deadline) {
-  auto socket = posix::connect_to_unix_socket(std::string(address));
-  if (!socket) {
-    Error& error = socket.error();
+Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view address, std::string_view secret,
+                                                            Rank rank, int size, Deadline deadline) {
+  auto connected = posix::connect_to_unix_socket(std::string(address));
+  if (!connected) {
+    Error& error = connected.error();
     error.message =
         "cannot reach the launcher's local store (" + std::string(local_store::address_variable) +
         "): " + error.message +
         "; it ended, or this process is in another network namespace (a container started with one of its own)";
     return std::move(error);
   }
-  std::unique_ptr<LocalStoreClient> client(new LocalStoreClient(std::move(*socket), rank, size));
-  HVD_RETURN_IF_ERROR(client->greet(secret, deadline));
-  return client;
-}
-
-Status LocalStoreClient::greet(std::string_view secret, Deadline deadline) {
-  Buffer body;
-  ByteWriter out(body);
+  auto socket = std::make_shared<posix::FileDescriptor>(std::move(*connected));
+  StoreChannel channel;
+  channel.store = "the launcher's local store";
+  channel.descriptor = socket->get();
+  channel.send = [socket](ConstBytes message) { return posix::send_message(*socket, message); };
+  channel.receive = [socket](Buffer& message) {
+    posix::FileDescriptor unwanted;
+    return posix::receive_message(*socket, message, unwanted);
+  };
+  Buffer greeting;
+  ByteWriter out(greeting);
   out.put(local_store::magic);
   out.put(local_store::wire_version);
   out.put_string(secret);
-  out.put(rank_.value);
-  out.put(static_cast<std::int32_t>(size_));
+  out.put(rank.value);
+  out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::int32_t>(::getpid()));
-  auto reply = ask(static_cast<std::uint8_t>(Verb::hello), body, deadline,
-                   "joining (a wrong " + std::string(local_store::secret_variable) + " is not answered)");
-  if (!reply) return std::move(reply.error());
-  ByteReader in(reply->body);
-  job_ = in.get_string();
-  if (static_cast<Verb>(reply->verb) != Verb::welcome || !in.ok()) return gone("joining");
-  return {};
-}
-
-Error LocalStoreClient::gone(std::string_view what) {
-  broken_ = "the launcher's local store closed the connection: " + std::string(what);
-  return {ErrorCode::peer_lost, broken_};
-}
-
-Status LocalStoreClient::send(ConstBytes message, Deadline deadline, std::string_view what) {
-  for (;;) {
-    auto sent = posix::send_message(socket_, message);
-    if (!sent) return std::move(sent.error());
-    if (*sent == posix::Delivery::done) return {};
-    if (*sent == posix::Delivery::closed) return gone(what);
-    if (!wait_for(socket_, POLLOUT, deadline)) return late(what);
-  }
-}
-
-Result<Buffer> LocalStoreClient::receive(Deadline deadline, std::string_view what) {
-  Buffer message;
-  message.reserve(local_store::largest_message);
-  for (;;) {
-    posix::FileDescriptor unwanted;
-    auto got = posix::receive_message(socket_, message, unwanted);
-    if (!got) return std::move(got.error());
-    if (*got == posix::Delivery::done) return message;
-    if (*got == posix::Delivery::closed) return gone(what);
-    if (!wait_for(socket_, POLLIN, deadline)) return late(what);
-  }
-}
-
-Result<LocalStoreClient::Reply> LocalStoreClient::ask(std::uint8_t verb, ConstBytes body, Deadline deadline,
-                                                      std::string_view what) {
-  if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
-  std::uint32_t ticket = ++ticket_;
-  Buffer request = local_store::message(static_cast<Verb>(verb), ticket);
-  ByteWriter(request).put_raw(body.data(), body.size());
-  HVD_RETURN_IF_ERROR(send(request, deadline, what));
-  for (;;) {
-    auto message = receive(deadline, what);
-    if (!message) return std::move(message.error());
-    ByteReader in(*message);
-    Reply reply;
-    reply.verb = in.get<std::uint8_t>();
-    auto answered = in.get<std::uint32_t>();
-    if (!in.ok()) return gone(what);
-    if (answered != ticket) continue;  // of a request whose deadline passed
-    reply.body.assign(message->begin() + 5, message->end());
-    if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
-    ByteReader failure(reply.body);
-    auto code = failure.get<std::uint8_t>();
-    std::string text(failure.get_string());
-    if (!failure.ok() || code > static_cast<std::uint8_t>(ErrorCode::system)) return gone(what);
-    return Error(static_cast<ErrorCode>(code), std::move(text));
-  }
-}
-
-Status LocalStoreClient::put(std::string_view key, ConstBytes value, Deadline deadline) {
-  if (key.empty() || key.size() > local_store::largest_key || value.size() > local_store::largest_value)
-    return Error(ErrorCode::invalid_argument,
-                 "the local store takes keys of 1 to " + std::to_string(local_store::largest_key) +
-                     " bytes and values of up to " + std::to_string(local_store::largest_value) + ", found " +
-                     std::to_string(key.size()) + " and " + std::to_string(value.size()) + " (\"" +
-                     std::string(key.substr(0, local_store::largest_key)) + "\")");
-  Buffer body;
-  ByteWriter out(body);
-  out.put_string(key);
-  out.put(static_cast<std::uint32_t>(value.size()));
-  out.put_raw(value.data(), value.size());
-  auto reply = ask(static_cast<std::uint8_t>(Verb::put), body, deadline, "putting " + std::string(key));
-  if (!reply) return std::move(reply.error());
-  return {};
-}
-
-Result<Buffer> LocalStoreClient::get(Rank from, std::string_view key, Deadline deadline) {
-  if (from.value < 0 || from.value >= size_ || key.empty() || key.size() > local_store::largest_key)
-    return Error(ErrorCode::invalid_argument, "cannot get \"" + std::string(key.substr(0, local_store::largest_key)) +
-                                                  "\" of rank " + std::to_string(from.value) + " of " +
-                                                  std::to_string(size_));
-  std::string what = "getting " + std::string(key) + " of rank " + std::to_string(from.value);
-  Buffer body;
-  ByteWriter out(body);
-  out.put(from.value);
-  out.put_string(key);
-  auto reply = ask(static_cast<std::uint8_t>(Verb::get), body, deadline, what);
-  if (!reply) return std::move(reply.error());
-  ByteReader in(reply->body);
-  ConstBytes value = as_bytes(in.get_string());
-  if (static_cast<Verb>(reply->verb) != Verb::value || !in.ok()) return gone(what);
-  return Buffer(value.begin(), value.end());
-}
-
-Status LocalStoreClient::fence(Deadline deadline) {
-  if (!late_fence_.empty()) return Error(ErrorCode::peer_lost, late_fence_);
-  auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
-  if (!reply) {
-    // The store counts this rank as arrived; a second try would be taken for the next fence.
-    if (reply.error().code == ErrorCode::timeout) late_fence_ = reply.error().message;
-    return std::move(reply.error());
-  }
-  return {};
-}
-
-void LocalStoreClient::abort(std::string_view reason) noexcept {
-  Buffer request = local_store::message(Verb::abort, 0);
-  ByteWriter(request).put_string(reason.substr(0, local_store::largest_key * 16));
-  (void)send(request, Deadline::after(std::chrono::seconds(1)), "aborting");
+  return StoreClient::enter(std::move(channel), greeting, "a wrong " + std::string(local_store::secret_variable), rank,
+                            size, deadline);
 }
 
 }  // namespace hvd::bootstrap

@@ -1,13 +1,39 @@
-// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI 5, our own horovodrun.
+// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun.
 // What speaks PMIx lies in a plugin (pmix_plugin.cpp) that is opened by join(), so only where it is wanted.
+//
+// Of a server that is not ours nothing is taken but this process's rank, the number of ranks and one exchange of
+// values: PRRTE 3 hangs when a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that
+// finalised and came back, and srun ends the whole step when a process exits that did not finalise. So there is one
+// client in the life of a process, it finalises at exit, and all later exchanges go over a store of rank 0's
+// (store/later_meetings.hpp), of which the first tells.
+#include <unistd.h>
+
+#include <cstdlib>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch.hpp"
+#include "bootstrap/local_store.hpp"
 #include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/store/later_meetings.hpp"
 
 namespace hvd::bootstrap {
 namespace {
+
+constexpr const char* invitation_key = "hvd.later";
+
+// One of the life of the process.
+struct ForeignJob {
+  std::unique_ptr<Bootstrap> client;
+  Identity identity;
+  std::set<std::string, std::less<>> first_keys;  // of the one exchange through PMIx
+  bool exchanged = false;
+  LaterMeetings later;
+  pid_t process = 0;
+};
+ForeignJob* foreign_job = nullptr;
 
 class Pmix final : public Bootstrap {
  public:
@@ -20,20 +46,65 @@ class Pmix final : public Bootstrap {
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
+    bool is_ours = environment.has(local_store::address_variable);
+    if (!is_ours && foreign_job != nullptr) {
+      foreign_ = foreign_job;
+      return foreign_->identity;
+    }
     auto plugin = posix::open_plugin<PmixPlugin>("pmix", environment);
     if (!plugin) return std::move(plugin.error());
-    inner_ = (*plugin)->make_bootstrap();
-    return inner_->join(environment, config);
+    auto client = (*plugin)->make_bootstrap();
+    auto identity = client->join(environment, config);
+    if (!identity) return identity;
+    if (is_ours) {
+      inner_ = std::move(client);
+      return identity;
+    }
+    foreign_job = new ForeignJob{std::move(client), *identity, {}, false, {}, ::getpid()};
+    foreign_ = foreign_job;
+    std::atexit([] {
+      if (foreign_job->process == ::getpid()) delete foreign_job;
+    });
+    if (identity->size > 1 && identity->rank == Rank{0}) {
+      auto invitation = foreign_->later.open(*identity, config);
+      if (!invitation) return std::move(invitation.error());
+      HVD_RETURN_IF_ERROR(foreign_->client->put(invitation_key, *invitation));
+    }
+    return identity;
   }
-  Status put(std::string_view key, ConstBytes value) override { return inner_->put(key, value); }
+
+  Status put(std::string_view key, ConstBytes value) override {
+    if (foreign_ == nullptr) return inner_->put(key, value);
+    if (foreign_->exchanged) return foreign_->later.put(key, value);
+    foreign_->first_keys.emplace(key);
+    return foreign_->client->put(key, value);
+  }
+
+  // What others put they put under the same keys as this rank.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
-    return inner_->get(from, key, deadline);
+    if (foreign_ == nullptr) return inner_->get(from, key, deadline);
+    if (foreign_->first_keys.contains(key)) return foreign_->client->get(from, key, deadline);
+    return foreign_->later.get(from, key);
   }
-  Status fence(Deadline deadline) override { return inner_->fence(deadline); }
-  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+
+  Status fence(Deadline deadline) override {
+    if (foreign_ == nullptr) return inner_->fence(deadline);
+    if (foreign_->exchanged) return foreign_->later.fence(deadline);
+    HVD_RETURN_IF_ERROR(foreign_->client->fence(deadline));
+    foreign_->exchanged = true;
+    if (foreign_->identity.size == 1 || foreign_->identity.rank == Rank{0}) return {};
+    auto invitation = foreign_->client->get(Rank{0}, invitation_key, deadline);
+    if (!invitation) return std::move(invitation.error());
+    return foreign_->later.invited(foreign_->identity, *invitation);
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    (foreign_ != nullptr ? foreign_->client : inner_)->abort(reason);
+  }
 
  private:
-  std::unique_ptr<Bootstrap> inner_;  // after join()
+  std::unique_ptr<Bootstrap> inner_;  // after join(), of a job of horovodrun's
+  ForeignJob* foreign_ = nullptr;     // after join(), of every other
 };
 
 }  // namespace

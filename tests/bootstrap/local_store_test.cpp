@@ -343,7 +343,7 @@ class Processes {
     }
   }
   // The body's value is the process's exit code.
-  void start(int rank, int size, const std::function<int(LocalStoreClient&)>& body) {
+  void start(int rank, int size, const std::function<int(StoreClient&)>& body) {
     std::string address = server_->variables().at(0).second;
     std::string secret = server_->variables().at(1).second;
     pid_t pid = ::fork();
@@ -379,7 +379,7 @@ TEST(LocalStore, serves_processes) {
   constexpr int size = 4;
   Processes processes(size);
   for (int rank = 0; rank < size; ++rank)
-    processes.start(rank, size, [rank](LocalStoreClient& client) {
+    processes.start(rank, size, [rank](StoreClient& client) {
       if (!client.put("card", as_bytes(std::to_string(rank)), soon()) || !client.fence(soon())) return 1;
       for (int from = 0; from < size; ++from) {
         auto value = client.get(Rank{from}, "card", soon());
@@ -392,7 +392,7 @@ TEST(LocalStore, serves_processes) {
 
 TEST(LocalStore, names_a_rank_that_is_killed_while_others_wait) {
   Processes processes(3);
-  auto wait_for_all = [](LocalStoreClient& client) {
+  auto wait_for_all = [](StoreClient& client) {
     auto fence = client.fence(soon());
     return !fence && fence.error().code == ErrorCode::peer_lost &&
                    fence.error().message.find("rank 2") != std::string::npos
@@ -401,7 +401,7 @@ TEST(LocalStore, names_a_rank_that_is_killed_while_others_wait) {
   };
   processes.start(0, 3, wait_for_all);
   processes.start(1, 3, wait_for_all);
-  processes.start(2, 3, [](LocalStoreClient& client) {
+  processes.start(2, 3, [](StoreClient& client) {
     (void)client.put("card", {}, soon());
     ::raise(SIGKILL);
     return 0;
@@ -415,11 +415,11 @@ TEST(LocalStore, notices_the_death_of_a_rank_that_has_children) {
   Processes processes(2);
   int blocker[2];
   ASSERT_EQ(::pipe2(blocker, O_CLOEXEC), 0);
-  processes.start(0, 2, [](LocalStoreClient& client) {
+  processes.start(0, 2, [](StoreClient& client) {
     auto fence = client.fence(soon());
     return !fence && fence.error().code == ErrorCode::peer_lost ? 0 : 1;
   });
-  processes.start(1, 2, [&](LocalStoreClient&) {
+  processes.start(1, 2, [&](StoreClient&) {
     ::close(blocker[1]);
     if (::fork() == 0) {  // a data loader's worker, say: it lives on until the test is over
       char byte = 0;

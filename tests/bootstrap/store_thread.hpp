@@ -51,7 +51,7 @@ class StoreThread {
     thread_.join();
   }
 
-  std::unique_ptr<LocalStoreClient> join(int rank, int size) {
+  std::unique_ptr<StoreClient> join(int rank, int size) {
     auto client = LocalStoreClient::join(address_, secret_, Rank{rank}, size, soon());
     EXPECT_TRUE(client) << client.error().message;
     return client ? std::move(*client) : nullptr;

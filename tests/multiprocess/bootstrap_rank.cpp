@@ -77,6 +77,5 @@ int main(int count, char** arguments) {
   int rounds = std::atoi(arguments[2]);
   std::string hosts = count > 3 ? arguments[3] : "";
   if (int code = run(arguments[1], rounds, hosts, false)) return code;
-  if (std::getenv("NOFRESH")) return 0;
   return run(arguments[1], rounds, hosts, true);
 }

@@ -1,0 +1,173 @@
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "bootstrap/local_store.hpp"
+#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/client.hpp"
+#include "native/posix/fork_guard.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using local_store::Verb;
+
+// False when the deadline passed first.
+bool wait_for(int descriptor, short events, Deadline deadline) {
+  for (;;) {
+    pollfd entry{descriptor, events, 0};
+    auto left = static_cast<int>(std::min<std::int64_t>(deadline.left().count() + 1, INT_MAX));
+    int ready = ::poll(&entry, 1, left);
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket reports it
+    if (deadline.passed()) return false;
+  }
+}
+
+}  // namespace
+
+StoreClient::StoreClient(StoreChannel channel, Rank rank, int size)
+    : channel_(std::move(channel)), rank_(rank), size_(size) {
+  posix::withhold_from_children(channel_.descriptor);
+}
+
+StoreClient::~StoreClient() {
+  if (broken_.empty()) (void)channel_.send(local_store::message(Verb::leave, 0));
+  posix::stop_withholding(channel_.descriptor);
+}
+
+Result<std::unique_ptr<StoreClient>> StoreClient::enter(StoreChannel channel, ConstBytes greeting,
+                                                        const std::string& wrong_secret, Rank rank, int size,
+                                                        Deadline deadline) {
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(channel), rank, size));
+  auto reply = client->ask(static_cast<std::uint8_t>(Verb::hello), greeting, deadline,
+                           "joining (" + wrong_secret + " is not answered)");
+  if (!reply) return std::move(reply.error());
+  ByteReader in(reply->body);
+  client->job_ = in.get_string();
+  if (static_cast<Verb>(reply->verb) != Verb::welcome || !in.ok()) return client->gone("joining");
+  return client;
+}
+
+Error StoreClient::late(std::string_view what) const {
+  return {ErrorCode::timeout, channel_.store + " did not answer in time: " + std::string(what)};
+}
+
+Error StoreClient::gone(std::string_view what) {
+  broken_ = channel_.store + " closed the connection: " + std::string(what);
+  return {ErrorCode::peer_lost, broken_};
+}
+
+Status StoreClient::send(ConstBytes message, Deadline deadline, std::string_view what) {
+  for (;;) {
+    auto sent = channel_.send(message);
+    if (!sent) return std::move(sent.error());
+    if (*sent == posix::Delivery::done) return {};
+    if (*sent == posix::Delivery::closed) return gone(what);
+    if (!wait_for(channel_.descriptor, POLLOUT, deadline)) return late(what);
+  }
+}
+
+Result<Buffer> StoreClient::receive(Deadline deadline, std::string_view what) {
+  Buffer message;
+  message.reserve(local_store::largest_message);
+  for (;;) {
+    auto got = channel_.receive(message);
+    if (!got) return std::move(got.error());
+    if (*got == posix::Delivery::done) return message;
+    if (*got == posix::Delivery::closed) return gone(what);
+    bool unsent = channel_.has_unsent && channel_.has_unsent();
+    auto events = static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN);
+    if (!wait_for(channel_.descriptor, events, deadline)) return late(what);
+  }
+}
+
+Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, Deadline deadline,
+                                            std::string_view what) {
+  if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
+  std::uint32_t ticket = ++ticket_;
+  Buffer request = local_store::message(static_cast<Verb>(verb), ticket);
+  ByteWriter(request).put_raw(body.data(), body.size());
+  HVD_RETURN_IF_ERROR(send(request, deadline, what));
+  for (;;) {
+    auto message = receive(deadline, what);
+    if (!message) return std::move(message.error());
+    ByteReader in(*message);
+    Reply reply;
+    reply.verb = in.get<std::uint8_t>();
+    auto answered = in.get<std::uint32_t>();
+    if (!in.ok()) return gone(what);
+    if (answered != ticket) continue;  // of a request whose deadline passed
+    reply.body.assign(message->begin() + 5, message->end());
+    if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
+    ByteReader failure(reply.body);
+    auto code = failure.get<std::uint8_t>();
+    std::string text(failure.get_string());
+    if (!failure.ok() || code > static_cast<std::uint8_t>(ErrorCode::system)) return gone(what);
+    return Error(static_cast<ErrorCode>(code), std::move(text));
+  }
+}
+
+Status StoreClient::put(std::string_view key, ConstBytes value, Deadline deadline) {
+  if (key.empty() || key.size() > local_store::largest_key || value.size() > local_store::largest_value)
+    return Error(ErrorCode::invalid_argument,
+                 channel_.store + " takes keys of 1 to " + std::to_string(local_store::largest_key) +
+                     " bytes and values of up to " + std::to_string(local_store::largest_value) + ", found " +
+                     std::to_string(key.size()) + " and " + std::to_string(value.size()) + " (\"" +
+                     std::string(key.substr(0, local_store::largest_key)) + "\")");
+  Buffer body;
+  ByteWriter out(body);
+  out.put_string(key);
+  out.put(static_cast<std::uint32_t>(value.size()));
+  out.put_raw(value.data(), value.size());
+  auto reply = ask(static_cast<std::uint8_t>(Verb::put), body, deadline, "putting " + std::string(key));
+  if (!reply) return std::move(reply.error());
+  return {};
+}
+
+Result<Buffer> StoreClient::get(Rank from, std::string_view key, Deadline deadline) {
+  if (from.value < 0 || from.value >= size_ || key.empty() || key.size() > local_store::largest_key)
+    return Error(ErrorCode::invalid_argument, "cannot get \"" + std::string(key.substr(0, local_store::largest_key)) +
+                                                  "\" of rank " + std::to_string(from.value) + " of " +
+                                                  std::to_string(size_));
+  std::string what = "getting " + std::string(key) + " of rank " + std::to_string(from.value);
+  Buffer body;
+  ByteWriter out(body);
+  out.put(from.value);
+  out.put_string(key);
+  auto reply = ask(static_cast<std::uint8_t>(Verb::get), body, deadline, what);
+  if (!reply) return std::move(reply.error());
+  ByteReader in(reply->body);
+  ConstBytes value = as_bytes(in.get_string());
+  if (static_cast<Verb>(reply->verb) != Verb::value || !in.ok()) return gone(what);
+  return Buffer(value.begin(), value.end());
+}
+
+Status StoreClient::fence(Deadline deadline) {
+  if (!late_fence_.empty()) return Error(ErrorCode::peer_lost, late_fence_);
+  auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
+  if (!reply) {
+    // The store counts this rank as arrived; a second try would be taken for the next fence.
+    if (reply.error().code == ErrorCode::timeout) late_fence_ = reply.error().message;
+    return std::move(reply.error());
+  }
+  return {};
+}
+
+void StoreClient::abort(std::string_view reason) noexcept {
+  Buffer request = local_store::message(Verb::abort, 0);
+  ByteWriter(request).put_string(reason.substr(0, local_store::largest_key * 16));
+  (void)send(request, Deadline::after(std::chrono::seconds(1)), "aborting");
+}
+
+Status StoreClient::leave(Deadline deadline) {
+  auto reply = ask(static_cast<std::uint8_t>(Verb::leave), {}, deadline, "leaving");
+  if (broken_.empty()) broken_ = "this rank has left " + channel_.store;
+  if (!reply) return std::move(reply.error());
+  return {};
+}
+
+}  // namespace hvd::bootstrap

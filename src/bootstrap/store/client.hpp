@@ -1,0 +1,67 @@
+#pragma once
+// A rank's end of a store (seats.hpp), over whatever carries its messages.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/deadline.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "native/posix/unix_socket.hpp"
+
+namespace hvd::bootstrap {
+
+// A connection to a store. Whole messages, nothing blocks.
+struct StoreChannel {
+  std::string store;  // "the launcher's local store", for messages
+  int descriptor = -1;
+  std::function<Result<posix::Delivery>(ConstBytes message)> send;
+  std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what is left
+  std::function<bool()> has_unsent;                                 // null if sending leaves nothing
+};
+
+// Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
+class StoreClient {
+ public:
+  // `greeting` is the body of the first message, `wrong_secret` what it may mean if nobody answers it.
+  static Result<std::unique_ptr<StoreClient>> enter(StoreChannel channel, ConstBytes greeting,
+                                                    const std::string& wrong_secret, Rank rank, int size,
+                                                    Deadline deadline);
+  ~StoreClient();
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+
+  const std::string& job() const { return job_; }
+  Status put(std::string_view key, ConstBytes value, Deadline deadline);
+  // Waits until the value was put.
+  Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
+  Status fence(Deadline deadline);
+  void abort(std::string_view reason) noexcept;
+  // Leaves for certain: this rank may enter again. Nothing can be asked afterwards.
+  Status leave(Deadline deadline);
+
+ private:
+  struct Reply {
+    std::uint8_t verb = 0;
+    Buffer body;
+  };
+  StoreClient(StoreChannel channel, Rank rank, int size);
+  Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
+  Status send(ConstBytes message, Deadline deadline, std::string_view what);
+  Result<Buffer> receive(Deadline deadline, std::string_view what);
+  Error gone(std::string_view what);
+  Error late(std::string_view what) const;
+
+  StoreChannel channel_;
+  Rank rank_;
+  int size_;
+  std::string job_;
+  std::string broken_;      // why nothing can be asked any more
+  std::string late_fence_;  // why there can be no fence any more
+  std::uint32_t ticket_ = 0;
+};
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,94 @@
+#include "bootstrap/store/later_meetings.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+namespace hvd::bootstrap {
+namespace {
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < list.size();) {
+    std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) names.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& config) {
+  identity_ = identity;
+  secret_.assign(32, '\0');
+  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
+    return system_error("cannot draw a secret (getrandom)", errno);
+  TcpStoreServer::Options options;
+  options.job = identity.job;
+  options.size = identity.size;
+  options.secret = secret_;
+  options.interfaces = names_in(config.network_interfaces);
+  options.first_port = config.port_range.first;
+  options.last_port = config.port_range.last;
+  auto server = TcpStoreThread::start(std::move(options));
+  if (!server) return std::move(server.error());
+  server_ = std::move(*server);
+  addresses_ = server_->server().addresses();
+  port_ = std::to_string(server_->server().port());
+  Buffer invitation;
+  ByteWriter out(invitation);
+  out.put_string(addresses_);
+  out.put_string(port_);
+  out.put_string(secret_);
+  return invitation;
+}
+
+Status LaterMeetings::invited(const Identity& identity, ConstBytes invitation) {
+  identity_ = identity;
+  ByteReader in(invitation);
+  addresses_ = in.get_string();
+  port_ = in.get_string();
+  secret_ = in.get_string();
+  if (in.ok() && in.at_end()) return {};
+  return Error(
+      ErrorCode::mismatch,
+      "rank 0's invitation to later meetings is damaged, or of another version of Horovod: all ranks must load "
+      "the same release");
+}
+
+Status LaterMeetings::put(std::string_view key, ConstBytes value) {
+  if (mine_.try_emplace(std::string(key), value.begin(), value.end()).second) return {};
+  return Error(ErrorCode::invalid_argument, "\"" + std::string(key) + "\" was put already; a key is used once");
+}
+
+Result<Buffer> LaterMeetings::get(Rank from, std::string_view key) const {
+  auto found = values_.find({from, std::string(key)});
+  if (found != values_.end()) return found->second;
+  return Error(ErrorCode::invalid_argument,
+               "rank " + std::to_string(from.value) + " had not put \"" + std::string(key) + "\" before the fence");
+}
+
+Status LaterMeetings::fence(Deadline deadline) {
+  auto store = enter_tcp_store(addresses_, port_, secret_, identity_.rank, identity_.size, deadline);
+  if (!store) {
+    store.error().message = "the ranks meet again at rank 0's own store: " + store.error().message;
+    return std::move(store.error());
+  }
+  auto mine = std::exchange(mine_, {});
+  for (const auto& [key, value] : mine) HVD_RETURN_IF_ERROR((*store)->put(key, value, deadline));
+  HVD_RETURN_IF_ERROR((*store)->fence(deadline));
+  for (const auto& [key, own] : mine) {
+    for (int rank = 0; rank < identity_.size; ++rank) {
+      auto value = (*store)->get(Rank{rank}, key, deadline);
+      if (!value) return std::move(value.error());
+      values_[{Rank{rank}, key}] = std::move(*value);
+    }
+  }
+  (void)(*store)->leave(deadline);  // everything is here: no matter if rank 0 has ended meanwhile
+  return {};
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,40 @@
+#pragma once
+// A store that rank 0 itself serves, for launchers whose servers bear one exchange of values but not many. The first
+// exchange tells everybody where it is.
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/store/tcp_client.hpp"
+#include "bootstrap/store/tcp_server.hpp"
+
+namespace hvd::bootstrap {
+
+class LaterMeetings {
+ public:
+  // On rank 0: starts the store. What it returns goes to all others in the first exchange.
+  Result<Buffer> open(const Identity& identity, const Config& config);
+  // On the others: what rank 0 returned. Nobody is dialled before the first use.
+  Status invited(const Identity& identity, ConstBytes invitation);
+
+  Status put(std::string_view key, ConstBytes value);
+  // Only of what was put under keys that this rank has put too.
+  Result<Buffer> get(Rank from, std::string_view key) const;
+  // Enters the store, and leaves it with all values: then rank 0 may end, and between meetings nobody is connected.
+  Status fence(Deadline deadline);
+
+ private:
+  Identity identity_;
+  std::string addresses_, port_, secret_;
+  std::unique_ptr<TcpStoreThread> server_;                 // on rank 0
+  std::map<std::string, Buffer, std::less<>> mine_;        // put since the last fence
+  std::map<std::pair<Rank, std::string>, Buffer> values_;  // of all ranks
+};
+
+}  // namespace hvd::bootstrap

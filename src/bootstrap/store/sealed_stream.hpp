@@ -1,0 +1,73 @@
+#pragma once
+// Messages over a TCP connection between two ends that know the same secret. Nothing that the other end says is
+// interpreted before it has proven that, and nobody in between can read the secret, or change or repeat a message;
+// what is said can be read.
+//
+//  1. The side that accepted sends 8 bytes `HVDstor1` and 32 random bytes.
+//  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). A
+//  wrong
+//     one ends the connection.
+//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, bytes),
+//     where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the connection; the first
+//     right one proves the acceptor.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/result.hpp"
+#include "base/sha256.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/unix_socket.hpp"
+
+namespace hvd::bootstrap {
+
+// Used by one thread. Nothing blocks.
+class SealedStream {
+ public:
+  enum class Side { dialled, accepted };
+  SealedStream(posix::FileDescriptor socket, Side side, std::string_view secret, std::size_t largest_message);
+
+  int descriptor() const { return socket_.get(); }
+  // The other end has proven itself: messages may come. (The dialling side learns it with the first message.)
+  bool is_open() const { return open_; }
+  // Not a byte came from the other end.
+  bool is_untouched() const { return untouched_; }
+  bool has_unsent() const { return sent_ < out_.size(); }
+  std::size_t unsent_bytes() const { return out_.size() - sent_; }
+
+  // Sent, or kept for flush().
+  Result<posix::Delivery> send(ConstBytes message);
+  // would_block: some is left for when the socket can be written to.
+  posix::Delivery flush();
+  // Also carries on the handshake. An error says what is wrong with the other end; the connection is to be closed then.
+  Result<posix::Delivery> receive(Buffer& message);
+
+ private:
+  Digest seal(bool of_dialler, std::uint64_t number, ConstBytes message) const;
+  void derive_session(ConstBytes accepted, ConstBytes dialled);
+  Result<bool> shake_hands();
+  posix::Delivery read_more();
+  std::size_t unread() const { return in_.size() - taken_; }
+  ConstBytes take(std::size_t size);
+  void queue_message(ConstBytes message);
+
+  posix::FileDescriptor socket_;
+  Side side_;
+  std::string secret_;
+  std::size_t largest_message_;
+  Digest nonce_{};
+  Digest session_{};
+  bool shaken_ = false;  // the session key is known
+  bool open_ = false;
+  bool untouched_ = true;
+  std::uint64_t sent_messages_ = 0;
+  std::uint64_t received_messages_ = 0;
+  Buffer out_;
+  std::size_t sent_ = 0;
+  Buffer waiting_;  // messages before the session key is known, each with its u32 length
+  Buffer in_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace hvd::bootstrap

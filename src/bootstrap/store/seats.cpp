@@ -1,0 +1,206 @@
+#include "bootstrap/store/seats.hpp"
+
+#include <utility>
+
+#include "bootstrap/local_store.hpp"
+#include "bootstrap/local_store_verbs.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using local_store::Verb;
+
+constexpr std::size_t most_stored_bytes = 256u << 20;  // of all ranks together
+constexpr std::size_t longest_reason = 4096;
+
+std::string clipped(std::string_view text) {
+  return std::string(text.substr(0, longest_reason));
+}
+
+}  // namespace
+
+StoreSeats::StoreSeats(Options options) : options_(std::move(options)) {
+  seats_.resize(static_cast<std::size_t>(options_.size));
+}
+
+void StoreSeats::answer_done(std::uint64_t connection, std::uint32_t ticket) {
+  options_.answer(connection, local_store::message(Verb::done, ticket));
+}
+
+void StoreSeats::answer_failed(std::uint64_t connection, std::uint32_t ticket, ErrorCode code, std::string_view text) {
+  Buffer buffer = local_store::message(Verb::failed, ticket);
+  ByteWriter out(buffer);
+  out.put(static_cast<std::uint8_t>(code));
+  out.put_string(text);
+  options_.answer(connection, std::move(buffer));
+}
+
+void StoreSeats::answer_value(std::uint64_t connection, std::uint32_t ticket, ConstBytes value) {
+  Buffer buffer = local_store::message(Verb::value, ticket);
+  ByteWriter out(buffer);
+  out.put(static_cast<std::uint32_t>(value.size()));
+  out.put_raw(value.data(), value.size());
+  options_.answer(connection, std::move(buffer));
+}
+
+void StoreSeats::left(std::uint64_t connection, std::string_view why) {
+  auto found = clients_.find(connection);
+  if (found == clients_.end()) return;
+  Client client = found->second;
+  clients_.erase(found);
+  Seated& seat = seat_of(client.rank);
+  seat.connection.reset();
+  seat.fence_ticket.reset();
+  if (!client.said_goodbye) lose(client.rank, why);
+}
+
+void StoreSeats::lose(Rank rank, std::string_view how) {
+  Seated& seat = seat_of(rank);
+  if (!seat.lost.empty()) return;
+  seat.lost = how.empty() ? "ended" : clipped(how);
+  ++lost_;
+  auto waiting = std::move(seat.waiting);
+  seat.waiting.clear();
+  for (auto& [key, get] : waiting) answer_failed(get.connection, get.ticket, ErrorCode::peer_lost, missing(rank, key));
+  settle_fence();
+}
+
+std::string StoreSeats::missing(Rank rank, std::string_view key) {
+  return "rank " + std::to_string(rank.value) + " " + seat_of(rank).lost + " before it had put \"" + std::string(key) +
+         "\"";
+}
+
+// The current fence ends when all are in, and fails when one that is not in is lost.
+void StoreSeats::settle_fence() {
+  bool complete = arrived_ == options_.size;
+  if (!complete && lost_ == 0) return;
+  std::string lost;
+  for (int rank = 0; rank < options_.size && lost.empty() && !complete; ++rank) {
+    const Seated& each = seat_of(Rank{rank});
+    if (each.fences <= fences_done_ && !each.lost.empty())
+      lost = "rank " + std::to_string(rank) + " " + each.lost + " while the others waited for it at the start";
+  }
+  if (!complete && lost.empty()) return;
+  if (complete) {
+    ++fences_done_;
+    arrived_ = 0;
+  }
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // first all, since an answer can end a connection
+  for (Seated& each : seats_)
+    if (auto ticket = std::exchange(each.fence_ticket, std::nullopt); ticket && each.connection)
+      waiting.emplace_back(*each.connection, *ticket);
+  for (auto [connection, ticket] : waiting) {
+    if (complete) answer_done(connection, ticket);
+    else answer_failed(connection, ticket, ErrorCode::peer_lost, lost);
+  }
+}
+
+bool StoreSeats::seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest) {
+  std::string refusal;
+  ErrorCode code = ErrorCode::invalid_argument;
+  std::string who = "rank " + std::to_string(guest.rank);
+  if (guest.wire_version != local_store::wire_version) {
+    code = ErrorCode::mismatch;
+    refusal = "the launcher's local store speaks version " + std::to_string(local_store::wire_version) +
+              ", this rank version " + std::to_string(guest.wire_version) +
+              ": use one Horovod for horovodrun and the program";
+  } else if (guest.size != options_.size || !is_rank(guest.rank)) {
+    refusal = "the launcher started " + std::to_string(options_.size) + " ranks, but this process says that it is " +
+              who + " of " + std::to_string(guest.size) + " (HOROVOD_RANK, HOROVOD_SIZE)";
+  } else if (const Seated& taken = seat_of(Rank{guest.rank}); !taken.lost.empty()) {
+    code = ErrorCode::peer_lost;
+    refusal = who + " " + taken.lost + "; another process cannot take its place";
+  } else if (taken.connection) {
+    refusal = who + " is process " + std::to_string(clients_.at(*taken.connection).pid) + " already; process " +
+              std::to_string(guest.pid) +
+              " has inherited its HOROVOD_RANK: a child of a rank cannot take part by itself";
+  }
+  if (!refusal.empty()) {
+    answer_failed(connection, ticket, code, refusal);
+    return false;
+  }
+  clients_[connection] = Client{Rank{guest.rank}, guest.pid};
+  seat_of(Rank{guest.rank}).connection = connection;
+  Buffer buffer = local_store::message(Verb::welcome, ticket);
+  ByteWriter(buffer).put_string(options_.job);
+  options_.answer(connection, std::move(buffer));
+  return true;
+}
+
+bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
+  ByteReader in(message);
+  auto verb = static_cast<Verb>(in.get<std::uint8_t>());
+  auto ticket = in.get<std::uint32_t>();
+  auto from = clients_.find(connection);
+  if (!in.ok() || from == clients_.end()) return false;
+  switch (verb) {
+    case Verb::put: return put(connection, from->second.rank, ticket, in);
+    case Verb::get: return get(connection, ticket, in);
+    case Verb::fence: return in.at_end() && fence(from->second.rank, ticket);
+    case Verb::abort: {
+      std::string reason = clipped(in.get_string());
+      if (!in.ok() || !in.at_end()) return false;
+      if (options_.on_abort) options_.on_abort(from->second.rank, reason);
+      return true;
+    }
+    case Verb::leave:
+      if (!in.at_end()) return false;
+      from->second.said_goodbye = true;
+      left(connection, "");  // now, for it may come back before its old connection is seen to end
+      if (ticket != 0) answer_done(connection, ticket);
+      return true;
+    default: return false;
+  }
+}
+
+bool StoreSeats::put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {
+  std::string key(in.get_string());
+  ConstBytes value = as_bytes(in.get_string());
+  if (!in.ok() || !in.at_end() || key.empty() || key.size() > local_store::largest_key) return false;
+  if (value.size() > local_store::largest_value) return false;
+  Seated& mine = seat_of(rank);
+  if (mine.values.contains(key)) {
+    answer_failed(connection, ticket, ErrorCode::invalid_argument,
+                  "\"" + key + "\" was put already; a key is used once");
+    return true;
+  }
+  if (stored_bytes_ + key.size() + value.size() > most_stored_bytes) {
+    answer_failed(connection, ticket, ErrorCode::out_of_memory,
+                  "the local store holds " + std::to_string(stored_bytes_) + " bytes and takes at most " +
+                      std::to_string(most_stored_bytes));
+    return true;
+  }
+  stored_bytes_ += key.size() + value.size();
+  mine.values.emplace(key, Buffer(value.begin(), value.end()));
+  answer_done(connection, ticket);
+  auto [first, last] = mine.waiting.equal_range(key);
+  std::vector<WaitingGet> waiting;
+  for (auto at = first; at != last; ++at) waiting.push_back(at->second);
+  mine.waiting.erase(first, last);
+  for (const WaitingGet& get : waiting) answer_value(get.connection, get.ticket, value);
+  return true;
+}
+
+bool StoreSeats::get(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {
+  auto rank = in.get<std::int32_t>();
+  std::string key(in.get_string());
+  if (!in.ok() || !in.at_end() || !is_rank(rank) || key.empty() || key.size() > local_store::largest_key) return false;
+  Seated& theirs = seat_of(Rank{rank});
+  if (auto found = theirs.values.find(key); found != theirs.values.end())
+    answer_value(connection, ticket, found->second);
+  else if (!theirs.lost.empty()) answer_failed(connection, ticket, ErrorCode::peer_lost, missing(Rank{rank}, key));
+  else theirs.waiting.emplace(std::move(key), WaitingGet{connection, ticket});
+  return true;
+}
+
+bool StoreSeats::fence(Rank rank, std::uint32_t ticket) {
+  Seated& mine = seat_of(rank);
+  if (mine.fence_ticket) return false;  // a client has one request at a time
+  // Who comes again to a fence that failed has arrived already.
+  if (mine.fences++ == fences_done_) ++arrived_;
+  mine.fence_ticket = ticket;
+  settle_fence();
+  return true;
+}
+
+}  // namespace hvd::bootstrap

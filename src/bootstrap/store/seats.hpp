@@ -1,0 +1,90 @@
+#pragma once
+// What a store of a job knows: who is in, what was put, who waits for what. It has no sockets: its owner hands it the
+// messages of clients, which it knows by the number of their connection, and sends its answers. Messages are those of
+// local_store.hpp.
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+
+namespace hvd::bootstrap {
+
+// What a client says of itself when it comes in.
+struct StoreGuest {
+  std::uint32_t wire_version = 0;
+  std::int32_t rank = -1;
+  std::int32_t size = 0;
+  std::int32_t pid = 0;
+};
+
+class StoreSeats {
+ public:
+  struct Options {
+    std::string job;
+    int size = 1;
+    std::function<void(Rank, std::string_view reason)> on_abort;
+    // May end the connection, and say so by left().
+    std::function<void(std::uint64_t connection, Buffer message)> answer;
+  };
+  explicit StoreSeats(Options options);
+
+  // A client that has proven that it belongs to the job: answers `welcome` or `failed`. True if it is in.
+  bool seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest);
+  bool is_seated(std::uint64_t connection) const { return clients_.contains(connection); }
+  bool is_empty() const { return clients_.empty(); }
+  // Of a client that is in. False if the message is not of the protocol.
+  bool handle(std::uint64_t connection, ConstBytes message);
+  // A connection ended. `why` completes "rank 3 …"; of a rank that left in order nothing is held against it.
+  void left(std::uint64_t connection, std::string_view why);
+  // The process of a rank ended.
+  void lose(Rank rank, std::string_view how);
+
+  bool is_rank(std::int32_t number) const { return number >= 0 && number < options_.size; }
+
+ private:
+  struct Client {
+    Rank rank;
+    std::int32_t pid = 0;
+    bool said_goodbye = false;
+  };
+  struct WaitingGet {
+    std::uint64_t connection = 0;
+    std::uint32_t ticket = 0;
+  };
+  struct Seated {
+    std::optional<std::uint64_t> connection;
+    std::uint64_t fences = 0;  // entered so far
+    std::optional<std::uint32_t> fence_ticket;
+    std::string lost;  // how it ended; empty while it lives
+    std::map<std::string, Buffer, std::less<>> values;
+    std::multimap<std::string, WaitingGet, std::less<>> waiting;
+  };
+
+  Seated& seat_of(Rank rank) { return seats_[static_cast<std::size_t>(rank.value)]; }
+  void answer_done(std::uint64_t connection, std::uint32_t ticket);
+  void answer_failed(std::uint64_t connection, std::uint32_t ticket, ErrorCode code, std::string_view text);
+  void answer_value(std::uint64_t connection, std::uint32_t ticket, ConstBytes value);
+  std::string missing(Rank rank, std::string_view key);
+  void settle_fence();
+  bool put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
+  bool get(std::uint64_t connection, std::uint32_t ticket, ByteReader& in);
+  bool fence(Rank rank, std::uint32_t ticket);
+
+  Options options_;
+  std::map<std::uint64_t, Client> clients_;
+  std::vector<Seated> seats_;
+  std::uint64_t fences_done_ = 0;
+  int arrived_ = 0;  // at the current fence
+  int lost_ = 0;
+  std::size_t stored_bytes_ = 0;
+};
+
+}  // namespace hvd::bootstrap

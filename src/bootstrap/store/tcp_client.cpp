@@ -1,0 +1,149 @@
+#include "bootstrap/store/tcp_client.hpp"
+
+#include <netdb.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <vector>
+
+#include "bootstrap/local_store.hpp"
+#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/sealed_stream.hpp"
+#include "native/posix/tcp_socket.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+constexpr auto lost_host_time = std::chrono::seconds(30);
+constexpr std::chrono::milliseconds head_start(250);  // of an address before the next one
+constexpr std::chrono::milliseconds no_time(0);
+
+struct Attempt {
+  posix::TcpAddress address;
+  posix::FileDescriptor socket;
+  std::unique_ptr<SealedStream> stream;  // once connected
+};
+
+void resolve(const std::string& host, const std::string& port, std::vector<posix::TcpAddress>& addresses,
+             std::string& faults) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (int failure = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found)) {
+    faults += (faults.empty() ? "" : "; ") + host + ": " + ::gai_strerror(failure);
+    return;
+  }
+  for (addrinfo* each = found; each != nullptr; each = each->ai_next)
+    if (auto address = posix::TcpAddress::of(each->ai_addr)) addresses.push_back(*address);
+  ::freeaddrinfo(found);
+}
+
+std::vector<posix::TcpAddress> resolve_all(std::string_view list, const std::string& port, std::string& faults) {
+  std::vector<posix::TcpAddress> addresses;
+  for (std::size_t at = 0; at < list.size();) {
+    std::size_t end = std::min(list.find(',', at), list.size());
+    std::string_view host = list.substr(at, end - at);
+    at = end + 1;
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    if (!host.empty()) resolve(std::string(host), port, addresses, faults);
+  }
+  return addresses;
+}
+
+// One that is done for gives up its socket; the fault is remembered.
+void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
+  faults += (faults.empty() ? "" : "; ") + attempt.address.text() + ": " + why;
+  attempt.stream.reset();
+  attempt.socket.reset();
+}
+
+// True when the store's greeting has come, which proves nothing yet.
+bool advance(Attempt& attempt, std::string_view secret, std::string& faults) {
+  if (attempt.stream == nullptr) {
+    if (int reason = posix::outcome_of_connecting(attempt.socket.get())) {
+      give_up(attempt, std::strerror(reason), faults);  // NOLINT(concurrency-mt-unsafe)
+      return false;
+    }
+    if (auto prepared = posix::prepare_connection(attempt.socket.get(), lost_host_time); !prepared) {
+      give_up(attempt, prepared.error().message, faults);
+      return false;
+    }
+    attempt.stream = std::make_unique<SealedStream>(std::move(attempt.socket), SealedStream::Side::dialled, secret,
+                                                    local_store::largest_message);
+  }
+  constexpr std::string_view mark = "HVDstor1";
+  char first[mark.size()];
+  ssize_t seen = ::recv(attempt.stream->descriptor(), first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+  if (seen > 0 && mark.starts_with(std::string_view(first, static_cast<std::size_t>(seen)))) return true;
+  if (seen > 0) give_up(attempt, "something else than Horovod's store answers there", faults);
+  else if (seen == 0 || (errno != EAGAIN && errno != EINTR)) give_up(attempt, "closed the connection", faults);
+  return false;
+}
+
+Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
+                                           Deadline deadline) {
+  std::string faults;
+  std::vector<posix::TcpAddress> addresses = resolve_all(list, std::string(port), faults);
+  std::vector<Attempt> attempts;
+  attempts.reserve(addresses.size());
+  for (;;) {
+    std::vector<pollfd> entries;
+    std::vector<Attempt*> open;
+    for (Attempt& attempt : attempts) {
+      if (!attempt.socket && attempt.stream == nullptr) continue;
+      bool connected = attempt.stream != nullptr;
+      int descriptor = connected ? attempt.stream->descriptor() : attempt.socket.get();
+      entries.push_back({descriptor, static_cast<short>(connected ? POLLIN : POLLOUT), 0});
+      open.push_back(&attempt);
+    }
+    bool more = attempts.size() < addresses.size();
+    std::string what = "cannot reach the store of the job at " + std::string(list) + ", port " + std::string(port);
+    if (open.empty() && !more)
+      return Error(ErrorCode::peer_lost, what + ": " + (faults.empty() ? "no address" : faults));
+    auto left = std::min(deadline.left(),
+                         more ? (open.empty() ? no_time : head_start) : std::chrono::milliseconds(INT_MAX - 1));
+    int ready = ::poll(entries.data(), entries.size(), static_cast<int>(left.count() + (more ? 0 : 1)));
+    if (ready <= 0 && deadline.passed())
+      return Error(ErrorCode::timeout, what + " in time" + (faults.empty() ? "" : ": " + faults) +
+                                           " (a firewall? HOROVOD_PORT_RANGE says which ports may be used)");
+    for (std::size_t i = 0; i < open.size(); ++i)
+      if (entries[i].revents != 0 && advance(*open[i], secret, faults)) return std::move(open[i]->stream);
+    if (ready > 0 || !more) continue;
+    const posix::TcpAddress& next = addresses[attempts.size()];
+    auto begun = posix::begin_connecting(next, std::nullopt);
+    attempts.push_back({next, std::move(begun.socket), nullptr});
+    if (!attempts.back().socket)
+      give_up(attempts.back(), std::strerror(begun.error), faults);  // NOLINT(concurrency-mt-unsafe)
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
+                                                     std::string_view secret, Rank rank, int size, Deadline deadline) {
+  auto dialled = dial(addresses, port, secret, deadline);
+  if (!dialled) return std::move(dialled.error());
+  std::shared_ptr<SealedStream> stream = std::move(*dialled);
+  StoreChannel channel;
+  channel.store = "the job's store at " + std::string(addresses) + ", port " + std::string(port);
+  channel.descriptor = stream->descriptor();
+  channel.send = [stream](ConstBytes message) { return stream->send(message); };
+  channel.receive = [stream](Buffer& message) -> Result<posix::Delivery> {
+    if (stream->flush() == posix::Delivery::closed) return posix::Delivery::closed;
+    return stream->receive(message);
+  };
+  channel.has_unsent = [stream] { return stream->has_unsent(); };
+  Buffer greeting;
+  ByteWriter out(greeting);
+  out.put(local_store::wire_version);
+  out.put(rank.value);
+  out.put(static_cast<std::int32_t>(size));
+  out.put(static_cast<std::int32_t>(::getpid()));
+  return StoreClient::enter(std::move(channel), greeting, "a wrong HOROVOD_SECRET_KEY", rank, size, deadline);
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,20 @@
+#pragma once
+// Enters a store that is reached over TCP.
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "bootstrap/store/client.hpp"
+
+namespace hvd::bootstrap {
+
+// `addresses` are of one host, separated by commas ("10.0.0.3,[fd00::3]", or names): they are dialled one
+// after another without waiting long for any, and the first that answers as a store does is taken; it must then prove
+// that it knows the secret.
+Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
+                                                     std::string_view secret, Rank rank, int size, Deadline deadline);
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,354 @@
+#include "bootstrap/store/tcp_server.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <system_error>
+
+#include "base/deadline.hpp"
+#include "base/log.hpp"
+#include "bootstrap/local_store.hpp"
+#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/sealed_stream.hpp"
+#include "bootstrap/store/seats.hpp"
+#include "native/posix/fork_guard.hpp"
+#include "native/posix/tcp_socket.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using local_store::Verb;
+
+constexpr std::size_t most_strangers = 1024;  // connected, but not in yet; the oldest must go
+constexpr auto strangers_time = std::chrono::seconds(10);
+constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers that a client does not read
+constexpr auto lingering_time = std::chrono::seconds(5);
+constexpr auto lost_host_time = std::chrono::seconds(30);
+
+struct Connection {
+  std::unique_ptr<SealedStream> stream;
+  std::string from;  // its address
+  Deadline proves_itself_by = Deadline::never();
+  bool also_writable = false;
+  bool is_stranger = true;
+};
+
+}  // namespace
+
+struct TcpStoreServer::State {
+  Options options;
+  std::vector<posix::FileDescriptor> listeners;
+  posix::FileDescriptor events;  // epoll: number 0 is any listener, 1 the timer, then connections
+  posix::FileDescriptor timer;   // ticks while there are strangers
+  std::string addresses;
+  std::uint16_t port = 0;
+  std::map<std::uint64_t, Connection> connections;
+  std::unique_ptr<StoreSeats> seats;
+  std::uint64_t last_number = 1;
+  std::size_t strangers = 0;
+  Buffer incoming;
+
+  ~State() {
+    for (auto& [number, connection] : connections) posix::stop_withholding(connection.stream->descriptor());
+    for (auto& listener : listeners) posix::stop_withholding(listener.get());
+  }
+
+  Status watch(int descriptor, std::uint64_t number, bool also_writable, int operation) {
+    epoll_event event{};
+    event.events = EPOLLIN | (also_writable ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
+    event.data.u64 = number;
+    if (::epoll_ctl(events.get(), operation, descriptor, &event) != 0) return system_error("epoll_ctl", errno);
+    return {};
+  }
+
+  void tick(bool on) {
+    itimerspec period{};
+    period.it_value.tv_sec = period.it_interval.tv_sec = on ? 1 : 0;
+    ::timerfd_settime(timer.get(), 0, &period, nullptr);
+  }
+
+  void accept_all() {
+    for (posix::FileDescriptor& listener : listeners) {
+      for (;;) {
+        auto accepted = posix::accept_from_tcp(listener.get());
+        if (!accepted) {
+          log::warning("rendezvous: " + accepted.error().message);
+          // Level-triggered: without room it would come back at once and for ever.
+          drop_oldest_stranger("had to make room");
+          break;
+        }
+        if (!accepted->socket) break;
+        admit(std::move(accepted->socket), accepted->from ? accepted->from->text() : "an unknown address");
+      }
+    }
+  }
+
+  void admit(posix::FileDescriptor socket, std::string from) {
+    if (strangers >= most_strangers) drop_oldest_stranger("had to make room");
+    std::uint64_t number = ++last_number;
+    if (!posix::prepare_connection(socket.get(), lost_host_time)) return;
+    if (!watch(socket.get(), number, false, EPOLL_CTL_ADD)) return;
+    posix::withhold_from_children(socket.get());
+    Connection& connection = connections[number];
+    connection.stream = std::make_unique<SealedStream>(std::move(socket), SealedStream::Side::accepted, options.secret,
+                                                       local_store::largest_message);
+    connection.from = std::move(from);
+    connection.proves_itself_by = Deadline::after(strangers_time);
+    if (strangers++ == 0) tick(true);
+    flush(number);
+  }
+
+  void drop_oldest_stranger(const char* why) {
+    for (const auto& [number, connection] : connections)
+      if (connection.is_stranger) return drop(number, why);
+  }
+
+  void drop_slow_strangers() {
+    std::uint64_t ticks = 0;
+    (void)!::read(timer.get(), &ticks, sizeof ticks);
+    std::vector<std::uint64_t> slow;
+    for (const auto& [number, connection] : connections)
+      if (connection.is_stranger && connection.proves_itself_by.passed()) slow.push_back(number);
+    for (std::uint64_t number : slow) drop(number, "did not prove in time that it belongs to the job");
+  }
+
+  // Ends a connection. `why` completes "rank 3 …" and "a connection from 10.0.0.9:4711 …".
+  void drop(std::uint64_t number, const std::string& why) {
+    auto found = connections.find(number);
+    if (found == connections.end()) return;
+    Connection gone = std::move(found->second);
+    connections.erase(found);
+    posix::stop_withholding(gone.stream->descriptor());
+    if (gone.is_stranger) {
+      // One that said nothing at all may be of a rank that found a better address.
+      auto level = gone.stream->is_untouched() ? log::Level::debug : log::Level::warning;
+      if (log::enabled(level))
+        log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why);
+      if (--strangers == 0) tick(false);
+    }
+    seats->left(number, why);
+  }
+
+  // The connection may be gone afterwards.
+  void answer(std::uint64_t number, ConstBytes message) {
+    auto found = connections.find(number);
+    if (found == connections.end()) return;
+    if (found->second.stream->unsent_bytes() > most_unsent_bytes)
+      return drop(number, "did not read the answers to its requests");
+    (void)found->second.stream->send(message);
+    flush(number);
+  }
+
+  void flush(std::uint64_t number) {
+    auto found = connections.find(number);
+    if (found == connections.end()) return;
+    Connection& connection = found->second;
+    posix::Delivery flushed = connection.stream->flush();
+    if (flushed == posix::Delivery::closed) return drop(number, "closed its connection");
+    bool more = flushed == posix::Delivery::would_block;
+    if (more != connection.also_writable) (void)watch(connection.stream->descriptor(), number, more, EPOLL_CTL_MOD);
+    connection.also_writable = more;
+  }
+
+  void read_from(std::uint64_t number) {
+    // One round per readable event and connection: a flood from one rank does not starve the others. What is left in
+    // the stream's own memory is read at once, since no event tells of it.
+    for (;;) {
+      auto found = connections.find(number);
+      if (found == connections.end()) return;
+      auto got = found->second.stream->receive(incoming);
+      if (!got)
+        return drop(number,
+                    found->second.is_stranger ? "does not know the job's secret" : "sent what is not of this protocol");
+      if (*got == posix::Delivery::would_block) return flush(number);
+      if (*got == posix::Delivery::closed)
+        return drop(number, found->second.is_stranger ? "closed it before it had proven that it belongs to the job"
+                                                      : "ended or closed its connection");
+      if (!handle(number, incoming)) return drop(number, "sent a message that is not of this protocol");
+    }
+  }
+
+  // False if the message is not of the protocol. May end the connection.
+  bool handle(std::uint64_t number, ConstBytes message) {
+    if (seats->is_seated(number)) return seats->handle(number, message);
+    ByteReader in(message);
+    auto verb = static_cast<Verb>(in.get<std::uint8_t>());
+    auto ticket = in.get<std::uint32_t>();
+    StoreGuest guest;
+    guest.wire_version = in.get<std::uint32_t>();
+    guest.rank = in.get<std::int32_t>();
+    guest.size = in.get<std::int32_t>();
+    guest.pid = in.get<std::int32_t>();
+    if (!in.ok() || !in.at_end() || verb != Verb::hello) return false;
+    if (!seats->seat(number, ticket, guest)) return true;
+    if (auto found = connections.find(number); found != connections.end() && found->second.is_stranger) {
+      found->second.is_stranger = false;
+      if (--strangers == 0) tick(false);
+    }
+    return true;
+  }
+
+  int handle_events() {
+    epoll_event ready[64];
+    int count = ::epoll_wait(events.get(), ready, 64, 0);
+    for (int i = 0; i < count; ++i) {
+      std::uint64_t number = ready[i].data.u64;
+      if (number == 0) accept_all();
+      if (number == 1) drop_slow_strangers();
+      if (number < 2) continue;
+      if ((ready[i].events & EPOLLOUT) != 0) flush(number);
+      if ((ready[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) read_from(number);
+    }
+    return count;
+  }
+
+  bool is_wanted(const std::string& interface) const {
+    const auto& wanted = options.interfaces;
+    return wanted.empty() || std::find(wanted.begin(), wanted.end(), interface) != wanted.end();
+  }
+
+  // All addresses with one port.
+  Status listen_on(std::int64_t wanted_port) {
+    auto found = posix::interfaces();
+    if (!found) return std::move(found.error());
+    // Containers' bridges have addresses that every host has; the loopback reaches this host alone.
+    std::stable_sort(found->begin(), found->end(), [](const posix::Interface& a, const posix::Interface& b) {
+      auto order = [](const posix::Interface& it) { return it.is_loopback ? 2 : it.is_bridge ? 1 : 0; };
+      return order(a) < order(b);
+    });
+    listeners.clear();
+    addresses.clear();
+    port = static_cast<std::uint16_t>(wanted_port);
+    for (const posix::Interface& interface : *found) {
+      if (!is_wanted(interface.name)) continue;
+      for (const posix::InterfaceAddress& each : interface.addresses) {
+        if (each.address.is_link_local()) continue;  // means another host on every interface
+        auto listener = posix::listen_on_tcp(each.address.with_port(port));
+        if (!listener) return std::move(listener.error());
+        if (!*listener) return Error(ErrorCode::system, "port " + std::to_string(port) + " is taken");
+        if (port == 0) port = posix::TcpAddress::here(listener->get())->port();
+        std::string host = each.address.host();
+        addresses += (addresses.empty() ? "" : ",") + (host.find(':') != std::string::npos ? "[" + host + "]" : host);
+        listeners.push_back(std::move(*listener));
+      }
+    }
+    if (!listeners.empty()) return {};
+    std::string names;
+    for (const posix::Interface& interface : *found) names += (names.empty() ? "" : ", ") + interface.name;
+    return Error(ErrorCode::invalid_argument,
+                 "none of the network interfaces asked for is here; this host has " + names);
+  }
+
+  Status listen_somewhere() {
+    constexpr int tries = 20;  // the kernel's choice for the first address may be taken on another
+    bool ranged = options.first_port > 0;
+    std::int64_t count = ranged ? options.last_port - options.first_port + 1 : tries;
+    Status last = Error(ErrorCode::invalid_argument, "a range of ports without any");
+    for (std::int64_t i = 0; i < count; ++i) {
+      last = listen_on(ranged ? options.first_port + i : 0);
+      if (last || last.error().code == ErrorCode::invalid_argument) break;
+    }
+    return last;
+  }
+};
+
+TcpStoreServer::TcpStoreServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+TcpStoreServer::~TcpStoreServer() = default;
+
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
+  if (options.size < 1 || options.secret.size() < 16)
+    return Error(ErrorCode::invalid_argument, "a store needs a rank or more and a secret of at least 16 bytes; found " +
+                                                  std::to_string(options.size) + " and " +
+                                                  std::to_string(options.secret.size()));
+  auto state = std::make_unique<State>();
+  state->options = std::move(options);
+  state->seats = std::make_unique<StoreSeats>(
+      StoreSeats::Options{state->options.job, state->options.size, state->options.on_abort,
+                          [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, message); }});
+  HVD_RETURN_IF_ERROR(state->listen_somewhere());
+  state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!state->events) return system_error("epoll_create1", errno);
+  state->timer = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!state->timer) return system_error("timerfd_create", errno);
+  HVD_RETURN_IF_ERROR(state->watch(state->timer.get(), 1, false, EPOLL_CTL_ADD));
+  for (posix::FileDescriptor& listener : state->listeners) {
+    posix::withhold_from_children(listener.get());
+    HVD_RETURN_IF_ERROR(state->watch(listener.get(), 0, false, EPOLL_CTL_ADD));
+  }
+  return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
+}
+
+const std::string& TcpStoreServer::addresses() const {
+  return state_->addresses;
+}
+std::uint16_t TcpStoreServer::port() const {
+  return state_->port;
+}
+int TcpStoreServer::descriptor() const {
+  return state_->events.get();
+}
+
+std::vector<std::pair<std::string, std::string>> TcpStoreServer::variables() const {
+  return {{"HOROVOD_GLOO_RENDEZVOUS_ADDR", state_->addresses},
+          {"HOROVOD_GLOO_RENDEZVOUS_PORT", std::to_string(state_->port)},
+          {"HOROVOD_SECRET_KEY", state_->options.secret}};
+}
+
+void TcpStoreServer::serve() {
+  state_->handle_events();
+}
+
+bool TcpStoreServer::is_idle() const {
+  return state_->seats->is_empty();
+}
+
+void TcpStoreServer::rank_ended(Rank rank, std::string_view how) {
+  if (!state_->seats->is_rank(rank.value)) return;
+  // What it said before it ended still counts. Bounded, for others may be talking all the time.
+  for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
+  state_->seats->lose(rank, how);
+}
+
+Result<std::unique_ptr<TcpStoreThread>> TcpStoreThread::start(TcpStoreServer::Options options) {
+  auto server = TcpStoreServer::open(std::move(options));
+  if (!server) return std::move(server.error());
+  std::unique_ptr<TcpStoreThread> made(new TcpStoreThread);
+  made->server_ = std::move(*server);
+  made->stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (made->stop_ < 0) return system_error("eventfd", errno);
+  try {
+    made->thread_ = std::thread([server = made->server_.get(), stop = made->stop_] {
+      Deadline end = Deadline::never();
+      bool stopping = false;
+      while (!stopping || (!server->is_idle() && !end.passed())) {
+        pollfd entries[] = {{server->descriptor(), POLLIN, 0}, {stopping ? -1 : stop, POLLIN, 0}};
+        ::poll(entries, 2, stopping ? static_cast<int>(end.left().count() + 1) : -1);
+        server->serve();
+        if (stopping || entries[1].revents == 0) continue;
+        stopping = true;
+        end = Deadline::after(lingering_time);
+      }
+    });
+  } catch (const std::system_error& error) {
+    return Error(ErrorCode::system, std::string("no thread to be had for the store: ") + error.what());
+  }
+  return made;
+}
+
+TcpStoreThread::~TcpStoreThread() {
+  if (thread_.joinable()) {
+    std::uint64_t one = 1;
+    (void)!::write(stop_, &one, sizeof one);
+    thread_.join();
+  }
+  if (stop_ >= 0) ::close(stop_);
+}
+
+}  // namespace hvd::bootstrap
