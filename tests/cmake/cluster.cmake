@@ -1,0 +1,16 @@
+# Real launchers on virtual nodes (tests/cluster/nodes): for root on a machine with namespaces; elsewhere one line says
+# what was not run.
+if(NOT TARGET bootstrap_rank OR HVD_SANITIZE)
+  return()
+endif()
+set(cluster ${PROJECT_SOURCE_DIR}/tests/cluster)
+add_executable(rendezvous_launcher ${cluster}/rendezvous_launcher.cpp)
+target_link_libraries(rendezvous_launcher PRIVATE hvd_bootstrap)
+
+add_test(NAME cluster.ranks_of_every_launcher_meet_on_every_layout
+         COMMAND ${cluster}/matrix --build ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
+add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
+set_tests_properties(cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
+                     cluster.one_of_several_that_finds_no_other_is_refused
+                     PROPERTIES LABELS cluster TIMEOUT 600 SKIP_RETURN_CODE 77)
