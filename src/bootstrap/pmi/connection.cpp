@@ -186,6 +186,10 @@ Result<std::string> Connection::read_line(Deadline deadline) {
 
 Result<std::string> Connection::ask(const std::string& request, std::string_view answer, Deadline deadline) {
   std::lock_guard lock(mutex_);
+  return ask_alone(request, answer, deadline);
+}
+
+Result<std::string> Connection::ask_alone(const std::string& request, std::string_view answer, Deadline deadline) {
   if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
   auto exchange = [&]() -> Result<std::string> {
     HVD_RETURN_IF_ERROR(send_line(request + "\n", deadline));
@@ -233,15 +237,18 @@ Status Connection::barrier(Deadline deadline) {
 }
 
 void Connection::abort() noexcept {
-  std::lock_guard lock(mutex_);
+  // Also in the midst of somebody's barrier: its answer does not matter any more.
+  std::unique_lock lock(mutex_, farewell_time);
   (void)send_line("cmd=abort exitcode=1\n", Deadline::after(farewell_time));
 }
 
 void Connection::finalize() noexcept {
   if (::getpid() != process_ || library_finalizes_ || finalized_) return;
   finalized_ = true;
-  (void)ask("cmd=finalize", "finalize_ack", Deadline::after(farewell_time));
-  std::lock_guard lock(mutex_);
+  // A process that exits in the midst of somebody's barrier does not leave in order, and need not wait for it.
+  std::unique_lock lock(mutex_, farewell_time);
+  if (!lock.owns_lock()) return;
+  (void)ask_alone("cmd=finalize", "finalize_ack", Deadline::after(farewell_time));
   broken_ = "PMI: this process has left the job";
 }
 

@@ -55,6 +55,8 @@ class Connection {
 
  private:
   Connection() = default;
+  // By who holds the mutex.
+  Result<std::string> ask_alone(const std::string& request, std::string_view answer, Deadline deadline);
   Status take_descriptor(int descriptor);
   Status dial(const std::string& address, const std::string& id, Deadline deadline);
   Status greet(Deadline deadline);
@@ -65,7 +67,7 @@ class Connection {
   Result<std::string> read_line(Deadline deadline);
   Error gone();
 
-  std::mutex mutex_;  // of everything about the socket
+  std::timed_mutex mutex_;  // of everything about the socket
   posix::FileDescriptor socket_;
   std::string unread_;
   std::string broken_;  // why nothing can be asked any more
