@@ -17,6 +17,7 @@ constexpr auto engine_deadline = std::chrono::seconds(10);
 Engine::Engine(Parts parts)
     : world_(*parts.world),
       config_(*parts.config),
+      layout_(*parts.layout),
       board_(*parts.board),
       teams_(*parts.teams),
       operations_(*parts.operations),
@@ -32,7 +33,7 @@ Engine::Engine(Parts parts)
                                        settle(operation, error);
                                      });
   if (board_.me() == transport::NodeBoard::leader)
-    leader_ = std::make_unique<Leader>(world_, config_, board_, observers_);
+    leader_ = std::make_unique<Leader>(Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_});
 }
 
 Engine::~Engine() {
@@ -56,7 +57,7 @@ void Engine::stop() {
 }
 
 void Engine::report_lost(Rank peer) {
-  if (board_.has_left(Seat{peer.value})) return;
+  if (Seat seat = layout_.node.seat_of(peer); seat.value >= 0 && board_.has_left(seat)) return;
   int none = -1;
   lost_rank_.compare_exchange_strong(none, peer.value);
   wake();
@@ -80,6 +81,8 @@ void Engine::run(Deadline start_deadline) {
     }
     if (patience.look_again()) continue;
     std::uint32_t announced = word.announce();
+    if (leader_) leader_->arm();
+    teams_.arm();
     if (progress()) {
       word.retract();
       patience.found_work();
@@ -99,10 +102,17 @@ void Engine::connect(Deadline deadline) {
   Patience patience(spin_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   while (phase_ == Phase::connecting) {
-    switch (teams_.connect(*this)) {
-      case Progress::done: phase_ = Phase::running; return;
-      case Progress::failed: end(teams_.failure()); return;
-      case Progress::pending: break;
+    // The links' own words travel over the log, so the tree of nodes comes first.
+    Progress tree = leader_ && !has_tree_ ? leader_->connect() : Progress::done;
+    if (tree == Progress::failed) return end(*leader_->verdict());
+    if (tree == Progress::done) {
+      has_tree_ = true;
+      Progress links = teams_.connect(*this);
+      if (links == Progress::failed) return end(teams_.failure());
+      if (links == Progress::done) {
+        phase_ = Phase::running;
+        return;
+      }
     }
     if (progress()) continue;
     if (deadline.passed()) {
@@ -119,20 +129,11 @@ void Engine::connect(Deadline deadline) {
 // One look at everything that could have changed. True if anything had.
 bool Engine::progress() {
   bool news = take_submissions();
-  if (leader_) news |= leader_->step(runner_->batches_in_flight());
+  if (leader_ && has_tree_) news |= leader_->step(runner_->batches_in_flight());
   news |= read_log();
   if (phase_ == Phase::running) news |= run_batches();
   if (phase_ != Phase::ended) {
-    if (int lost = lost_rank_.load(std::memory_order_acquire); lost >= 0 && !read_log()) {
-      end({ErrorCode::peer_lost, describe(world_, Rank{lost}) +
-                                     " ended or was killed without hvd.shutdown(); what was in flight with it is lost. "
-                                     "Look at that rank's own output for the cause"});
-      return true;
-    }
-    if (leader_ && leader_->verdict()) {
-      end(*leader_->verdict());
-      return true;
-    }
+    if (notice_losses()) return true;
     if (ending_ && runner_->batches_in_flight() == 0) {
       board_.leave();
       end(*ending_);
@@ -148,6 +149,22 @@ bool Engine::progress() {
   }
   if (news) stalls_.note(true, !in_flight_.empty());
   return news;
+}
+
+// True if that was the end.
+bool Engine::notice_losses() {
+  if (leader_ && leader_->verdict()) {
+    end(*leader_->verdict());
+    return true;
+  }
+  int lost = lost_rank_.load(std::memory_order_acquire);
+  if (auto remote = board_.lost(); remote && lost < 0) lost = remote->value;
+  if (lost < 0 || read_log()) return false;
+  lost_rank_.store(lost, std::memory_order_relaxed);
+  end({ErrorCode::peer_lost, describe(world_, Rank{lost}) +
+                                 " ended or was killed without hvd.shutdown(); what was in flight with it is lost. "
+                                 "Look at that rank's own output for the cause"});
+  return true;
 }
 
 bool Engine::take_submissions() {
@@ -283,6 +300,11 @@ void Engine::settle(Operation& operation, const Error* error) {
 
 void Engine::end(const Error& reason) {
   phase_ = Phase::ended;
+  if (leader_) {
+    int lost = lost_rank_.load(std::memory_order_relaxed);
+    if (ending_) leader_->leave();
+    else leader_->leave_because(Rank{lost >= 0 ? lost : world_.rank.value}, reason.message);
+  }
   {
     std::lock_guard lock(ended_mutex_);
     ended_ = std::make_shared<const Error>(reason);
@@ -331,7 +353,7 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
 
 // True if that was the end.
 bool Engine::watch_for_stalls() {
-  constexpr Rank writer{0};
+  Rank writer = layout_.node.rank_at(transport::NodeBoard::leader);
   if (stop_sent_ && stop_deadline_.passed()) {
     Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
                                         " did not answer the wish to shut down within 10 s; this rank left alone"};

@@ -2,7 +2,7 @@
 // The one thread of a rank that owns all changing state of the runtime: takes submissions, agrees, runs batches.
 //
 //  1. Submissions come from the inbox. An op whose slot is known marks its arrival; another sends a ballot.
-//  2. The engine of the lowest rank also leads: the coordinator decides, and the log says what (leader.hpp).
+//  2. The engine of a node's lowest rank also leads: the coordinator decides, and the log says what (leader.hpp).
 //  3. The log is executed in order: slots are learned and forgotten, batches queue up, the end is the end for all.
 //  4. The batch at the head of the queue runs: task steps, until done; its handles are settled and announced.
 //  5. With nothing to do the engine sleeps on its wait word; callers, peers and transports wake it.
@@ -38,7 +38,9 @@ class Engine final : private transport::Exchange {
   struct Parts {
     const World* world = nullptr;
     const Config* config = nullptr;
+    const topology::Layout* layout = nullptr;
     transport::NodeBoard* board = nullptr;
+    transport::NetPeers* net = nullptr;  // null on one node
     Teams* teams = nullptr;
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
@@ -67,6 +69,7 @@ class Engine final : private transport::Exchange {
   void run(Deadline start_deadline);
   void connect(Deadline deadline);
   bool progress();
+  bool notice_losses();
   bool take_submissions();
   void introduce(Operation& operation);
   bool read_log();
@@ -90,6 +93,7 @@ class Engine final : private transport::Exchange {
 
   const World& world_;
   const Config& config_;
+  const topology::Layout& layout_;
   transport::NodeBoard& board_;
   Teams& teams_;
   OperationTable& operations_;
@@ -107,6 +111,7 @@ class Engine final : private transport::Exchange {
 
   // The thread's own:
   Phase phase_ = Phase::connecting;
+  bool has_tree_ = false;  // the leaders of the nodes can talk to each other
   bool stop_sent_ = false;
   Deadline stop_deadline_ = Deadline::never();
   std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out

@@ -1,66 +1,148 @@
 #include "runtime/leader.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
-#include "base/overloaded.hpp"
 #include "base/panic.hpp"
 
 namespace hvd::runtime {
 
 namespace {
 
-Coordinator::Settings settings_for(const World& world, const Config& config, const transport::NodeBoard& board) {
-  Coordinator::Settings settings;
-  settings.ranks = world.size();
-  settings.slots = board.slots();
+// Of the tree of nodes. Wide, since a level costs a crossing of the network and a child only a small frame.
+constexpr int most_children = 8;
+
+constexpr auto goodbye_patience = std::chrono::seconds(1);
+
+int children_of(const topology::Layout& layout) {
+  return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
+}
+
+NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
+  NodeAgreement::Settings settings;
+  settings.children = children_of(*parts.layout);
+  settings.is_root = parts.layout->my_node == 0;
+  const World& world = *parts.world;
+  int slots = parts.board->slots();
+  settings.coordinator.ranks = world.size();
+  settings.coordinator.slots = slots;
   // Some slots always stay free for ops that are not cached.
-  settings.cache_capacity = std::min<std::int64_t>(config.cache_capacity, board.slots() / 2 + board.slots() / 4);
-  settings.fusion_threshold_bytes = config.fusion_threshold_bytes;
-  settings.describe = [&world](Rank rank) { return describe(world, rank); };
+  settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
+  settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
+  settings.coordinator.describe = [&world](Rank rank) { return describe(world, rank); };
   return settings;
 }
 
 }  // namespace
 
-Leader::Leader(const World& world, const Config& config, transport::NodeBoard& board,
-               const std::vector<Observer*>& observers)
-    : world_(world),
-      config_(config),
-      board_(board),
-      observers_(observers),
-      coordinator_(settings_for(world, config, board), [this](const Record& record) { append(record); }) {}
+Leader::Leader(Parts parts)
+    : world_(*parts.world),
+      config_(*parts.config),
+      layout_(*parts.layout),
+      board_(*parts.board),
+      observers_(*parts.observers),
+      agreement_(settings_for(parts), *this) {
+  if (parts.net == nullptr) return;
+  auto leader_of = [&](int node) { return layout_.leaders.rank_at(Seat{node}); };
+  if (layout_.my_node > 0)
+    parent_ = std::make_unique<Link>(world_, *parts.net, leader_of((layout_.my_node - 1) / most_children));
+  for (int child = 0; child < children_of(layout_); ++child)
+    children_.push_back(
+        std::make_unique<Link>(world_, *parts.net, leader_of(layout_.my_node * most_children + 1 + child)));
+}
+
+Leader::Link* Leader::link_to(Neighbour neighbour) {
+  return neighbour.is_parent() ? parent_.get() : children_[static_cast<std::size_t>(neighbour.child)].get();
+}
+
+Progress Leader::connect() {
+  bool all = true;
+  for (int child = parent_ ? -1 : 0; child < static_cast<int>(children_.size()); ++child) {
+    auto connected = link_to(Neighbour{child})->connect();
+    if (!connected) {
+      verdict_ = std::move(connected.error());
+      return Progress::failed;
+    }
+    all = all && *connected;
+  }
+  return all ? Progress::done : Progress::pending;
+}
 
 bool Leader::step(int batches_in_flight) {
   bool news = append_waiting();
   if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
   // Read before requests and arrivals are: what somebody said who has since read an eviction is still ignored.
-  std::uint64_t read_by_all = board_.records_read_by_all();
+  agreement_.node_has_read(board_.records_read_by_all());
+  news |= hear_board();
+  news |= hear_neighbours();
+  return agreement_.flush(batches_in_flight) || news;
+}
+
+bool Leader::hear_board() {
+  bool news = false;
   Seat from;
   ConstBytes bytes;
   while (board_.take_request(from, bytes)) {
     news = true;
-    auto request = decode_request(bytes);
-    if (!request) panic(request.error().message);
-    hear(Rank{from.value}, *request);
+    agreement_.request(layout_.node.rank_at(from), bytes);
   }
   SlotId slot;
   while (board_.take_completed(slot)) {
     news = true;
-    coordinator_.all_arrived(slot);
+    agreement_.node_arrived(slot);
   }
-  coordinator_.read_by_all(read_by_all);
-  coordinator_.schedule(batches_in_flight);
   return news;
 }
 
-void Leader::hear(Rank from, const Request& request) {
-  std::visit(Overloaded{[&](const OpRequest& it) {
-                          for (Observer* observer : observers_) observer->ready(it.name, from);
-                          coordinator_.ballot(from, it.name, it.signature);
-                        },
-                        [&](const ShutdownRequest& it) { coordinator_.shut_down(from, it.reason); },
-                        [&](const PublishRequest& it) { coordinator_.publish(from, it.key, it.value); },
-                        [&](const StallRequest& it) { hear_of_stall(it); }},
-             request);
+bool Leader::hear_neighbours() {
+  bool news = false;
+  for (int child = parent_ ? -1 : 0; child < static_cast<int>(children_.size()); ++child)
+    news |= hear(Neighbour{child}, *link_to(Neighbour{child}));
+  return news;
+}
+
+bool Leader::hear(Neighbour from, Link& link) {
+  bool news = false;
+  while (!verdict_ && !link.peer_has_left()) {
+    auto frame = link.receive();
+    if (!frame) {
+      link_failed(from, frame.error());
+      return true;
+    }
+    if (!*frame) break;
+    news = true;
+    if (auto status = agreement_.receive(from, **frame); !status) link_failed(from, status.error());
+  }
+  if (auto status = link.flush(); !status) link_failed(from, status.error());
+  return news;
+}
+
+// The leader at the other end is gone, or as good as.
+void Leader::link_failed(Neighbour at, const Error& error) {
+  lost(link_to(at)->peer(), error.message);
+}
+
+void Leader::lost(Rank rank, std::string_view why) {
+  if (verdict_) return;
+  verdict_ = Error{ErrorCode::peer_lost, std::string(why)};
+  lost_ = rank;
+  board_.announce_lost(rank);
+}
+
+void Leader::arm() {
+  if (parent_) parent_->arm();
+  for (auto& child : children_) child->arm();
+}
+
+void Leader::leave() {
+  auto deadline = Deadline::after(goodbye_patience);
+  if (parent_) parent_->leave(deadline);
+  for (auto& child : children_) child->leave(deadline);
+}
+
+void Leader::leave_because(Rank lost, std::string_view why) {
+  agreement_.tell_lost(lost_.value_or(lost), why);
+  leave();
 }
 
 void Leader::hear_of_stall(const StallRequest& stall) {
@@ -68,6 +150,11 @@ void Leader::hear_of_stall(const StallRequest& stall) {
   bool recent = last_report_ != Clock::time_point{} && Clock::now() - last_report_ < check_time / 2;
   if (recent && !stall.final) return;
   board_.look_at_all_slots();
+  if (agreement_.coordinator() == nullptr) {
+    encode(Request(stall), scratch_);
+    agreement_.request(world_.rank, scratch_);
+    return;
+  }
   std::vector<StalledName> stalled = find_stalled();
   if (stall.missing.value >= 0) {
     // In a batch ranks wait for each other in chains: one that cannot move at all is named, not the next in line.
@@ -79,26 +166,30 @@ void Leader::hear_of_stall(const StallRequest& stall) {
   std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
   stall.final ? log::error(text) : log::warning(text);
   if (!stall.final) return;
-  if (stall.missing.value < 0) return coordinator_.shut_down(world_.rank, text);
+  if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text);
   verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
 }
 
 std::vector<StalledName> Leader::find_stalled() const {
   std::vector<StalledName> stalled;
-  for (Coordinator::Waiting& waiting : coordinator_.waiting())
+  const Coordinator& coordinator = *agreement_.coordinator();
+  for (Coordinator::Waiting& waiting : coordinator.waiting())
     stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
-  coordinator_.visit_slots([&](SlotId slot, const std::string& name) {
+  coordinator.visit_slots([&](SlotId slot, const std::string& name) {
     std::vector<Rank> missing;
-    for (Seat seat : board_.missing_at(slot)) missing.push_back(Rank{seat.value});
-    bool is_wanted = static_cast<int>(missing.size()) < world_.size();
+    for (Seat seat : board_.missing_at(slot)) missing.push_back(layout_.node.rank_at(seat));
+    bool is_wanted = static_cast<int>(missing.size()) < layout_.node.size();
     if (is_wanted && !missing.empty()) stalled.push_back({name, std::move(missing)});
   });
   return stalled;
 }
 
-void Leader::append(const Record& record) {
-  encode(record, scratch_);
-  if (!unlogged_.empty() || !board_.append(scratch_)) unlogged_.push_back(scratch_);
+void Leader::heard_ballot(std::string_view name, Rank from) {
+  for (Observer* observer : observers_) observer->ready(name, from);
+}
+
+void Leader::append(ConstBytes record) {
+  if (!unlogged_.empty() || !board_.append(record)) unlogged_.emplace_back(record.begin(), record.end());
 }
 
 bool Leader::append_waiting() {
@@ -108,6 +199,12 @@ bool Leader::append_waiting() {
     news = true;
   }
   return news;
+}
+
+void Leader::send(Neighbour to, ConstBytes frame) {
+  Link* link = link_to(to);
+  if (link->peer_has_left()) return;
+  if (auto status = link->send(frame); !status) link_failed(to, status.error());
 }
 
 }  // namespace hvd::runtime

@@ -1,51 +1,89 @@
 #pragma once
-// The leader's part of the agreement, on the engine of the rank that writes the log: hears what the ranks ask for and
-// where all have arrived, lets the coordinator decide, appends what it decided.
+// The leader's part of the agreement, on the engine of the lowest rank of a node: carries between the node's board, the
+// neighbours in the tree of nodes and the agreement (agreement.hpp), and tells people about stalls.
 #include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/task.hpp"
 #include "base/world.hpp"
-#include "runtime/coordinator.hpp"
+#include "runtime/agreement.hpp"
 #include "runtime/observer.hpp"
-#include "runtime/schedule.hpp"
 #include "runtime/stall.hpp"
+#include "topology/layout.hpp"
+#include "transport/control_link.hpp"
 #include "transport/node_board.hpp"
 
 namespace hvd::runtime {
 
-class Leader {
+class Leader final : private AgreementEffects {
  public:
-  Leader(const World& world, const Config& config, transport::NodeBoard& board,
-         const std::vector<Observer*>& observers);
+  struct Parts {
+    const World* world = nullptr;
+    const Config* config = nullptr;
+    const topology::Layout* layout = nullptr;
+    transport::NodeBoard* board = nullptr;
+    transport::NetPeers* net = nullptr;  // null on one node
+    const std::vector<Observer*>* observers = nullptr;
+  };
+  explicit Leader(Parts parts);
 
+  // Until the neighbours are there. Never blocks.
+  Progress connect();
   // One look at everything that could have changed. True if anything had.
   bool step(int batches_in_flight);
+  // The engine is about to sleep: what comes from the neighbours wakes it.
+  void arm();
   // Records wait for room in the log, which nobody announces.
   bool is_writing() const { return !unlogged_.empty(); }
   // Somebody (perhaps this rank itself) has waited long: one report for all who wait.
   void hear_of_stall(const StallRequest& stall);
-  // A stall that can only be ended by leaving what is under way; nothing as long as there is none.
+  // Why this rank must end, if it must: a stall that nothing else ends, a neighbour that is gone.
   const std::optional<Error>& verdict() const { return verdict_; }
+  // This rank ends by agreement of all; the neighbours need not be told why.
+  void leave();
+  // This rank ends, since that one is lost; so must all others.
+  void leave_because(Rank lost, std::string_view why);
+  std::uint64_t frames_sent() const { return agreement_.frames_sent(); }
 
  private:
-  void hear(Rank from, const Request& request);
+  using Link = transport::ControlLink;
+
+  bool hear_board();
+  bool hear_neighbours();
+  bool hear(Neighbour from, Link& link);
+  void link_failed(Neighbour at, const Error& error);
+  Link* link_to(Neighbour neighbour);
   std::vector<StalledName> find_stalled() const;
-  void append(const Record& record);
   bool append_waiting();
+
+  // AgreementEffects
+  void append(ConstBytes record) override;
+  void send(Neighbour to, ConstBytes frame) override;
+  void given(SlotId slot) override { board_.given(slot); }
+  void evicted(SlotId slot) override { board_.evicted(slot); }
+  void scheduled(SlotId slot) override { board_.scheduled(slot); }
+  void heard_ballot(std::string_view name, Rank from) override;
+  void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
+  void lost(Rank rank, std::string_view why) override;
 
   const World& world_;
   const Config& config_;
+  const topology::Layout& layout_;
   transport::NodeBoard& board_;
   const std::vector<Observer*>& observers_;
-  Coordinator coordinator_;
+  std::unique_ptr<Link> parent_;
+  std::vector<std::unique_ptr<Link>> children_;
+  NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
   Buffer scratch_;
   Clock::time_point last_report_;
   std::optional<Error> verdict_;
+  std::optional<Rank> lost_;  // whose loss the verdict is
 };
 
 }  // namespace hvd::runtime

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "topology/layout.hpp"
+#include "transport/net_peers.hpp"
 #include "transport/node_peers.hpp"
 #include "transport/shm/regions.hpp"
 #include "transport/thread_hub.hpp"
@@ -43,30 +45,42 @@ bool cores_for_all(const Position& position) {
 Runtime::Runtime(Parts parts)
     : world_(std::move(parts.world)),
       config_(std::move(parts.config)),
+      layout_(topology::layout_of(world_)),
       peers_(std::move(parts.peers)),
       threads_(std::move(parts.threads)),
       observers_(std::move(parts.observers)),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->discard(operation); },
                &operations_) {
-  topology::Layout layout = topology::layout_of(world_);
-  position_ = {world_.rank.value,     world_.size(),       layout.node.me.value,   layout.node.size(),
-               layout.cross.me.value, layout.cross.size(), layout.is_homogeneous()};
+  position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
+               layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
   spin_ = cores_for_all(position_);
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
+  auto net_listener = std::exchange(parts.net, std::nullopt);
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
+  if (runtime->layout_.nodes > 1) {
+    if (!net_listener) panic("a world of several nodes needs a listener for the connections between them");
+    auto net = transport::NetPeers::start(runtime->world_, runtime->config_, std::move(*net_listener));
+    if (!net) return net.error();
+    runtime->net_ = std::move(*net);
+  }
   HVD_RETURN_IF_ERROR(runtime->share_board(deadline));
   NodeBoard& board = *runtime->board_;
   transport::Surroundings& surroundings = runtime->surroundings_;
   surroundings.world = &runtime->world_;
   surroundings.config = &runtime->config_;
   surroundings.wake = &board.wake_word(board.me());
-  surroundings.wake_of = [&board](Rank rank) { return &board.wake_word(Seat{rank.value}); };
+  surroundings.wake_of = [&board, &node = runtime->layout_.node](Rank rank) {
+    Seat seat = node.seat_of(rank);
+    return seat.value < 0 ? nullptr : &board.wake_word(seat);
+  };
   surroundings.asymmetric_wake = posix::register_asymmetric_barrier();
   surroundings.threads = runtime->threads_;
   surroundings.peers = runtime->peers_;
+  surroundings.net = runtime->net_;
   surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
+  if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
   auto teams = Teams::make(surroundings);
   if (!teams) return teams.error();
@@ -75,6 +89,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   Engine::Parts engine;
   engine.world = &runtime->world_;
   engine.config = &runtime->config_;
+  engine.layout = &runtime->layout_;
+  engine.net = runtime->net_.get();
   engine.board = runtime->board_.get();
   engine.teams = runtime->teams_.get();
   engine.operations = &runtime->operations_;
@@ -87,7 +103,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     // A dying process closes its sockets before its parent is told. The launcher should hear of it before anybody fails
     // because of it, or it would take a survivor's error for the first failure.
     runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
-      if (!raw->board_->has_left(Seat{peer.value}))
+      if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)))
         posix::wait_for_process_end(raw->world_.member(peer).pid, std::chrono::seconds(1));
       raw->engine_->report_lost(peer);
     });
@@ -102,17 +118,22 @@ Runtime::~Runtime() {
   teams_.reset();
   surroundings_ = {};
   peers_.reset();
+  engine_.reset();  // its leader's connections belong to the net
+  net_.reset();
 }
 
 Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std::size_t bytes, Deadline deadline) {
-  if (threads_) return threads_->share_memory(name + "." + std::to_string(world_.epoch), bytes);
-  if (world_.size() == 1) return private_memory(bytes);
+  const Group& node = layout_.node;
+  if (threads_)
+    return threads_->share_memory(name + "." + std::to_string(world_.epoch) + "." + std::to_string(layout_.my_node),
+                                  bytes);
+  if (node.size() == 1) return private_memory(bytes);
   auto owner = std::make_shared<posix::SharedMemory>();
-  if (world_.rank == Rank{0}) {
+  if (node.me == Seat{0}) {
     auto created = posix::SharedMemory::create(name, bytes);
     if (!created) return created.error();
     *owner = std::move(*created);
-    HVD_RETURN_IF_ERROR(peers_->offer(topology::layout_of(world_).world, name, owner->descriptor()));
+    HVD_RETURN_IF_ERROR(peers_->offer(node, name, owner->descriptor()));
   } else {
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(name))) {
@@ -128,17 +149,14 @@ Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std
   return std::shared_ptr<void>(owner, owner->data());
 }
 
-// The memory in which all ranks agree.
+// The memory in which the ranks of my node agree.
 Status Runtime::share_board(Deadline deadline) {
-  if (int nodes = topology::layout_of(world_).nodes; nodes > 1 && !threads_)
-    return Error(ErrorCode::unsupported, "the ranks of this job run on " + std::to_string(nodes) +
-                                             " machines; this version runs on one. Start all ranks on one machine");
   NodeBoard::Shape shape;
-  shape.seats = world_.size();
+  shape.seats = layout_.node.size();
   shape.slots = static_cast<int>(std::min(std::max<std::int64_t>(config_.cache_capacity, 0) + spare_slots, most_slots));
   auto memory = map_together("board", NodeBoard::bytes_needed(shape), deadline);
   if (!memory) return memory.error();
-  board_ = std::make_unique<NodeBoard>(std::move(*memory), shape, Seat{world_.rank.value});
+  board_ = std::make_unique<NodeBoard>(std::move(*memory), shape, layout_.node.me);
   return {};
 }
 
@@ -220,11 +238,11 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::lock_guard lock(shared_mutex_);
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
   auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config_.start_timeout_s * 1000)));
-  auto memory = map_together(name, part * static_cast<std::size_t>(world_.size()), deadline);
+  auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
   if (!memory) return memory.error();
-  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(world_.rank.value);
+  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
   HVD_RETURN_IF_ERROR(at_one_point(name, [this, memory = *memory, part] {
-    if (surroundings_.regions) surroundings_.regions->add(memory, part, world_.rank.value);
+    if (surroundings_.regions) surroundings_.regions->add(memory, part, layout_.node.me.value);
   }));
   shared_.emplace(mine, std::move(*memory));
   return mine;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "runtime/handle.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
+#include "topology/layout.hpp"
+#include "transport/net_peers.hpp"
 #include "transport/node_board.hpp"
 #include "transport/transport.hpp"
 
@@ -33,6 +36,7 @@ class Runtime {
     World world;
     Config config;
     std::shared_ptr<transport::NodePeers> peers;    // null for one rank alone, and for threads
+    std::optional<transport::NetListener> net;      // whose endpoints the world's members name; none on one node
     std::shared_ptr<transport::ThreadHub> threads;  // ranks as threads
     std::vector<Observer*> observers;               // outlive the runtime
   };
@@ -65,7 +69,7 @@ class Runtime {
  private:
   explicit Runtime(Parts parts);
   Status share_board(Deadline deadline);
-  // Memory of so many bytes that all ranks map, under a name that is used once. Collective.
+  // Memory of so many bytes that all ranks of my node map, under a name that is used once. Collective over the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
   // Runs on every rank's engine at the same point of the schedule; returns when it has here.
   Status at_one_point(const std::string& name, std::function<void()> action);
@@ -73,7 +77,9 @@ class Runtime {
 
   World world_;
   Config config_;
+  topology::Layout layout_;
   std::shared_ptr<transport::NodePeers> peers_;
+  std::shared_ptr<transport::NetPeers> net_;
   std::shared_ptr<transport::ThreadHub> threads_;
   std::vector<Observer*> observers_;
   Position position_;

@@ -11,7 +11,7 @@ namespace hvd::runtime {
 namespace {
 
 // Where several transports reach a group, the first of these is taken.
-constexpr const char* preference[] = {"shm", "inproc"};
+constexpr const char* preference[] = {"shm", "inproc", "tcp"};
 
 int preference_of(std::string_view name) {
   auto found = std::find(std::begin(preference), std::end(preference), name);
@@ -92,6 +92,11 @@ Progress Teams::connect(transport::Exchange& exchange) {
 Progress Teams::fail(Error error) {
   failure_ = std::move(error);
   return Progress::failed;
+}
+
+void Teams::arm() noexcept {
+  for (Connection& connection : connections_)
+    if (connection.link) connection.link->arm();
 }
 
 void Teams::abort(const Error& reason) noexcept {

@@ -23,6 +23,8 @@ class Teams {
   Result<const collectives::Algorithm*> choose(const Collective& collective, const collectives::Team& team) const {
     return selector_->choose(collective, team);
   }
+  // The engine is about to sleep (transport::Link::arm).
+  void arm() noexcept;
   void abort(const Error& reason) noexcept;
 
  private:

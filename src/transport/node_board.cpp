@@ -27,12 +27,13 @@ constexpr std::size_t whole_lines(std::size_t words) {
 
 // Where the parts lie, in bytes from the start.
 struct NodeBoard::Layout {
-  std::size_t seats, arrivals, completed, requests, log, end;
+  std::size_t common, seats, arrivals, completed, requests, log, end;
 
   explicit Layout(Shape shape) {
     std::size_t seat_count = static_cast<std::size_t>(shape.seats);
     std::size_t groups = groups_of(shape.slots);
-    seats = 0;
+    common = 0;
+    seats = aligned(sizeof(Common));
     arrivals = aligned(seats + seat_count * sizeof(SeatState));
     completed = aligned(arrivals + seat_count * whole_lines(groups) * sizeof(Word));
     requests = aligned(completed + whole_lines(groups_of(static_cast<int>(groups))) * sizeof(Word));
@@ -54,11 +55,14 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
       my_arrivals_(groups_),
       unannounced_(groups_),
       at_rest_(groups_),
+      taken_(groups_),
+      void_(groups_),
       to_look_at_(groups_of(static_cast<int>(groups_))) {
   unannounced_groups_.reserve(groups_);
   // Zeroed memory is the initial state of every part; no constructor runs in it.
   Layout layout(shape);
   auto* base = static_cast<std::byte*>(memory_.get());
+  common_ = reinterpret_cast<Common*>(base + layout.common);
   seats_ = reinterpret_cast<SeatState*>(base + layout.seats);
   arrivals_ = reinterpret_cast<Word*>(base + layout.arrivals);
   completed_ = reinterpret_cast<Word*>(base + layout.completed);
@@ -69,6 +73,12 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
   request_cursors_.resize(requests_.size());
   std::byte* log = base + layout.log;
   log_ = ByteRing(reinterpret_cast<RingHead*>(log), log + sizeof(RingHead), log_ring_bytes);
+}
+
+void NodeBoard::announce_lost(Rank rank) {
+  std::int32_t nobody = 0;
+  common_->lost.compare_exchange_strong(nobody, rank.value + 1);
+  for (int seat = 0; seat < shape_.seats; ++seat) seats_[seat].wake.post();
 }
 
 void NodeBoard::arrive(SlotId slot) {
@@ -109,11 +119,30 @@ bool NodeBoard::take_completed(SlotId& slot) {
     to_look_at_[word] &= to_look_at_[word] - 1;
     found_ = ~std::uint64_t{0};
     for (int seat = 0; seat < shape_.seats; ++seat) found_ &= arrivals_of(seat, group_).load() ^ at_rest_[group_];
+    found_ &= ~void_[group_];
     at_rest_[group_] ^= found_;
+    taken_[group_] |= found_;
   }
   slot = SlotId{static_cast<std::int32_t>(group_) * 64 + std::countr_zero(found_)};
   found_ &= found_ - 1;
   return true;
+}
+
+void NodeBoard::scheduled(SlotId slot) {
+  taken_[static_cast<std::size_t>(slot.value) / 64] &= ~(std::uint64_t{1} << (slot.value % 64));
+}
+
+void NodeBoard::evicted(SlotId slot) {
+  auto group = static_cast<std::size_t>(slot.value) / 64;
+  std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
+  at_rest_[group] ^= taken_[group] & bit;  // where the bits will be when all have withdrawn
+  taken_[group] &= ~bit;
+  void_[group] |= bit;
+  if (group == group_) found_ &= ~bit;
+}
+
+void NodeBoard::given(SlotId slot) {
+  void_[static_cast<std::size_t>(slot.value) / 64] &= ~(std::uint64_t{1} << (slot.value % 64));
 }
 
 void NodeBoard::look_at_all_slots() {

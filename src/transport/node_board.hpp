@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -46,12 +47,25 @@ class NodeBoard {
   void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
   bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
 
+  // For the leader: a rank of another node is gone; everybody here must know. The first one counts.
+  void announce_lost(Rank rank);
+  std::optional<Rank> lost() const {
+    std::int32_t lost = common_->lost.load(std::memory_order_acquire);
+    return lost == 0 ? std::nullopt : std::optional(Rank{lost - 1});
+  }
+
   // I have arrived at the slot, or take that back before all have; the others see it with announce_arrivals().
   void arrive(SlotId slot);
   void withdraw(SlotId slot) { arrive(slot); }
   void announce_arrivals();
   // For the leader: the next slot at which all have arrived, each once.
   bool take_completed(SlotId& slot);
+  // For the leader: the completed slot was scheduled; it may be arrived at anew.
+  void scheduled(SlotId slot);
+  // For the leader: before the eviction is in the log, and before the slot is given anew. In between nothing is
+  // completed there: those who had arrived withdraw as they read the eviction.
+  void evicted(SlotId slot);
+  void given(SlotId slot);
   // For the leader: whoever was the last may have been halted before it could say so.
   void look_at_all_slots();
   // For the leader: who has not arrived at the slot since it was completed last.
@@ -81,6 +95,9 @@ class NodeBoard {
     std::atomic<std::uint64_t> request_bytes_taken;  // written by the leader
     std::atomic<std::uint32_t> has_left;
   };
+  struct alignas(64) Common {
+    std::atomic<std::int32_t> lost;  // rank + 1
+  };
   struct Layout;
 
   // The bits of 64 slots.
@@ -92,6 +109,7 @@ class NodeBoard {
   std::shared_ptr<void> memory_;
   Shape shape_;
   Seat me_;
+  Common* common_ = nullptr;
   SeatState* seats_ = nullptr;
   std::size_t groups_;  // of 64 slots
   std::size_t arrivals_stride_;
@@ -101,6 +119,8 @@ class NodeBoard {
   std::vector<std::size_t> unannounced_groups_;
   // The leader's:
   std::vector<std::uint64_t> at_rest_;  // by group: where the bits were when the slot was completed last
+  std::vector<std::uint64_t> taken_;    // completed, not scheduled
+  std::vector<std::uint64_t> void_;     // evicted, not given
   std::vector<std::uint64_t> to_look_at_;
   std::size_t group_ = 0;
   std::uint64_t found_ = 0;  // completed slots of the group that are not taken yet

@@ -1,0 +1,233 @@
+#include "runtime/agreement.hpp"
+
+#include <algorithm>
+
+#include "base/overloaded.hpp"
+#include "base/panic.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+// A frame is a row of items.
+enum class Item : std::uint8_t { position, arrivals, request, record, lost };
+
+// The coordinator has 1024 slots to spare; it hears of what is free again long before they are used up.
+constexpr std::uint64_t most_slots_in_doubt = 64;
+
+Error broken_frame() {
+  return {ErrorCode::mismatch,
+          "a message of the agreement between nodes is broken; do all nodes run the same release?"};
+}
+
+}  // namespace
+
+NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
+    : settings_(std::move(settings)),
+      effects_(effects),
+      slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
+      children_(static_cast<std::size_t>(settings_.children)) {
+  if (settings_.is_root)
+    coordinator_ = std::make_unique<Coordinator>(settings_.coordinator, [this](const Record& it) { decided(it); });
+  outgoing_.reserve(slots_.size());
+}
+
+void NodeAgreement::request(Rank from, ConstBytes request) {
+  if (!coordinator_) {
+    ByteWriter writer(requests_up_);
+    writer.put(Item::request);
+    writer.put(from);
+    writer.put_string({reinterpret_cast<const char*>(request.data()), request.size()});
+    return;
+  }
+  auto decoded = decode_request(request);
+  if (!decoded) panic(decoded.error().message);
+  hear(from, *decoded);
+}
+
+void NodeAgreement::hear(Rank from, const Request& request) {
+  std::visit(Overloaded{[&](const OpRequest& it) {
+                          effects_.heard_ballot(it.name, from);
+                          coordinator_->ballot(from, it.name, it.signature);
+                        },
+                        [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
+                        [&](const PublishRequest& it) { coordinator_->publish(from, it.key, it.value); },
+                        [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
+             request);
+}
+
+void NodeAgreement::node_arrived(SlotId slot) {
+  arrived(slot);
+}
+
+void NodeAgreement::arrived(SlotId slot) {
+  Slot& it = at(slot);
+  if (++it.arrivals <= settings_.children) return;
+  it.arrivals = 0;
+  if (coordinator_) return coordinator_->all_arrived(slot);
+  it.is_outgoing = true;
+  outgoing_.push_back(slot);
+}
+
+void NodeAgreement::tell_lost(Rank rank, std::string_view why) {
+  Neighbour nobody{settings_.children};
+  pass_on_lost(nobody, rank, why);
+}
+
+void NodeAgreement::pass_on_lost(Neighbour except, Rank rank, std::string_view why) {
+  scratch_.clear();
+  ByteWriter writer(scratch_);
+  writer.put(Item::lost);
+  writer.put(rank);
+  writer.put_string(why);
+  for (int child = -1; child < settings_.children; ++child) {
+    if (child == except.child || (child < 0 && settings_.is_root)) continue;
+    effects_.send(Neighbour{child}, scratch_);
+    ++frames_sent_;
+  }
+}
+
+Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
+  ByteReader reader(frame);
+  std::uint64_t seen = 0;
+  while (!reader.at_end()) {
+    switch (reader.get<Item>()) {
+      case Item::position:
+        seen = reader.get<std::uint64_t>();
+        if (from.is_parent()) return broken_frame();
+        children_[static_cast<std::size_t>(from.child)].read = reader.get<std::uint64_t>();
+        break;
+      case Item::arrivals: {
+        auto count = reader.get<std::uint32_t>();
+        for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+          auto slot = reader.get<SlotId>();
+          if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
+          if (at(slot).evicted_at <= seen) arrived(slot);
+        }
+        break;
+      }
+      case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
+      case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
+      case Item::lost: take_lost(from, reader); break;
+      default: return broken_frame();
+    }
+    if (!reader.ok()) return broken_frame();
+  }
+  return {};
+}
+
+Status NodeAgreement::take_request(ByteReader& frame) {
+  auto from = frame.get<Rank>();
+  auto bytes = frame.get_string();
+  if (!frame.ok()) return broken_frame();
+  if (coordinator_) {
+    auto decoded = decode_request(as_bytes(bytes));
+    if (!decoded) return decoded.error();
+    hear(from, *decoded);
+  } else {
+    request(from, as_bytes(bytes));
+  }
+  return {};
+}
+
+Status NodeAgreement::take_record(ByteReader& frame) {
+  auto bytes = as_bytes(frame.get_string());
+  if (!frame.ok()) return broken_frame();
+  auto record = decode_record(bytes, batch_slots_);
+  if (!record) return record.error();
+  logged(*record, bytes);
+  return {};
+}
+
+void NodeAgreement::take_lost(Neighbour from, ByteReader& frame) {
+  auto rank = frame.get<Rank>();
+  std::string why(frame.get_string());
+  if (!frame.ok()) return;
+  pass_on_lost(from, rank, why);
+  effects_.lost(rank, why);
+}
+
+void NodeAgreement::decided(const Record& record) {
+  Buffer bytes;
+  bytes.swap(frame_);  // its capacity; encode() clears it
+  encode(record, bytes);
+  logged(record, bytes);
+  frame_.swap(bytes);
+}
+
+// A record is next in the log of every node.
+void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
+  ++records_;
+  if (const auto* evict = std::get_if<EvictRecord>(&record)) {
+    Slot& slot = at(evict->slot);
+    slot.evicted_at = records_;
+    slot.arrivals = 0;
+    if (std::exchange(slot.is_outgoing, false)) std::erase(outgoing_, evict->slot);
+    effects_.evicted(evict->slot);
+    ++slots_in_doubt_;
+  } else if (const auto* give = std::get_if<GiveRecord>(&record)) {
+    effects_.given(give->slot);
+    ++slots_in_doubt_;
+  } else if (const auto* batch = std::get_if<BatchRecord>(&record)) {
+    for (SlotId slot : batch->slots) effects_.scheduled(slot);
+  }
+  effects_.append(bytes);
+  if (settings_.children == 0) return;
+  ByteWriter writer(records_down_);
+  writer.put(Item::record);
+  writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+std::uint64_t NodeAgreement::read_by_subtree() const {
+  std::uint64_t read = node_read_;
+  for (const Child& child : children_) read = std::min(read, child.read);
+  return read;
+}
+
+bool NodeAgreement::flush(int batches_in_flight) {
+  if (coordinator_) {
+    coordinator_->read_by_all(read_by_subtree());
+    coordinator_->schedule(batches_in_flight);
+  }
+  bool down = flush_down();
+  return (!coordinator_ && flush_up()) || down;
+}
+
+bool NodeAgreement::flush_up() {
+  std::uint64_t read = read_by_subtree();
+  bool must_tell = slots_in_doubt_ >= most_slots_in_doubt && read > read_told_;
+  if (outgoing_.empty() && requests_up_.empty() && !must_tell) return false;
+  frame_.clear();
+  ByteWriter writer(frame_);
+  writer.put(Item::position);
+  writer.put(records_);
+  writer.put(read);
+  if (read > read_told_) slots_in_doubt_ = 0;
+  read_told_ = read;
+  if (!outgoing_.empty()) {
+    writer.put(Item::arrivals);
+    writer.put(static_cast<std::uint32_t>(outgoing_.size()));
+    for (SlotId slot : outgoing_) {
+      writer.put(slot);
+      at(slot).is_outgoing = false;
+    }
+    outgoing_.clear();
+  }
+  writer.put_raw(requests_up_.data(), requests_up_.size());
+  requests_up_.clear();
+  effects_.send(Neighbour::parent(), frame_);
+  ++frames_sent_;
+  return true;
+}
+
+bool NodeAgreement::flush_down() {
+  if (records_down_.empty()) return false;
+  for (int child = 0; child < settings_.children; ++child) {
+    effects_.send(Neighbour{child}, records_down_);
+    ++frames_sent_;
+  }
+  records_down_.clear();
+  return true;
+}
+
+}  // namespace hvd::runtime

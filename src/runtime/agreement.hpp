@@ -1,0 +1,117 @@
+#pragma once
+// One node's part in the agreement of all nodes, which form a tree: what happens on the subtree goes up as it happens,
+// the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
+//
+//  1. A slot at which all ranks of the node and of the subtrees below have arrived goes up as one number; at the root
+//  the
+//     coordinator hears of it. What ranks ask for (ballots and the like) goes up as it is, with the rank.
+//  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
+//     same records in the same order to its own log, so a record's place in the log means the same everywhere.
+//  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
+//  4. A frame says how many records its sender had seen. An arrival at a slot that was evicted later than that is
+//     void: the ranks below have withdrawn it, or will when they read the eviction.
+//  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
+//     again that the coordinator could run out of them.
+//  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "runtime/coordinator.hpp"
+#include "runtime/schedule.hpp"
+
+namespace hvd::runtime {
+
+// A neighbour in the tree: a child by its number, or the parent.
+struct Neighbour {
+  int child = -1;
+  static constexpr Neighbour parent() { return {-1}; }
+  bool is_parent() const { return child < 0; }
+};
+
+// What a node's agreement does to the world around it. Called from the methods of NodeAgreement only.
+class AgreementEffects {
+ public:
+  virtual ~AgreementEffects() = default;
+  virtual void append(ConstBytes record) = 0;  // to the log of my node
+  virtual void send(Neighbour to, ConstBytes frame) = 0;
+  virtual void given(SlotId slot) = 0;
+  virtual void evicted(SlotId slot) = 0;                               // what the node's ranks had arrived at is void
+  virtual void scheduled(SlotId slot) = 0;                             // they may arrive at it again
+  virtual void heard_ballot(std::string_view name, Rank from) = 0;     // at the root, for observers
+  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
+  virtual void lost(Rank rank, std::string_view why) = 0;
+};
+
+class NodeAgreement {
+ public:
+  struct Settings {
+    int children = 0;
+    Coordinator::Settings coordinator;
+    bool is_root = true;  // only the root has a coordinator
+  };
+  NodeAgreement(Settings settings, AgreementEffects& effects);
+
+  // ---- from the own node
+  void request(Rank from, ConstBytes request);
+  void node_arrived(SlotId slot);
+  void node_has_read(std::uint64_t records) { node_read_ = records; }
+  void tell_lost(Rank rank, std::string_view why);
+
+  // ---- from the tree
+  Status receive(Neighbour from, ConstBytes frame);
+
+  // Lets the root decide, and sends what has gathered. True if anything was decided or sent.
+  bool flush(int batches_in_flight);
+
+  Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
+  std::uint64_t frames_sent() const { return frames_sent_; }
+  // Arrivals of subtrees (mine included) at a slot that is not complete here.
+  int arrivals_at(SlotId slot) const { return at(slot).arrivals; }
+
+ private:
+  struct Slot {
+    std::uint64_t evicted_at = 0;  // number of records up to its last eviction
+    int arrivals = 0;              // subtrees that are complete
+    bool is_outgoing = false;      // complete, in the frame that is being made
+  };
+  struct Child {
+    std::uint64_t read = 0;
+  };
+
+  Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
+  const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
+  void arrived(SlotId slot);
+  void hear(Rank from, const Request& request);
+  void decided(const Record& record);
+  void logged(const Record& record, ConstBytes bytes);
+  Status take_request(ByteReader& frame);
+  Status take_record(ByteReader& frame);
+  void take_lost(Neighbour from, ByteReader& frame);
+  void pass_on_lost(Neighbour except, Rank rank, std::string_view why);
+  std::uint64_t read_by_subtree() const;
+  bool flush_up();
+  bool flush_down();
+
+  Settings settings_;
+  AgreementEffects& effects_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<Slot> slots_;
+  std::vector<Child> children_;
+  std::uint64_t records_ = 0;  // appended to my node's log
+  std::uint64_t node_read_ = 0;
+  std::uint64_t read_told_ = 0;       // up
+  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last told how far we have read
+  std::vector<SlotId> outgoing_;
+  Buffer requests_up_, records_down_, frame_, scratch_;
+  std::vector<SlotId> batch_slots_;
+  std::uint64_t frames_sent_ = 0;
+};
+
+}  // namespace hvd::runtime
