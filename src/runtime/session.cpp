@@ -33,14 +33,6 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000)));
   auto listener = transport::PeerListener::open();
   if (!listener) return listener.error();
-<<<<<<< HEAD
-  auto world = bootstrap::meet(*chosen_->bootstrap, identity, epoch_++, listener->address(), deadline);
-  if (!world) {
-    // The others may have gone the way that was closed to this rank.
-    for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
-    return world.error();
-  }
-=======
   // Whether the job has other nodes is known when the ranks have met, who must know each other's endpoints by then.
   std::optional<transport::NetListener> net_listener;
   if (identity.size > 1) {
@@ -51,8 +43,11 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
   auto world = bootstrap::meet(*chosen_->bootstrap, identity, epoch_++, me, deadline);
-  if (!world) return world.error();
->>>>>>> c12ccdb (Agreement over several nodes: a tree of leaders over TCP; boards per node; losses are told everywhere)
+  if (!world) {
+    // The others may have gone the way that was closed to this rank.
+    for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
+    return world.error();
+  }
 
   Runtime::Parts parts;
   parts.config = std::move(*config);

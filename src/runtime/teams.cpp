@@ -50,11 +50,12 @@ Result<std::unique_ptr<Teams>> Teams::make(const transport::Surroundings& surrou
     teams->world_.node_of = teams->node_of_;
     teams->node_.group = layout.node;
     teams->world_.node = &teams->node_;
-    teams->connections_.push_back({&teams->node_, "node", nullptr, nullptr});
+    teams->connections_.push_back({&teams->node_, "node " + std::to_string(layout.my_node), nullptr, nullptr});
     if (layout.rail.has_me()) {
       teams->rail_.group = layout.rail;
       teams->world_.rail = &teams->rail_;
-      teams->connections_.push_back({&teams->rail_, "rail", nullptr, nullptr});
+      std::string name = "rail " + std::to_string(layout.node.me.value);
+      teams->connections_.push_back({&teams->rail_, std::move(name), nullptr, nullptr});
     }
   }
   return teams;
@@ -70,7 +71,7 @@ Progress Teams::connect(transport::Exchange& exchange) {
       });
       if (able == transports_.end()) {
         if (connection.team == &world_ && world_.node != nullptr) continue;  // reached by way of node and rail
-        return fail({ErrorCode::unsupported, std::string("no transport reaches all ranks of the ") + connection.name +
+        return fail({ErrorCode::unsupported, "no transport reaches all ranks of the " + connection.name +
                                                  "; ranks on several machines need a network transport"});
       }
       auto connecting = (*able)->connect(connection.team->group, connection.name, exchange);

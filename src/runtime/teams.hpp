@@ -30,7 +30,7 @@ class Teams {
  private:
   struct Connection {
     collectives::Team* team;
-    const char* name;
+    std::string name;
     std::unique_ptr<transport::Connecting> connecting;
     std::unique_ptr<transport::Link> link;
   };

@@ -130,8 +130,9 @@ class Shm final : public Transport {
 
   bool reaches(const Group& group, DeviceKind kind) const override {
     if (kind != DeviceKind::host || !group.has_me()) return false;
-    if (surroundings_.threads != nullptr || group.size() == 1) return true;
-    if (surroundings_.peers == nullptr || surroundings_.world == nullptr) return false;
+    if (group.size() == 1) return true;
+    bool can_share = surroundings_.threads != nullptr || surroundings_.peers != nullptr;
+    if (!can_share || surroundings_.world == nullptr) return false;
     const World& world = *surroundings_.world;
     for (Rank rank : group.ranks) {
       if (world.member(rank).node != world.me().node) return false;

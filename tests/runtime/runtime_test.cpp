@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "ranks_as_threads.hpp"
 
@@ -21,13 +23,15 @@ constexpr auto start_time = std::chrono::seconds(30);
 // A rank's runtime, with the calls that a program makes.
 class Rig {
  public:
-  Rig(Ensemble& ensemble, RankThread& thread, std::vector<Observer*> observers = {}) {
+  Rig(Ensemble& ensemble, RankThread& thread, std::vector<Observer*> observers = {},
+      std::optional<transport::NetListener> net = {}) {
     Runtime::Parts parts;
     parts.world = ensemble.world;
     parts.world.rank = thread.rank();
     parts.config = ensemble.config;
     parts.threads = ensemble.hub;
     parts.observers = std::move(observers);
+    parts.net = std::move(net);
     auto started = Runtime::start(std::move(parts), Deadline::after(start_time));
     if (!started) {
       ADD_FAILURE() << started.error().message;
@@ -90,24 +94,51 @@ std::vector<float> sums(int ranks, std::size_t count) {
   return result;
 }
 
+// One node, and the same ranks on several.
+std::vector<std::vector<int>> shapes_of(int ranks) {
+  std::vector<std::vector<int>> shapes{{ranks}};
+  if (ranks >= 2) shapes.push_back({ranks - 1, 1});
+  if (ranks >= 3) shapes.push_back(std::vector<int>(static_cast<std::size_t>(ranks), 1));
+  if (ranks >= 5) shapes.push_back({1, 2, ranks - 3});
+  return shapes;
+}
+
+// The nodes of a world of several are connected over loopback.
 void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
+  std::vector<std::optional<transport::NetListener>> listeners(static_cast<std::size_t>(ensemble.world.size()));
+  if (topology::layout_of(ensemble.world).nodes > 1) {
+    ensemble.config.network_interfaces = "lo";
+    ensemble.world.secret = "known to these threads only";
+    for (std::size_t rank = 0; rank < listeners.size(); ++rank) {
+      auto listener = transport::NetListener::open(ensemble.config);
+      ASSERT_TRUE(listener) << listener.error().message;
+      ensemble.world.members[rank].endpoints = listener->endpoints();
+      listeners[rank] = std::move(*listener);
+    }
+  }
   run_ranks(ensemble, [&](RankThread& thread) {
-    Rig rig(ensemble, thread);
+    auto& listener = listeners[static_cast<std::size_t>(thread.rank().value)];
+    Rig rig(ensemble, thread, {}, std::exchange(listener, std::nullopt));
     if (rig.runtime) program(rig, thread.rank().value);
   });
 }
 
+class ThreeRanks : public ::testing::TestWithParam<std::vector<int>> {};
+INSTANTIATE_TEST_SUITE_P(on_nodes_of, ThreeRanks,
+                         ::testing::Values(std::vector{3}, std::vector{2, 1}, std::vector{1, 1, 1}));
+
 TEST(Runtime, reduces_what_all_ranks_submitted) {
-  for (int ranks : {1, 2, 3, 5}) {
-    Ensemble ensemble(testing::made_up_world({ranks}));
-    with_runtimes(ensemble, [&](Rig& rig, int rank) {
-      for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
-        auto data = parts(rank, count);
-        EXPECT_EQ(rig.allreduce("sum" + std::to_string(count), data), "");
-        EXPECT_EQ(data, sums(ranks, count));
-      }
-    });
-  }
+  for (int ranks : {1, 2, 3, 5})
+    for (const std::vector<int>& shape : shapes_of(ranks)) {
+      Ensemble ensemble(testing::made_up_world(shape));
+      with_runtimes(ensemble, [&](Rig& rig, int rank) {
+        for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+          auto data = parts(rank, count);
+          EXPECT_EQ(rig.allreduce("sum" + std::to_string(count), data), "");
+          EXPECT_EQ(data, sums(ranks, count));
+        }
+      });
+    }
 }
 
 TEST(Runtime, fails_what_no_algorithm_can_do_and_goes_on) {
@@ -137,8 +168,8 @@ TEST(Runtime, fails_what_no_algorithm_can_do_and_goes_on) {
 
 TEST(Runtime, does_not_care_in_which_order_ranks_submit) {
   constexpr int ranks = 3, ops = 20;
-  for (unsigned seed = 0; seed < 10; ++seed) {
-    Ensemble ensemble(testing::made_up_world({ranks}));
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    Ensemble ensemble(testing::made_up_world(shapes_of(ranks)[seed % 3]));
     with_runtimes(ensemble, [&](Rig& rig, int rank) {
       std::mt19937 random(seed * 100 + static_cast<unsigned>(rank));
       for (int round = 0; round < 4; ++round) {
@@ -185,8 +216,8 @@ TEST(Runtime, sends_no_strings_and_plans_nothing_once_the_set_of_ops_repeats) {
   });
 }
 
-TEST(Runtime, fails_a_mismatch_on_every_rank_and_goes_on) {
-  Ensemble ensemble(testing::made_up_world({3}));
+TEST_P(ThreeRanks, fails_a_mismatch_on_every_rank_and_goes_on) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto data = parts(rank, rank == 1 ? 5 : 4);
     EXPECT_NE(rig.allreduce("a", data).find("Mismatched allreduce tensor shapes"), std::string::npos);
@@ -200,10 +231,10 @@ TEST(Runtime, fails_a_mismatch_on_every_rank_and_goes_on) {
   });
 }
 
-TEST(Runtime, survives_changing_signatures_in_random_order) {
+TEST_P(ThreeRanks, survives_changing_signatures_in_random_order) {
   constexpr int ranks = 3;
   for (unsigned seed = 0; seed < 20; ++seed) {
-    Ensemble ensemble(testing::made_up_world({ranks}));
+    Ensemble ensemble(testing::made_up_world(GetParam()));
     ensemble.config.cache_capacity = seed % 3 == 0 ? 0 : 3;
     with_runtimes(ensemble, [&](Rig& rig, int rank) {
       std::mt19937 shapes(seed), order(seed * 31 + static_cast<unsigned>(rank));
@@ -252,9 +283,9 @@ TEST(Runtime, refuses_a_name_that_is_in_flight_and_the_first_one_still_completes
   });
 }
 
-TEST(Runtime, gathers_rows_of_different_numbers) {
+TEST_P(ThreeRanks, gathers_rows_of_different_numbers) {
   constexpr int ranks = 3;
-  Ensemble ensemble(testing::made_up_world({ranks}));
+  Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     for (int round = 0; round < 4; ++round) {
       // Rank r gives (r + round) % 3 rows of two.
@@ -280,8 +311,8 @@ TEST(Runtime, gathers_rows_of_different_numbers) {
   });
 }
 
-TEST(Runtime, broadcasts_from_any_root_and_barriers) {
-  Ensemble ensemble(testing::made_up_world({3}));
+TEST_P(ThreeRanks, broadcasts_from_any_root_and_barriers) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     for (int root = 0; root < 3; ++root) {
       auto data = parts(rank, 100);
@@ -301,7 +332,7 @@ TEST(Runtime, broadcasts_from_any_root_and_barriers) {
   });
 }
 
-TEST(Runtime, fails_what_is_in_flight_when_another_rank_shuts_down) {
+TEST_P(ThreeRanks, fails_what_is_in_flight_when_another_rank_shuts_down) {
   Ensemble ensemble(testing::made_up_world({2}));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto data = parts(rank, 4);

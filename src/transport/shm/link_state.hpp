@@ -51,6 +51,8 @@ struct LinkState {
   std::uint64_t small_read_by_all = 0;  // exchanges that I know all seats have read
   std::uint64_t slab_count = 0;
   std::uint64_t slab_awaited = 0;
+  // The allgathers that followed each other without another user of the slabs between them: their first and last chunk.
+  std::uint64_t gathers_begin = 0, gathers_end = 0;
 
   std::shared_ptr<SharedRegions> regions;  // null: every batch is packed
 
