@@ -10,7 +10,7 @@ namespace hvd::runtime {
 namespace {
 
 // A frame is a row of items.
-enum class Item : std::uint8_t { position, arrivals, request, record, lost };
+enum class Item : std::uint8_t { position, arrivals, request, record, lost, question, answer };
 
 // The coordinator has 1024 slots to spare; it hears of what is free again long before they are used up.
 constexpr std::uint64_t most_slots_in_doubt = 64;
@@ -82,9 +82,13 @@ void NodeAgreement::pass_on_lost(Neighbour except, Rank rank, std::string_view w
   writer.put_string(why);
   for (int child = -1; child < settings_.children; ++child) {
     if (child == except.child || (child < 0 && settings_.is_root)) continue;
-    effects_.send(Neighbour{child}, scratch_);
-    ++frames_sent_;
+    put(Neighbour{child}, scratch_);
   }
+}
+
+void NodeAgreement::put(Neighbour to, const Buffer& frame) {
+  effects_.send(to, frame);
+  ++frames_sent_;
 }
 
 Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
@@ -109,6 +113,8 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
       case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
       case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
       case Item::lost: take_lost(from, reader); break;
+      case Item::question: HVD_RETURN_IF_ERROR(take_question(reader)); break;
+      case Item::answer: HVD_RETURN_IF_ERROR(take_answer(from, reader)); break;
       default: return broken_frame();
     }
     if (!reader.ok()) return broken_frame();
@@ -145,6 +151,78 @@ void NodeAgreement::take_lost(Neighbour from, ByteReader& frame) {
   if (!frame.ok()) return;
   pass_on_lost(from, rank, why);
   effects_.lost(rank, why);
+}
+
+void NodeAgreement::ask_who_is_missing(const std::vector<SlotId>& slots) {
+  ask_children(question_ + 1, slots);
+}
+
+std::vector<int> NodeAgreement::silent_children() const {
+  std::vector<int> silent;
+  for (int child = 0; child < settings_.children; ++child)
+    if (children_[static_cast<std::size_t>(child)].is_silent) silent.push_back(child);
+  return silent;
+}
+
+void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots) {
+  question_ = question;
+  missing_.clear();
+  for (SlotId slot : slots) missing_.push_back({slot, effects_.missing_at(slot)});
+  scratch_.clear();
+  ByteWriter writer(scratch_);
+  writer.put(Item::question);
+  writer.put(question);
+  writer.put(static_cast<std::uint32_t>(slots.size()));
+  for (SlotId slot : slots) writer.put(slot);
+  for (int child = 0; child < settings_.children; ++child) {
+    children_[static_cast<std::size_t>(child)].is_silent = true;
+    put(Neighbour{child}, scratch_);
+  }
+  answer_if_complete();
+}
+
+Status NodeAgreement::take_question(ByteReader& frame) {
+  auto question = frame.get<std::uint32_t>();
+  auto count = frame.get<std::uint32_t>();
+  std::vector<SlotId> slots;
+  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) slots.push_back(frame.get<SlotId>());
+  for (SlotId slot : slots)
+    if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
+  if (frame.ok()) ask_children(question, slots);
+  return {};
+}
+
+Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
+  if (from.is_parent()) return broken_frame();
+  bool is_current = frame.get<std::uint32_t>() == question_;
+  auto count = frame.get<std::uint32_t>();
+  if (is_current && count != missing_.size()) return broken_frame();
+  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
+    auto ranks = frame.get<std::uint32_t>();
+    for (std::uint32_t k = 0; k < ranks && frame.ok(); ++k) {
+      auto rank = frame.get<Rank>();
+      if (is_current && frame.ok()) missing_[i].ranks.push_back(rank);
+    }
+  }
+  if (!is_current || !frame.ok()) return {};
+  children_[static_cast<std::size_t>(from.child)].is_silent = false;
+  answer_if_complete();
+  return {};
+}
+
+void NodeAgreement::answer_if_complete() {
+  if (!silent_children().empty()) return;
+  if (coordinator_) return effects_.answered(missing_);
+  scratch_.clear();
+  ByteWriter writer(scratch_);
+  writer.put(Item::answer);
+  writer.put(question_);
+  writer.put(static_cast<std::uint32_t>(missing_.size()));
+  for (const MissingAt& it : missing_) {
+    writer.put(static_cast<std::uint32_t>(it.ranks.size()));
+    for (Rank rank : it.ranks) writer.put(rank);
+  }
+  put(Neighbour::parent(), scratch_);
 }
 
 void NodeAgreement::decided(const Record& record) {
@@ -215,17 +293,13 @@ bool NodeAgreement::flush_up() {
   }
   writer.put_raw(requests_up_.data(), requests_up_.size());
   requests_up_.clear();
-  effects_.send(Neighbour::parent(), frame_);
-  ++frames_sent_;
+  put(Neighbour::parent(), frame_);
   return true;
 }
 
 bool NodeAgreement::flush_down() {
   if (records_down_.empty()) return false;
-  for (int child = 0; child < settings_.children; ++child) {
-    effects_.send(Neighbour{child}, records_down_);
-    ++frames_sent_;
-  }
+  for (int child = 0; child < settings_.children; ++child) put(Neighbour{child}, records_down_);
   records_down_.clear();
   return true;
 }

@@ -13,6 +13,8 @@
 //  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
 //     again that the coordinator could run out of them.
 //  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
+//  7. When the root wants to tell people who is missing at some slots, the question goes down and the answers come up,
+//     put together by every node; nothing is counted for it in ordinary times.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +37,12 @@ struct Neighbour {
   bool is_parent() const { return child < 0; }
 };
 
+// The ranks that have not arrived at a slot.
+struct MissingAt {
+  SlotId slot;
+  std::vector<Rank> ranks;
+};
+
 // What a node's agreement does to the world around it. Called from the methods of NodeAgreement only.
 class AgreementEffects {
  public:
@@ -47,6 +55,8 @@ class AgreementEffects {
   virtual void heard_ballot(std::string_view name, Rank from) = 0;     // at the root, for observers
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;       // of my node
+  virtual void answered(const std::vector<MissingAt>& missing) = 0;  // at the root: of all nodes
 };
 
 class NodeAgreement {
@@ -63,6 +73,11 @@ class NodeAgreement {
   void node_arrived(SlotId slot);
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   void tell_lost(Rank rank, std::string_view why);
+
+  // At the root: answered() comes once all nodes have said who is missing. A new question replaces an old one.
+  void ask_who_is_missing(const std::vector<SlotId>& slots);
+  // The children that have not answered the last question.
+  std::vector<int> silent_children() const;
 
   // ---- from the tree
   Status receive(Neighbour from, ConstBytes frame);
@@ -83,6 +98,7 @@ class NodeAgreement {
   };
   struct Child {
     std::uint64_t read = 0;
+    bool is_silent = false;  // owes an answer
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
@@ -95,6 +111,11 @@ class NodeAgreement {
   Status take_record(ByteReader& frame);
   void take_lost(Neighbour from, ByteReader& frame);
   void pass_on_lost(Neighbour except, Rank rank, std::string_view why);
+  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots);
+  Status take_question(ByteReader& frame);
+  Status take_answer(Neighbour from, ByteReader& frame);
+  void answer_if_complete();
+  void put(Neighbour to, const Buffer& frame);
   std::uint64_t read_by_subtree() const;
   bool flush_up();
   bool flush_down();
@@ -111,6 +132,8 @@ class NodeAgreement {
   std::vector<SlotId> outgoing_;
   Buffer requests_up_, records_down_, frame_, scratch_;
   std::vector<SlotId> batch_slots_;
+  std::uint32_t question_ = 0;
+  std::vector<MissingAt> missing_;  // the answer, as far as it is known
   std::uint64_t frames_sent_ = 0;
 };
 

@@ -155,33 +155,58 @@ void Leader::hear_of_stall(const StallRequest& stall) {
     agreement_.request(world_.rank, scratch_);
     return;
   }
-  std::vector<StalledName> stalled = find_stalled();
-  if (stall.missing.value >= 0) {
-    // In a batch ranks wait for each other in chains: one that cannot move at all is named, not the next in line.
-    std::vector<Rank> halted = halted_on_my_node(world_);
-    stalled.push_back({std::string(stall.name), halted.empty() ? std::vector{stall.missing} : halted});
-  }
-  if (stalled.empty()) return;  // it has resolved itself
   last_report_ = Clock::now();
-  std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
-  stall.final ? log::error(text) : log::warning(text);
-  if (!stall.final) return;
-  if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text);
-  verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
+  bool is_answered = !stall_;
+  stall_ = Stall{stall.waited_s, stall.missing, std::string(stall.name), stall.final};
+  if (is_answered) return agreement_.ask_who_is_missing(slots_in_doubt());
+  // The nodes below were asked a while ago and some have not answered; nobody else can be waited for.
+  for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
+  report_stall({});
 }
 
-std::vector<StalledName> Leader::find_stalled() const {
+std::vector<SlotId> Leader::slots_in_doubt() const {
+  std::vector<SlotId> slots;
+  agreement_.coordinator()->visit_slots([&](SlotId slot, const std::string& name) {
+    auto missing = static_cast<int>(board_.missing_at(slot).size());
+    bool is_partial = missing > 0 && missing < layout_.node.size();
+    if (is_partial || agreement_.arrivals_at(slot) > 0 || name == stall_->name) slots.push_back(slot);
+  });
+  return slots;
+}
+
+std::vector<Rank> Leader::missing_at(SlotId slot) const {
+  std::vector<Rank> missing;
+  for (Seat seat : board_.missing_at(slot)) missing.push_back(layout_.node.rank_at(seat));
+  return missing;
+}
+
+void Leader::answered(const std::vector<MissingAt>& missing) {
+  if (stall_) report_stall(missing);
+}
+
+void Leader::report_stall(const std::vector<MissingAt>& missing) {
+  Stall stall = *std::exchange(stall_, std::nullopt);
   std::vector<StalledName> stalled;
   const Coordinator& coordinator = *agreement_.coordinator();
   for (Coordinator::Waiting& waiting : coordinator.waiting())
     stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
   coordinator.visit_slots([&](SlotId slot, const std::string& name) {
-    std::vector<Rank> missing;
-    for (Seat seat : board_.missing_at(slot)) missing.push_back(layout_.node.rank_at(seat));
-    bool is_wanted = static_cast<int>(missing.size()) < layout_.node.size();
-    if (is_wanted && !missing.empty()) stalled.push_back({name, std::move(missing)});
+    for (const MissingAt& it : missing) {
+      bool is_wanted = it.slot == slot && !it.ranks.empty() && static_cast<int>(it.ranks.size()) < world_.size();
+      if (is_wanted) stalled.push_back({name, it.ranks});
+    }
   });
-  return stalled;
+  if (stall.missing.value >= 0) {
+    // In a batch ranks wait for each other in chains: one that cannot move at all is named, not the next in line.
+    std::vector<Rank> halted = halted_on_my_node(world_);
+    stalled.push_back({stall.name, halted.empty() ? std::vector{stall.missing} : halted});
+  }
+  if (stalled.empty()) return;  // it has resolved itself
+  std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
+  stall.final ? log::error(text) : log::warning(text);
+  if (!stall.final) return;
+  if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text);
+  verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
 }
 
 void Leader::heard_ballot(std::string_view name, Rank from) {

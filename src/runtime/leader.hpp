@@ -58,7 +58,8 @@ class Leader final : private AgreementEffects {
   bool hear(Neighbour from, Link& link);
   void link_failed(Neighbour at, const Error& error);
   Link* link_to(Neighbour neighbour);
-  std::vector<StalledName> find_stalled() const;
+  std::vector<SlotId> slots_in_doubt() const;
+  void report_stall(const std::vector<MissingAt>& missing);
   bool append_waiting();
 
   // AgreementEffects
@@ -70,6 +71,8 @@ class Leader final : private AgreementEffects {
   void heard_ballot(std::string_view name, Rank from) override;
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
   void lost(Rank rank, std::string_view why) override;
+  std::vector<Rank> missing_at(SlotId slot) const override;
+  void answered(const std::vector<MissingAt>& missing) override;
 
   const World& world_;
   const Config& config_;
@@ -82,6 +85,13 @@ class Leader final : private AgreementEffects {
   std::list<Buffer> unlogged_;
   Buffer scratch_;
   Clock::time_point last_report_;
+  struct Stall {  // StallRequest, of which a report is being made
+    double waited_s;
+    Rank missing;
+    std::string name;
+    bool final;
+  };
+  std::optional<Stall> stall_;
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // whose loss the verdict is
 };

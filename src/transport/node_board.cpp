@@ -152,6 +152,7 @@ void NodeBoard::look_at_all_slots() {
 std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   std::vector<Seat> missing;
   auto group = static_cast<std::size_t>(slot.value) / 64;
+  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all have; it waits for other nodes
   for (int seat = 0; seat < shape_.seats; ++seat) {
     std::uint64_t arrived = arrivals_of(seat, group).load() ^ at_rest_[group];
     if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});

@@ -68,7 +68,7 @@ class NodeBoard {
   void given(SlotId slot);
   // For the leader: whoever was the last may have been halted before it could say so.
   void look_at_all_slots();
-  // For the leader: who has not arrived at the slot since it was completed last.
+  // For the leader: who has not arrived at the slot since it was scheduled last.
   std::vector<Seat> missing_at(SlotId slot) const;
 
   // False while my ring is full. A record must not be larger than largest_request().

@@ -147,6 +147,8 @@ class Forest {
   NodeAgreement& agreement(int node) { return *nodes_[static_cast<std::size_t>(node)]->agreement; }
   std::vector<std::pair<int, std::string>> losses;  // (node that heard, why)
 
+  std::vector<std::string> answers;  // "slot: ranks that are missing"
+
   // Something that can happen happens. False if nothing can.
   bool happen() {
     std::vector<std::function<bool()>> actions;
@@ -234,6 +236,21 @@ class Forest {
     void heard_stall(Rank, const StallRequest&) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
+    }
+
+    std::vector<Rank> missing_at(SlotId slot) const override {
+      std::vector<Rank> missing;
+      for (Seat seat : ranks.front()->board().missing_at(slot)) missing.push_back(Rank{first_rank + seat.value});
+      return missing;
+    }
+    void answered(const std::vector<MissingAt>& missing) override {
+      for (const MissingAt& it : missing) {
+        std::string line = std::to_string(it.slot.value) + ":";
+        std::vector<Rank> sorted = it.ranks;
+        std::sort(sorted.begin(), sorted.end());
+        for (Rank rank : sorted) line += " " + std::to_string(rank.value);
+        forest.answers.push_back(line);
+      }
     }
 
     Forest& forest;
@@ -350,6 +367,26 @@ TEST(Agreement, tells_every_node_once_who_is_lost) {
   }
   std::sort(heard.begin(), heard.end());
   EXPECT_EQ(heard, (std::vector<int>{0, 1, 2, 3, 5}));
+}
+
+TEST(Agreement, finds_out_on_all_nodes_who_is_missing) {
+  Forest forest({2, 1, 2, 1, 1}, 2, 9);
+  for (RankModel* rank : forest.ranks()) rank->submit("a", 1, false);
+  forest.settle();
+  for (std::size_t rank = 0; rank < forest.ranks().size(); ++rank)
+    if (rank != 1 && rank != 4 && rank != 6) forest.ranks()[rank]->submit("a", 1, false);
+  forest.settle();
+  int slot = -1;
+  forest.agreement(0).coordinator()->visit_slots([&](SlotId found, const std::string&) { slot = found.value; });
+  forest.agreement(0).ask_who_is_missing({SlotId{slot}});
+  forest.settle();
+  // Rank 2, alone on its node, has arrived: its node counts on.
+  EXPECT_EQ(forest.answers.size(), 1u);
+  EXPECT_NE(forest.answers.front().find(" 1"), std::string::npos) << forest.answers.front();
+  EXPECT_NE(forest.answers.front().find(" 4"), std::string::npos) << forest.answers.front();
+  EXPECT_NE(forest.answers.front().find(" 6"), std::string::npos) << forest.answers.front();
+  EXPECT_EQ(forest.answers.front().find(" 0"), std::string::npos) << forest.answers.front();
+  EXPECT_TRUE(forest.agreement(0).silent_children().empty());
 }
 
 TEST(Agreement, refuses_frames_that_are_broken) {

@@ -117,6 +117,8 @@ TEST_P(Arrivals, complete_a_slot_with_the_last_one_whoever_that_is_and_again_and
       EXPECT_EQ(leader.was_posted(), last != 0);
       EXPECT_EQ(boards.missing_at(slot), Seats{});
       ASSERT_EQ(boards.take_all_completed(), Slots{slot});
+      EXPECT_EQ(boards.missing_at(slot), Seats{});
+      boards.leader().scheduled(SlotId{slot});
       EXPECT_EQ(boards.missing_at(slot).size(), static_cast<std::size_t>(boards.seats()));
     }
 }
