@@ -21,6 +21,7 @@
 #include "base/world.hpp"
 #include "made_up_world.hpp"
 #include "native/posix/wait_word.hpp"
+#include "transport/net_peers.hpp"
 #include "transport/thread_hub.hpp"
 #include "transport/transport.hpp"
 
@@ -84,13 +85,33 @@ struct Ensemble {
   std::shared_ptr<transport::ThreadHub> hub;
   std::shared_ptr<Blackboard> board;
   std::vector<posix::WaitWord> wakes;  // by rank
+
+  // Listeners on loopback for all ranks, whose addresses are in `world` from then on. Made at the first call.
+  transport::NetListener take_listener(Rank rank) {
+    std::lock_guard lock(listeners_mutex_);
+    while (listeners_.size() < world.members.size()) {
+      Config loopback = config;
+      loopback.network_interfaces = "lo";
+      auto listener = transport::NetListener::open(loopback);
+      if (!listener) panic(listener.error().message);
+      world.members[listeners_.size()].endpoints = listener->endpoints();
+      listeners_.push_back(std::move(*listener));
+    }
+    if (world.secret.empty()) world.secret = "known to the ranks of one test";
+    return std::move(listeners_[static_cast<std::size_t>(rank.value)]);
+  }
+
+ private:
+  std::mutex listeners_mutex_;
+  std::vector<transport::NetListener> listeners_;  // by rank; moved out when taken
 };
 
 // One rank: everything that the layers from transport upwards want to know.
 class RankThread {
  public:
   RankThread(Ensemble& ensemble, Rank rank)
-      : world(ensemble.world),
+      : ensemble_(ensemble),
+        world(ensemble.world),
         wake(ensemble.wakes[static_cast<std::size_t>(rank.value)]),
         hub(ensemble.hub),
         exchange(ensemble.board, rank) {
@@ -103,11 +124,31 @@ class RankThread {
     board_ = ensemble.board;
     board_->wake_when_written(&wake);
   }
-  ~RankThread() { board_->forget(&wake); }
+  ~RankThread() {
+    board_->forget(&wake);
+    if (surroundings.net) surroundings.net->set_wake(nullptr);
+  }
   RankThread(const RankThread&) = delete;
   RankThread& operator=(const RankThread&) = delete;
 
   Rank rank() const { return world.rank; }
+  // TCP connections to the other ranks, which have to call it too. Before the first use of `world` by others.
+  void use_net() {
+    if (surroundings.net) return;
+    transport::NetListener listener = ensemble_.take_listener(world.rank);
+    world.secret = ensemble_.world.secret;
+    for (std::size_t i = 0; i < world.members.size(); ++i)
+      world.members[i].endpoints = ensemble_.world.members[i].endpoints;
+    auto net = transport::NetPeers::start(world, ensemble_.config, std::move(listener));
+    if (!net) panic(net.error().message);
+    surroundings.net = std::move(*net);
+    surroundings.net->set_wake(&wake);
+  }
+  // From now on the others see nothing of this rank: what they wait for fails.
+  void die() {
+    hub->kill(rank());
+    if (surroundings.net) surroundings.net->sever();
+  }
   // What this rank is at; the watchdog prints it.
   void note(std::string text) {
     std::lock_guard lock(note_mutex_);
@@ -118,6 +159,7 @@ class RankThread {
     return note_;
   }
 
+  Ensemble& ensemble_;
   World world;
   posix::WaitWord& wake;
   std::shared_ptr<transport::ThreadHub> hub;
@@ -130,13 +172,15 @@ class RankThread {
   std::string note_ = "started";
 };
 
-// Steps anything with a step() until it is done or failed, asleep while there is nothing to do.
-template <typename Stepped>
-Progress drive(Stepped& stepped, posix::WaitWord& wake) {
+// Steps anything with a step() until it is done or failed, asleep while there is nothing to do. `armed`: links and what
+// else has an arm(), whose messages it waits for.
+template <typename Stepped, typename... Armed>
+Progress drive(Stepped& stepped, posix::WaitWord& wake, Armed&... armed) {
   for (;;) {
     Progress progress = stepped.step();
     if (progress != Progress::pending) return progress;
     std::uint32_t announced = wake.announce();
+    (armed.arm(), ...);
     progress = stepped.step();
     if (progress != Progress::pending) {
       wake.retract();

@@ -26,6 +26,7 @@ class ConnectedTeams {
  public:
   ConnectedTeams(RankThread& rank, std::span<const std::string> transports, const collectives::Selector& selector)
       : rank_(rank), layout_(topology::layout_of(rank.world)) {
+    if (std::find(transports.begin(), transports.end(), "tcp") != transports.end()) rank.use_net();
     for (const std::string& name : transports)
       for (const transport::Maker& maker : transport::registry())
         if (name == maker.name) transports_.push_back(maker.make(rank.surroundings));
@@ -71,6 +72,10 @@ class ConnectedTeams {
   void abort(const Error& reason) {
     for (Wanted& wanted : wanted_)
       if (wanted.link) wanted.link->abort(reason);
+  }
+  void arm() {
+    for (Wanted& wanted : wanted_)
+      if (wanted.link) wanted.link->arm();
   }
 
   collectives::Team world, node, rail;
@@ -163,6 +168,7 @@ class RanksInTurn {
     for (auto& teams : teams_) teams->abort(Error(ErrorCode::shut_down, "the test is over"));
   }
   void abort(int rank, const Error& reason) { teams_[static_cast<std::size_t>(rank)]->abort(reason); }
+  void kill(int rank) { threads_[static_cast<std::size_t>(rank)]->die(); }
   std::mt19937_64& random() { return random_; }
 
   Ensemble ensemble;

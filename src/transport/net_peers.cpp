@@ -54,7 +54,8 @@ struct NetPeers::State {
   void watch();
   bool wait_for_news();
   void handle(const epoll_event& event);
-  void take_requests();
+  bool take_requests();
+  void stop_listening() const;
   void hand_out();
   int milliseconds_to_wait() const;
   void pause_listeners(bool paused);
@@ -81,6 +82,7 @@ struct NetPeers::State {
   std::set<int> handed_out;            // withheld from children
   posix::WaitWord* wake = nullptr;
   bool has_to_stop = false;
+  bool is_severed = false;
 
   // The watcher's.
   tcp::Strangers strangers;
@@ -138,6 +140,7 @@ Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std
   }
   Key key{peer, sha256(as_bytes(name))};
   std::unique_lock lock(state_->mutex);
+  if (state_->is_severed) return Error(ErrorCode::shut_down, "this rank has given up its TCP connections");
   if (auto found = state_->arrived.find(key); found != state_->arrived.end()) {
     std::optional<posix::FileDescriptor> socket = std::move(found->second);
     state_->arrived.erase(found);
@@ -201,10 +204,22 @@ void NetPeers::disarm(int socket) {
   if (state_->handed_out.erase(socket) > 0) posix::stop_withholding(socket);
 }
 
+void NetPeers::sever() noexcept {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->is_severed = true;
+    // Not closed: that is for their owners.
+    for (int socket : state_->handed_out) ::shutdown(socket, SHUT_RDWR);
+    state_->arrived.clear();
+    if (state_->wake != nullptr) state_->wake->post();
+  }
+  state_->poke();
+}
+
 void NetPeers::State::watch() {
   ::pthread_setname_np(::pthread_self(), "hvd-net");
   while (wait_for_news()) {
-    take_requests();
+    if (take_requests()) stop_listening();
     Clock::time_point now = Clock::now();
     strangers.drop_late(now);
     dialer.step(now);
@@ -238,13 +253,23 @@ void NetPeers::State::handle(const epoll_event& event) {
   }
 }
 
-void NetPeers::State::take_requests() {
+// True if no more connections are to be made.
+bool NetPeers::State::take_requests() {
   std::vector<Key> asked;
   {
     std::lock_guard lock(mutex);
+    if (is_severed) return true;
     asked.swap(requests);
   }
   for (const Key& key : asked) dialer.dial(key.first, key.second);
+  return false;
+}
+
+void NetPeers::State::stop_listening() const {
+  for (const auto& socket : listeners) {
+    queue.remove(socket.get());
+    ::shutdown(socket.get(), SHUT_RDWR);  // from here on peers are refused
+  }
 }
 
 void NetPeers::State::hand_out() {
@@ -252,6 +277,7 @@ void NetPeers::State::hand_out() {
   auto outcomes = dialer.take_outcomes();
   if (proven.empty() && outcomes.empty()) return;
   std::lock_guard lock(mutex);
+  if (is_severed) return;
   for (auto& each : proven) {
     auto prepared = posix::prepare_connection(each.socket.get(), patience);
     if (!prepared) log::warning(prepared.error().message);

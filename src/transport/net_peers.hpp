@@ -63,6 +63,9 @@ class NetPeers {
   void arm(int socket, bool also_writable);
   // Before a connection is closed, whether it was ever armed or not.
   void disarm(int socket);
+  // All connections end at once in both directions, those that were handed out too, and no new ones are made: what the
+  // peers see when this process ends. For whoever gives up the job.
+  void sever() noexcept;
 
  private:
   struct State;

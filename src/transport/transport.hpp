@@ -101,7 +101,7 @@ class Link {
   virtual const Error& failure() const = 0;
   virtual NativeCollectives* native() noexcept = 0;  // null for plain links
   // The engine is about to sleep: from now on whatever lets a pending operation go on must post the wake word. Called
-  // after the word was announced and before a last look.
+  // after the word was announced and before a last look; what that look itself sets going counts too.
   virtual void arm() noexcept {}
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;

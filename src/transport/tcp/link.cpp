@@ -1,0 +1,267 @@
+#include "transport/tcp/link.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/panic.hpp"
+#include "transport/net_peers.hpp"
+#include "transport/tcp/stream.hpp"
+
+namespace hvd::transport::tcp {
+namespace {
+
+using State = Operation::State;
+
+// Of all streams within one poll(), as long as they move: others want to be polled too.
+constexpr int most_turns = 8;
+
+class TcpLink final : public Link {
+ public:
+  TcpLink(const Surroundings& surroundings, Group group, std::string name)
+      : world_(*surroundings.world),
+        net_(surroundings.net),
+        wake_(surroundings.wake),
+        group_(std::move(group)),
+        name_("tcp/" + std::move(name)),
+        streams_(static_cast<std::size_t>(group_.size())) {}
+  ~TcpLink() override {
+    for (auto& stream : streams_)
+      if (stream) close(*stream);
+  }
+
+  const Group& group() const override { return group_; }
+
+  Pending send(Seat to, ConstBytes bytes, Channel channel) override {
+    // The table is of sends and receives alike; a send's bytes are only ever read.
+    std::uint32_t number = new_operation(to, {const_cast<std::byte*>(bytes.data()), bytes.size()}, channel);
+    if (is_aborted_) return {number + 1};
+    wake_if_armed();
+    if (to == group_.me) {
+      own_sends_.push_back(number);
+      match_own();
+      return {number + 1};
+    }
+    Stream& stream = stream_of(to);
+    stream.send(number);
+    activate(to);
+    if (stream.is_open()) stream.push();
+    return {number + 1};
+  }
+
+  Pending recv(Seat from, Bytes bytes, Channel channel) override {
+    std::uint32_t number = new_operation(from, bytes, channel);
+    if (is_aborted_) return {number + 1};
+    wake_if_armed();
+    if (from == group_.me) {
+      own_receives_.push_back(number);
+      match_own();
+      return {number + 1};
+    }
+    stream_of(from).recv(number);
+    activate(from);
+    return {number + 1};
+  }
+
+  Progress poll(Pending pending) override {
+    std::uint32_t number = pending.ticket - 1;
+    if (number >= operations_.size() || operations_[number].state == State::unused)
+      panic("a message was polled after it was done");
+    for (int turn = 0; turn < most_turns && operations_[number].state == State::waiting && move_all(); ++turn) {
+    }
+    Operation& operation = operations_[number];
+    if (operation.state == State::waiting) return Progress::pending;
+    Progress progress = operation.state == State::done ? Progress::done : Progress::failed;
+    if (progress == Progress::failed && !is_aborted_) explain(operation);
+    operation.state = State::unused;
+    unused_.push_back(number);
+    return progress;
+  }
+
+  const Error& failure() const override { return *failure_; }
+  NativeCollectives* native() noexcept override { return nullptr; }
+
+  void arm() noexcept override {
+    for (Seat seat : active_) {
+      Stream& stream = stream_of(seat);
+      if (stream.is_open() && !stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
+    }
+    is_armed_ = true;
+  }
+
+  // System calls touch the caller's memory only while this thread makes them: it is at rest as soon as this returns.
+  void abort(const Error& reason) noexcept override {
+    if (is_aborted_) return;
+    is_aborted_ = true;
+    failure_ = reason;
+    for (Operation& operation : operations_)
+      if (operation.state == State::waiting) operation.state = State::failed;
+    for (auto& stream : streams_) {
+      if (!stream) continue;
+      stream->say_farewell(reason.message);
+      close(*stream);
+    }
+    own_sends_.clear();
+    own_receives_.clear();
+    active_.clear();
+  }
+
+ private:
+  Stream& stream_of(Seat seat) {
+    auto& stream = streams_.at(static_cast<std::size_t>(seat.value));
+    if (!stream) stream = std::make_unique<Stream>(operations_);
+    return *stream;
+  }
+
+  std::uint32_t new_operation(Seat peer, Bytes bytes, Channel channel) {
+    if (unused_.empty()) {
+      operations_.emplace_back();
+      unused_.reserve(operations_.capacity());
+      unused_.push_back(static_cast<std::uint32_t>(operations_.size() - 1));
+    }
+    std::uint32_t number = unused_.back();
+    unused_.pop_back();
+    operations_[number] = {
+        is_aborted_ ? State::failed : State::waiting, peer, bytes.data(), bytes.size(), channel, bytes.size()};
+    return number;
+  }
+
+  void activate(Seat seat) {
+    if (std::find(active_.begin(), active_.end(), seat) == active_.end()) active_.push_back(seat);
+  }
+
+  // One turn of every stream that has something to do. True if anything moved.
+  bool move_all() {
+    bool has_moved = false;
+    for (std::size_t at = 0; at < active_.size();) {
+      Seat seat = active_[at];
+      Stream& stream = stream_of(seat);
+      if (!stream.is_open()) has_moved |= open(seat, stream);
+      if (stream.is_open()) {
+        has_moved |= stream.push();
+        has_moved |= stream.pull();
+      }
+      if (!stream.is_idle()) {
+        ++at;
+        continue;
+      }
+      active_[at] = active_.back();
+      active_.pop_back();
+    }
+    if (has_moved) wake_if_armed();
+    return has_moved;
+  }
+
+  // In the last look before a sleep something moved or began: other sockets may matter now than those that were armed.
+  void wake_if_armed() {
+    if (std::exchange(is_armed_, false)) wake_->post();
+  }
+
+  // True if there is news of the connection.
+  bool open(Seat seat, Stream& stream) {
+    auto connection = net_->connection(group_.rank_at(seat), name_);
+    if (connection && !*connection) return false;
+    if (connection) {
+      stream.open(std::move(**connection));
+      return true;
+    }
+    for (Operation& operation : operations_)
+      if (operation.state == State::waiting && operation.peer == seat) operation.state = State::failed;
+    stream.take_socket();
+    unreachable_.emplace_back(seat, std::move(connection.error()));
+    return true;
+  }
+
+  void close(Stream& stream) {
+    posix::FileDescriptor socket = stream.take_socket();
+    if (!socket) return;
+    // What was not read would make the kernel reset the connection, and take what the peer has not read yet with it.
+    char unread[4096];
+    for (int turn = 0; turn < 1000 && ::recv(socket.get(), unread, sizeof unread, MSG_DONTWAIT) > 0; ++turn) {
+    }
+    net_->disarm(socket.get());
+    ::shutdown(socket.get(), SHUT_RDWR);  // a child forked in this moment may hold a copy
+  }
+
+  // Messages of this seat to itself.
+  void match_own() {
+    for (std::size_t at = 0; at < own_receives_.size(); ++at) {
+      Operation& receive = operations_[own_receives_[at]];
+      auto found = std::find_if(own_sends_.begin(), own_sends_.end(),
+                                [&](std::uint32_t number) { return operations_[number].channel == receive.channel; });
+      if (found == own_sends_.end()) continue;
+      Operation& send = operations_[*found];
+      receive.actual_bytes = send.bytes;
+      bool fits = send.bytes == receive.bytes;
+      if (fits && send.bytes > 0) std::memcpy(receive.data, send.data, send.bytes);
+      receive.state = fits ? State::done : State::failed;
+      send.state = State::done;
+      own_sends_.erase(found);
+      own_receives_.erase(own_receives_.begin() + static_cast<std::ptrdiff_t>(at));
+      return match_own();
+    }
+  }
+
+  // Why the operation failed.
+  void explain(const Operation& operation) {
+    const std::string peer = describe(world_, group_.rank_at(operation.peer));
+    if (operation.actual_bytes != operation.bytes) {
+      failure_ =
+          Error(ErrorCode::mismatch, "expected a message of " + std::to_string(operation.bytes) + " bytes from " +
+                                         peer + ", found one of " + std::to_string(operation.actual_bytes) +
+                                         ": the ranks run different operations");
+      return;
+    }
+    for (const auto& [seat, error] : unreachable_) {
+      if (seat != operation.peer) continue;
+      failure_ = error;
+      return;
+    }
+    const Stream& stream = stream_of(operation.peer);
+    if (!stream.end()) panic("a message over TCP failed without a reason");
+    failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(*stream.end()) + " (link '" + name_ + "')");
+  }
+
+  static std::string what_happened(const Stream::End& end) {
+    if (!end.farewell.empty()) return "has given up: " + end.farewell;
+    switch (end.error) {
+      case 0:
+      case EPIPE:
+      case ECONNRESET: return "has closed its TCP connection during an operation; its own output tells why";
+      case ETIMEDOUT:
+      case EHOSTUNREACH:
+      case ENETUNREACH:
+        return "gives no sign of life: its host or the network to it is down (HOROVOD_PEER_TIMEOUT sets how long that "
+               "may last)";
+      default: return std::string("is lost, its TCP connection broke: ") + std::strerror(end.error);
+    }
+  }
+
+  const World& world_;
+  const std::shared_ptr<NetPeers> net_;
+  posix::WaitWord* const wake_;
+  const Group group_;
+  const std::string name_;
+  std::vector<Operation> operations_;  // by ticket - 1
+  std::vector<std::uint32_t> unused_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null until it is first used
+  std::vector<Seat> active_;                      // streams with something to send or to wait for
+  std::vector<std::uint32_t> own_sends_, own_receives_;
+  std::vector<std::pair<Seat, Error>> unreachable_;
+  std::optional<Error> failure_;
+  bool is_aborted_ = false;
+  bool is_armed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Link> make_link(const Surroundings& surroundings, const Group& group, std::string name) {
+  return std::make_unique<TcpLink>(surroundings, group, std::move(name));
+}
+
+}  // namespace hvd::transport::tcp
