@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "bootstrap/pmi/connection.hpp"
@@ -43,10 +44,19 @@ class Server {
     return Environment({{"PMI_FD", std::to_string(theirs_)}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}});
   }
   int their_end() const { return theirs_; }
-  void say_nothing_to(std::string command) { mute_ = std::move(command); }
+  void say_nothing_to(std::string command) {
+    std::lock_guard lock(mutex_);
+    mute_ = std::move(command);
+  }
   // After the connection was destroyed.
-  int count_of(const std::string& command) { return count_[command]; }
-  std::size_t longest_line() const { return longest_; }
+  int count_of(const std::string& command) {
+    std::lock_guard lock(mutex_);
+    return count_[command];
+  }
+  std::size_t longest_line() {
+    std::lock_guard lock(mutex_);
+    return longest_;
+  }
 
  private:
   void serve() {
@@ -57,6 +67,7 @@ class Server {
       for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
         std::string line = text.substr(0, end);
         text.erase(0, end + 1);
+        std::lock_guard lock(mutex_);
         longest_ = std::max(longest_, line.size());
         std::string answer = answer_to(line) + "\n";
         if (answer.size() > 1) ::send(mine_, answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -86,6 +97,7 @@ class Server {
   }
 
   std::string kvsname_, maxes_, mute_;
+  std::mutex mutex_;
   bool in_spawn_ = false;
   int mine_ = -1, theirs_ = -1;
   std::map<std::string, std::string> values_;

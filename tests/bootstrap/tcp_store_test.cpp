@@ -85,8 +85,9 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
   auto store = store_of(1);
   auto client = enter(*store, 0, 1, secret);
   ASSERT_TRUE(client);
-  for (std::string garbage : {std::string("GET / HTTP/1.1\r\nHost: here\r\nAccept: anything at all, please\r\n\r\n"),
-                              std::string(100'000, '\xff'), std::string(64, '\0')}) {
+  for (std::string garbage :
+       {std::string("GET / HTTP/1.1\r\nHost: here\r\nAccept: anything at all, please, and thank you very much\r\n\r\n"),
+        std::string(100'000, '\xff'), std::string(64, '\0')}) {
     posix::FileDescriptor stranger = stranger_at(*store);
     ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     EXPECT_LE(bytes_until_closed(stranger), 40u) << "more than a greeting";

@@ -67,7 +67,7 @@ class Connection {
   Result<std::string> read_line(Deadline deadline);
   Error gone();
 
-  std::timed_mutex mutex_;  // of everything about the socket
+  std::mutex mutex_;  // of everything about the socket
   posix::FileDescriptor socket_;
   std::string unread_;
   std::string broken_;  // why nothing can be asked any more
