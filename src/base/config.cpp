@@ -38,6 +38,7 @@ constexpr Rule text{"text", Rule::Form::text};
 constexpr Rule name{"name", Rule::Form::text};
 constexpr Rule path{"path", Rule::Form::text};
 constexpr Rule log_level{"trace | debug | info | warning | error | fatal", Rule::Form::choice};
+constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
@@ -94,6 +95,8 @@ constexpr Row rows[] = {
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
+    {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>},
+    {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
     {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
@@ -144,7 +147,6 @@ constexpr Row rows[] = {
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_CONTROLLER", controller, "", "accepted; agreement needs neither MPI nor Gloo"},
     {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "accepted; transports are chosen by what reaches the ranks"},
-    {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "accepted; no thread level is asked of MPI"},
     {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
     {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},
@@ -294,6 +296,7 @@ bool take(const Row& row, std::string_view value, Config& config) {
     case Rule::Form::choice: {
       auto found = choice_in(row.rule.kind, value);
       if (found) store<log::Level>(row, config, *found);
+      if (found) store<std::string>(row, config, lower(value));
       return found.has_value();
     }
     case Rule::Form::text: store<std::string>(row, config, value); return true;

@@ -30,6 +30,8 @@ struct Config {
   std::string bootstrap;                      // name of the bootstrap to use; empty: the first that is detected
   std::string shared_dir;                     // a folder that all nodes see; empty: the working directory
   bool allow_singleton = false;               // one of several that found no other may run alone
+  std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: what there is
+  bool mpi_threads_disable = false;           // an MPI that one thread at a time may call is enough
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
   bool deterministic = false;                 // freeze every measured choice

@@ -19,6 +19,7 @@ namespace hvd::transport {
 class ThreadHub;  // thread_hub.hpp: ranks that are threads of one process
 class NodePeers;  // node_peers.hpp: unix sockets between the ranks of a node
 class NetPeers;   // net_peers.hpp: TCP connections between ranks of different nodes
+class MpiPeers;   // mpi_peers.hpp: the ranks as processes of one MPI
 namespace shm {
 class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
 }
@@ -31,6 +32,7 @@ struct Surroundings {
   std::shared_ptr<ThreadHub> threads;  // null unless the ranks are threads (tests)
   std::shared_ptr<NodePeers> peers;    // null without other processes on the node
   std::shared_ptr<NetPeers> net;       // null on one node
+  std::shared_ptr<MpiPeers> mpi;       // null without an MPI that all ranks have
   std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
@@ -103,6 +105,9 @@ class Link {
   // The engine is about to sleep: from now on whatever lets a pending operation go on must post the wake word. Called
   // after the word was announced and before a last look; what that look itself sets going counts too.
   virtual void arm() noexcept {}
+  // Asked before every sleep: true while something is under way of whose end nobody will post the wake word (MPI cannot).
+  // The engine then only naps. Lets the link move on what it has under way.
+  virtual bool needs_polling() noexcept { return false; }
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };

@@ -28,7 +28,7 @@ std::vector<std::string> plugin_folders(const Environment& environment) {
 }
 
 Result<const void*> table_of(const SharedLibrary& library, std::string_view name, std::size_t table_bytes) {
-  std::string symbol = "horovod_" + std::string(name) + "_plugin";
+  std::string symbol = "horovod_" + std::string(name.substr(0, name.find('-'))) + "_plugin";
   auto entry = reinterpret_cast<const PluginStamp* (*)()>(library.symbol(symbol.c_str()));
   if (entry == nullptr) return Error(ErrorCode::unsupported, library.path() + " has no function " + symbol);
   const PluginStamp* found = entry();
@@ -48,6 +48,14 @@ Result<const void*> table_of(const SharedLibrary& library, std::string_view name
 
 PluginStamp plugin_stamp(std::size_t table_bytes) noexcept {
   return {HVD_VERSION, static_cast<std::uint32_t>(table_bytes)};
+}
+
+std::string plugin_path(std::string_view name, const Environment& environment) {
+  for (const std::string& folder : plugin_folders(environment)) {
+    std::string path = folder + "/libhorovod_" + std::string(name) + ".so";
+    if (::access(path.c_str(), F_OK) == 0) return path;
+  }
+  return {};
 }
 
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment) {

@@ -1,9 +1,10 @@
 #pragma once
 // Parts of ours that need an optional library are shared objects of their own, opened when they are wanted.
 // libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a
-// PluginStamp.
+// PluginStamp. Plugins of one table for several libraries are NAME-LIBRARY and export horovod_NAME_plugin().
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/environment.hpp"
@@ -24,6 +25,9 @@ PluginStamp plugin_stamp(std::size_t table_bytes) noexcept;
 // HOROVOD_PLUGIN_PATH. ErrorCode::unsupported if there is none or it cannot be loaded, with what was found at every
 // place.
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment);
+
+// Where the plugin lies; empty if it is at none of these places. Opens nothing.
+std::string plugin_path(std::string_view name, const Environment& environment);
 
 template <typename Table>
 Result<const Table*> open_plugin(std::string_view name, const Environment& environment) {

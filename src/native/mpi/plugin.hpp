@@ -1,0 +1,94 @@
+#pragma once
+// What libhorovod_mpi-ABI.so hands over: the calls of an MPI library that we need, without its header. One source
+// (calls.cpp), built once for every ABI; opened by process.hpp.
+//
+// Threads: as MPI's level allows. Nothing here has state of its own.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/collective.hpp"
+#include "base/result.hpp"
+#include "native/posix/plugin.hpp"
+
+namespace hvd::mpi {
+
+// The numbers are ours, in MPI's order.
+enum class ThreadLevel : int { single, funneled, serialized, multiple };
+const char* name_of(ThreadLevel level) noexcept;
+
+// A handle of MPI's, whatever it is in this ABI.
+enum class Request : std::uintptr_t {};
+
+enum class Completion : std::uint8_t { pending, done, cancelled, failed };
+
+// One of MPI's own collectives, over contiguous memory.
+struct CollectiveCall {
+  Verb verb = Verb::barrier;
+  DataType dtype = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  const void* input = nullptr;  // allreduce, broadcast: unused, the output is where everything happens
+  void* output = nullptr;
+  std::int64_t count = 0;              // allreduce, broadcast: elements; below 2^31
+  std::span<const int> counts;         // allgather, reduce_scatter: elements by rank; borrowed until it is done
+  std::span<const int> displacements;  // allgather
+};
+
+// A communicator of ours. Errors come back as they are, in the words of the MPI library.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int highest_tag() const { return highest_tag_; }
+
+  // Below 2^31 bytes. The memory is borrowed until test() says that it is over.
+  virtual Status isend(int to, ConstBytes bytes, int tag, Request& request) = 0;
+  virtual Status irecv(int from, Bytes bytes, int tag, Request& request) = 0;
+  // Never blocks; lets MPI make progress. `received` is set when a receive is done.
+  virtual Completion test(Request& request, std::size_t& received) = 0;
+  virtual void cancel(Request& request) noexcept = 0;
+  virtual Status start(const CollectiveCall& call, Request& request) = 0;
+  // Lets MPI move what it still has under way; for when there is nothing to test.
+  virtual void progress() noexcept = 0;
+  // What test() failed of.
+  virtual const Error& failure() const = 0;
+
+  // Blocking and collective over the communicator: equal lengths from everybody.
+  virtual Status allgather(ConstBytes mine, Bytes all) = 0;
+  // Blocking and collective over the members alone; `members` are ranks of this communicator, in the order of the new
+  // one. Members that make several at once need different tags.
+  virtual Result<std::unique_ptr<Communicator>> subgroup(std::span<const int> members, int tag) = 0;
+  // Not freed by the destructor: freeing is collective, and what failed is better left alone.
+  virtual void release() noexcept = 0;
+
+ protected:
+  int rank_ = 0, size_ = 1, highest_tag_ = 0;
+};
+
+struct MpiPlugin {
+  posix::PluginStamp stamp;
+  const char* abi;           // "mpich", "openmpi", "abi"
+  std::size_t handle_bytes;  // sizeof(MPI_Comm)
+  const void* (*where)();    // a function of the MPI library that the plugin was bound to
+  std::string (*version)();  // of the library, first line; callable at any time
+  bool (*is_initialized)();
+  bool (*is_finalized)();
+  // MPI_Init_thread; what was provided.
+  Result<ThreadLevel> (*initialize)(ThreadLevel wanted);
+  ThreadLevel (*thread_level)();
+  void (*finalize)();
+  // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm that
+  // lies at that address.
+  Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator);
+  // The world itself, to make subgroups of; local. Nothing is ever sent over it.
+  Result<std::unique_ptr<Communicator>> (*world)();
+  // Whether a type can be reduced by MPI as our own kernels do it.
+  bool (*reduces)(DataType dtype, ReduceOp op);
+};
+
+}  // namespace hvd::mpi

@@ -1,0 +1,234 @@
+#include "native/mpi/process.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "native/posix/plugin.hpp"
+#include "native/posix/shared_library.hpp"
+
+namespace hvd::mpi {
+namespace {
+
+constexpr const char* known_abis[] = {"mpich", "openmpi", "abi"};
+
+// The names under which an MPI of an ABI may be installed. Debian's MPICH has one of its own.
+struct Soname {
+  const char* abi;
+  const char* name;
+};
+constexpr Soname sonames[] = {
+    {"mpich", "libmpi.so.12"}, {"mpich", "libmpich.so.12"}, {"openmpi", "libmpi.so.40"}, {"abi", "libmpi_abi.so.1"}};
+
+std::atomic<bool> stays_open{false};
+
+using Question = int (*)(int*);
+bool says_yes(void* function) {
+  int answer = 0;
+  return function != nullptr && reinterpret_cast<Question>(function)(&answer) == 0 && answer != 0;
+}
+
+const char* abi_of(const std::string& file, void* handle) {
+  if (::dlsym(handle, "MPI_Init_thread") == nullptr) return nullptr;
+  if (file.starts_with("libmpi_abi.so")) return "abi";
+  return ::dlsym(handle, "ompi_mpi_comm_world") != nullptr ? "openmpi" : "mpich";
+}
+
+bool is_running(void* handle) {
+  return says_yes(::dlsym(handle, "MPI_Initialized")) && !says_yes(::dlsym(handle, "MPI_Finalized"));
+}
+
+std::string file_of(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+int collect(dl_phdr_info* object, std::size_t, void* data) {
+  std::string path = object->dlpi_name != nullptr ? object->dlpi_name : "";
+  std::string file = file_of(path);
+  for (const char* begin : {"libmpi.so", "libmpich.so", "libmpi_abi.so"})
+    if (file.starts_with(begin)) static_cast<std::vector<std::string>*>(data)->push_back(path);
+  return 0;
+}
+
+std::string list_of(const std::vector<Mapped>& libraries) {
+  std::string text;
+  for (const Mapped& library : libraries) text += (text.empty() ? "" : " and ") + library.path;
+  return text;
+}
+
+// Binds the plugin's names to this library: it is made visible to all (the plugin itself names no library, since an
+// ABI's library has different names on different systems), and then asked whether it was the one.
+Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& environment) {
+  if (!library.path.empty() && ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) == nullptr)
+    return Error(ErrorCode::unsupported, library.path + " cannot be opened again: " + ::dlerror());
+  auto plugin = posix::open_plugin<MpiPlugin>(std::string("mpi-") + library.abi, environment);
+  if (!plugin) return std::move(plugin.error());
+  Dl_info bound{};
+  ::dladdr((*plugin)->where(), &bound);
+  std::string found = bound.dli_fname != nullptr ? bound.dli_fname : "";
+  // A function's address may be that of the program's own table of imports.
+  bool is_library = [&] {
+    std::string file = file_of(found);
+    return file.starts_with("libmpi.so") || file.starts_with("libmpich.so") || file.starts_with("libmpi_abi.so");
+  }();
+  if (!library.path.empty() && is_library && found != library.path)
+    return Error(ErrorCode::unsupported, "two MPI libraries are in this process, " + found + " and " + library.path +
+                                             ": load one alone (see LD_PRELOAD, LD_LIBRARY_PATH, loaded modules)");
+  return *plugin;
+}
+
+Result<Mapped> load(const Soname& wanted) {
+  // Never unloaded: MPI libraries have threads and handlers.
+  void* handle = ::dlopen(wanted.name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    return Error(ErrorCode::unsupported, reason != nullptr ? reason : wanted.name);
+  }
+  for (Mapped& library : mapped_libraries()) {
+    void* again = ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (again == handle) return library;
+  }
+  return Error(ErrorCode::unsupported, std::string(wanted.name) + " is no MPI library");
+}
+
+// Best first: what the launcher seems to be made for.
+std::vector<Soname> in_order(const Environment& environment, const std::string& forced) {
+  std::vector<Soname> order;
+  for (const Soname& soname : sonames)
+    if (forced.empty() || forced == soname.abi) order.push_back(soname);
+  bool by_open_mpi = environment.has("OMPI_COMM_WORLD_SIZE");
+  std::stable_sort(order.begin(), order.end(), [&](const Soname& a, const Soname& b) {
+    auto place = [&](const Soname& it) { return (it.abi == std::string_view("openmpi")) == by_open_mpi ? 0 : 1; };
+    return place(a) < place(b);
+  });
+  return order;
+}
+
+Result<const MpiPlugin*> choose(const Environment& environment, const std::string& forced) {
+  std::vector<Mapped> here = mapped_libraries();
+  // One that runs is the program's; others beside it came along with some library and sleep.
+  if (std::any_of(here.begin(), here.end(), [](const Mapped& it) { return it.is_running; }))
+    std::erase_if(here, [](const Mapped& it) { return !it.is_running; });
+  if (!forced.empty()) {
+    auto matches = [&](const Mapped& it) { return it.abi == forced; };
+    if (!here.empty() && std::none_of(here.begin(), here.end(), matches))
+      return Error(ErrorCode::unsupported, "HOROVOD_MPI=" + forced + ", but the MPI of this process is " +
+                                               list_of(here) + " (" + here.front().abi +
+                                               "): unset HOROVOD_MPI, or let the program use the other MPI");
+    std::erase_if(here, [&](const Mapped& it) { return !matches(it); });
+  }
+  if (here.size() > 1)
+    return Error(ErrorCode::unsupported, "several MPI libraries are in this process, " + list_of(here) +
+                                             ", and none is initialised: load one alone, or set HOROVOD_MPI");
+  if (here.size() == 1) return open_for(here.front(), environment);
+
+  std::string tried;
+  for (const Soname& soname : in_order(environment, forced)) {
+    if (!has_plugin(soname.abi, environment)) {
+      tried += std::string("; no plugin for ") + soname.abi;
+      continue;
+    }
+    auto library = load(soname);
+    auto plugin = library ? open_for(*library, environment) : Result<const MpiPlugin*>(std::move(library.error()));
+    if (plugin) return plugin;
+    tried += "; " + plugin.error().message;
+  }
+  return Error(ErrorCode::unsupported, "no MPI can be used" + tried);
+}
+
+}  // namespace
+
+const char* name_of(ThreadLevel level) noexcept {
+  switch (level) {
+    case ThreadLevel::single: return "MPI_THREAD_SINGLE";
+    case ThreadLevel::funneled: return "MPI_THREAD_FUNNELED";
+    case ThreadLevel::serialized: return "MPI_THREAD_SERIALIZED";
+    case ThreadLevel::multiple: return "MPI_THREAD_MULTIPLE";
+  }
+  return "?";
+}
+
+std::span<const char* const> abis() {
+  return known_abis;
+}
+
+bool has_plugin(std::string_view abi, const Environment& environment) {
+  return !posix::plugin_path("mpi-" + std::string(abi), environment).empty();
+}
+
+std::vector<Mapped> mapped_libraries() {
+  std::vector<std::string> paths;  // first all: a call out of the iteration could deadlock with the loader
+  ::dl_iterate_phdr(&collect, &paths);
+  std::vector<Mapped> libraries;
+  for (const std::string& path : paths) {
+    void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    if (const char* abi = abi_of(file_of(path), handle)) libraries.push_back({path, abi, is_running(handle)});
+    ::dlclose(handle);
+  }
+  // A program that has its MPI inside, and shows it.
+  if (libraries.empty())
+    if (const char* abi = abi_of("", RTLD_DEFAULT)) libraries.push_back({"", abi, is_running(RTLD_DEFAULT)});
+  return libraries;
+}
+
+Result<Process*> Process::open(const Environment& environment, const Config& config) {
+  static auto* mutex = new std::mutex;
+  static Process* process = nullptr;
+  std::lock_guard lock(*mutex);
+  if (config.mpi == "none") return Error(ErrorCode::unsupported, "MPI is not wanted: HOROVOD_MPI=none");
+  if (process == nullptr) {
+    auto calls = choose(environment, config.mpi);
+    if (!calls) return std::move(calls.error());
+    process = new Process(*calls);
+  }
+  if (!config.mpi.empty() && config.mpi != process->calls().abi)
+    return Error(ErrorCode::unsupported, "HOROVOD_MPI=" + config.mpi + ", but this process uses the MPI of the ABI " +
+                                             process->calls().abi + " already");
+  return process;
+}
+
+Status Process::start(const Config& config) {
+  if (calls_->is_finalized())
+    return Error(ErrorCode::unsupported,
+                 "MPI has been finalised in this process and cannot be started again: call hvd.init() before "
+                 "MPI_Finalize");
+  ThreadLevel least = config.mpi_threads_disable ? ThreadLevel::serialized : ThreadLevel::multiple;
+  ThreadLevel level = ThreadLevel::single;
+  bool was_running = calls_->is_initialized();
+  if (was_running) {
+    level = calls_->thread_level();
+  } else {
+    auto provided = calls_->initialize(least);
+    if (!provided) return std::move(provided.error());
+    level = *provided;
+    is_ours_ = true;
+    static Process* mine = nullptr;
+    mine = this;
+    // After the library's own handlers were registered, so before them it runs.
+    std::atexit([] {
+      if (!stays_open.load() && mine->is_running()) mine->calls_->finalize();
+    });
+  }
+  if (level >= least) return {};
+  std::string remedy = was_running
+                           ? "let the program call MPI_Init_thread with MPI_THREAD_MULTIPLE (mpi4py does unless "
+                             "mpi4py.rc.thread_level says otherwise)"
+                           : "use an MPI that was built with threads";
+  if (level == ThreadLevel::serialized)
+    remedy +=
+        ", or set HOROVOD_MPI_THREADS_DISABLE=1 if the program makes no MPI calls between hvd.init() and "
+        "hvd.shutdown()";
+  return Error(ErrorCode::unsupported, "MPI provides " + std::string(name_of(level)) + "; expected " + name_of(least) +
+                                           ", since Horovod's thread calls it beside the program's: " + remedy);
+}
+
+void Process::leave_open() noexcept {
+  stays_open.store(true);
+}
+
+}  // namespace hvd::mpi

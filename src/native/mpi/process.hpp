@@ -1,0 +1,50 @@
+#pragma once
+// The MPI of this process: the library that it has loaded already, or the first that can be loaded, and the plugin for
+// that library's ABI. Needs no header of MPI and is part of the core.
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/environment.hpp"
+#include "base/result.hpp"
+#include "native/mpi/plugin.hpp"
+
+namespace hvd::mpi {
+
+// An MPI library that is mapped into the process.
+struct Mapped {
+  std::string path;  // empty: part of the program itself
+  const char* abi;   // "mpich", "openmpi", "abi"
+  bool is_running;   // initialised and not finalised
+};
+std::vector<Mapped> mapped_libraries();
+
+// The plugin of an ABI without looking for a library: false if there is none beside the core.
+bool has_plugin(std::string_view abi, const Environment& environment);
+std::span<const char* const> abis();
+
+// There is one MPI per process, hence one of these; it is never destroyed. From any thread.
+class Process {
+ public:
+  // ErrorCode::unsupported with everything that was tried, if there is no MPI or HOROVOD_MPI=none. Starts nothing.
+  static Result<Process*> open(const Environment& environment, const Config& config);
+
+  const MpiPlugin& calls() const { return *calls_; }
+  bool is_running() const { return calls_->is_initialized() && !calls_->is_finalized(); }
+  // MPI_Init_thread, unless somebody has done it; collective over what the MPI library takes for its world. An MPI that
+  // cannot be called from several threads is refused, unless the user said that one thread at a time is enough
+  // (HOROVOD_MPI_THREADS_DISABLE). What is initialised here is finalised when the process exits.
+  Status start(const Config& config);
+  bool is_ours() const { return is_ours_; }
+  ThreadLevel level() const { return calls_->thread_level(); }
+  // Peers are gone, or something of MPI's is still under way: finalising would wait for them for ever. Left undone, so
+  // that the launcher ends the job.
+  void leave_open() noexcept;
+
+ private:
+  explicit Process(const MpiPlugin* calls) : calls_(calls) {}
+  const MpiPlugin* calls_;
+  bool is_ours_ = false;
+};
+
+}  // namespace hvd::mpi

@@ -1,0 +1,281 @@
+#include "transport/mpi/collectives.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <vector>
+
+#include "base/panic.hpp"
+#include "transport/mpi/elements.hpp"
+
+namespace hvd::transport::over_mpi {
+
+using mpi::CollectiveCall;
+using mpi::Completion;
+using mpi::Request;
+
+class CollectiveTask final : public Task {
+ public:
+  CollectiveTask(Collectives& owner, const Collective& collective)
+      : owner_(owner),
+        verb_(collective.verb),
+        dtype_(collective.dtype),
+        op_(collective.op),
+        prescale_(collective.prescale),
+        postscale_(collective.postscale),
+        root_(collective.root.value),
+        seats_(owner.communicator_.size()),
+        me_(owner.communicator_.rank()),
+        planned_counts_(collective.counts.begin(), collective.counts.end()) {}
+  ~CollectiveTask() override {
+    // What is in MPI's hands is leaked: it may still be written to.
+    for (Slot& slot : slots_)
+      if (slot.is_busy) (void)new Slot(std::move(slot));
+  }
+
+  void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
+    turn_ = owner_.next_turn_++;
+    input_.assign(in);
+    output_.assign(out);
+    deal_out();
+    next_ = ended_ = 0;
+    is_over_ = false;
+  }
+
+  Progress step() override {
+    if (owner_.aborted_) return fail(*owner_.aborted_);
+    if (is_over_) return Progress::done;
+    if (owner_.serving_ != turn_) return Progress::pending;
+    while (ended_ < steps_) {
+      while (next_ < steps_ && next_ - ended_ < static_cast<std::int64_t>(slots_.size())) {
+        if (Status started = start(next_); !started) return fail(started.error());
+        ++next_;
+      }
+      Slot& oldest = slot_of(ended_);
+      std::size_t unused = 0;
+      switch (owner_.communicator_.test(oldest.request, unused)) {
+        case Completion::pending: return Progress::pending;
+        case Completion::cancelled:
+        case Completion::failed: settle(oldest); return fail(owner_.communicator_.failure());
+        case Completion::done: break;
+      }
+      settle(oldest);
+      unpack(ended_++);
+    }
+    is_over_ = true;
+    ++owner_.serving_;
+    return Progress::done;
+  }
+  const Error& failure() const override { return failure_; }
+
+ private:
+  struct Slot {
+    Request request{};
+    bool is_busy = false;
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+    std::vector<int> counts, displacements;
+
+    std::byte* reserve(std::size_t wanted) {
+      if (wanted > bytes) {
+        memory = std::make_unique_for_overwrite<std::byte[]>(wanted);
+        bytes = wanted;
+      }
+      return memory.get();
+    }
+  };
+
+  bool is_by_seat() const { return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter; }
+  Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
+
+  // Who has what, and in how many steps it goes through: equal on all seats.
+  void deal_out() {
+    std::int64_t most = std::max<std::int64_t>(static_cast<std::int64_t>(owner_.step_bytes_ / size_of(dtype_)), 1);
+    if (verb_ == Verb::barrier) {
+      steps_ = 1;
+      return;
+    }
+    if (!is_by_seat()) {
+      bool is_root = verb_ == Verb::broadcast && me_ == root_;
+      total_ = is_root ? input_.count() : output_.count();
+      step_ = most;
+      steps_ = (total_ + most - 1) / most;
+      return;
+    }
+    total_ = verb_ == Verb::allgather ? output_.count() : input_.count();
+    begins_.assign(1, 0);
+    std::int64_t longest = 0;
+    for (int seat = 0; seat < seats_; ++seat) {
+      std::int64_t count = planned_counts_.empty() ? share_of(total_, Seat{seat}, seats_).count()
+                                                   : planned_counts_[static_cast<std::size_t>(seat)];
+      longest = std::max(longest, count);
+      begins_.push_back(begins_.back() + count);
+    }
+    step_ = std::max<std::int64_t>(most / seats_, 1);
+    steps_ = (longest + step_ - 1) / step_;
+  }
+
+  // The elements of a seat's share that go through in a step.
+  std::int64_t begin_in_share(std::int64_t number, int seat) const {
+    return std::min(number * step_, share_count(seat));
+  }
+  std::int64_t count_in_step(std::int64_t number, int seat) const {
+    return begin_in_share(number + 1, seat) - begin_in_share(number, seat);
+  }
+  std::int64_t share_begin(int seat) const { return begins_[static_cast<std::size_t>(seat)]; }
+  std::int64_t share_count(int seat) const { return share_begin(seat + 1) - share_begin(seat); }
+
+  Status start(std::int64_t number) {
+    Slot& slot = slot_of(number);
+    CollectiveCall call;
+    call.verb = verb_;
+    call.dtype = dtype_;
+    call.op = op_;
+    call.root = root_;
+    if (verb_ == Verb::allreduce || verb_ == Verb::broadcast) pack_whole(number, slot, call);
+    if (is_by_seat()) pack_by_seat(number, slot, call);
+    HVD_RETURN_IF_ERROR(owner_.communicator_.start(call, slot.request));
+    slot.is_busy = true;
+    ++owner_.under_way_;
+    return {};
+  }
+
+  void pack_whole(std::int64_t number, Slot& slot, CollectiveCall& call) {
+    call.count = std::min(step_, total_ - number * step_);
+    std::byte* memory = slot.reserve(static_cast<std::size_t>(call.count) * size_of(dtype_));
+    call.output = memory;
+    if (verb_ == Verb::allreduce) input_.gather(number * step_, call.count, memory, dtype_, prescale_);
+    else if (me_ == root_) input_.gather(number * step_, call.count, memory, dtype_, 1.0);
+  }
+
+  // All seats' parts of the step one after the other, and after them this seat's own.
+  void pack_by_seat(std::int64_t number, Slot& slot, CollectiveCall& call) {
+    slot.counts.clear();
+    slot.displacements.clear();
+    std::int64_t all = 0;
+    for (int seat = 0; seat < seats_; ++seat) {
+      slot.counts.push_back(static_cast<int>(count_in_step(number, seat)));
+      slot.displacements.push_back(static_cast<int>(all));
+      all += slot.counts.back();
+    }
+    call.counts = slot.counts;
+    call.displacements = slot.displacements;
+    std::int64_t mine = count_in_step(number, me_);
+    std::byte* together = slot.reserve(static_cast<std::size_t>(all + mine) * size_of(dtype_));
+    std::byte* own = together + static_cast<std::size_t>(all) * size_of(dtype_);
+    if (verb_ == Verb::allgather) {
+      input_.gather(begin_in_share(number, me_), mine, own, dtype_, 1.0);
+      call.input = own;
+      call.output = together;
+      return;
+    }
+    std::byte* to = together;
+    for (int seat = 0; seat < seats_; ++seat) {
+      std::int64_t count = count_in_step(number, seat);
+      input_.gather(share_begin(seat) + begin_in_share(number, seat), count, to, dtype_, prescale_);
+      to += static_cast<std::size_t>(count) * size_of(dtype_);
+    }
+    call.input = together;
+    call.output = own;
+  }
+
+  void unpack(std::int64_t number) {
+    Slot& slot = slot_of(number);
+    const std::byte* from = slot.memory.get();
+    switch (verb_) {
+      case Verb::barrier: return;
+      case Verb::allreduce:
+      case Verb::broadcast: {
+        std::int64_t count = std::min(step_, total_ - number * step_);
+        // The root may have no place for what it has.
+        if (verb_ == Verb::allreduce || output_.count() > 0)
+          output_.scatter(number * step_, count, from, dtype_, postscale_);
+        return;
+      }
+      case Verb::allgather:
+        for (int seat = 0; seat < seats_; ++seat) {
+          std::int64_t count = count_in_step(number, seat);
+          output_.scatter(share_begin(seat) + begin_in_share(number, seat), count, from, dtype_, 1.0);
+          from += static_cast<std::size_t>(count) * size_of(dtype_);
+        }
+        return;
+      case Verb::reduce_scatter: {
+        std::int64_t all = slot.displacements.back() + slot.counts.back();
+        output_.scatter(begin_in_share(number, me_), count_in_step(number, me_),
+                        from + static_cast<std::size_t>(all) * size_of(dtype_), dtype_, postscale_);
+      }
+    }
+  }
+
+  void settle(Slot& slot) {
+    slot.is_busy = false;
+    --owner_.under_way_;
+    owner_.has_ended_ = true;
+  }
+
+  Progress fail(const Error& error) {
+    failure_ = error;
+    return Progress::failed;
+  }
+
+  Collectives& owner_;
+  const Verb verb_;
+  const DataType dtype_;
+  const ReduceOp op_;
+  const double prescale_, postscale_;
+  const int root_, seats_, me_;
+  const std::vector<std::int64_t> planned_counts_;
+  Elements input_, output_;
+  std::vector<std::int64_t> begins_;  // of the seats' shares
+  std::int64_t total_ = 0, step_ = 1, steps_ = 0;
+  std::uint64_t turn_ = 0;
+  std::int64_t next_ = 0, ended_ = 0;  // steps that were started, and that are over
+  bool is_over_ = true;
+  std::array<Slot, 2> slots_;
+  Error failure_{ErrorCode::system, "MPI"};
+};
+
+Collectives::Collectives(mpi::Communicator& communicator, const mpi::MpiPlugin& calls, int ranks_per_node,
+                         std::size_t step_bytes)
+    : communicator_(communicator), calls_(calls), ranks_per_node_(ranks_per_node), step_bytes_(step_bytes) {}
+
+// In the terms in which the algorithms over messages are judged (collectives/schedule/cost_model.hpp), for what MPI
+// libraries do: doubling for small arrays, a ring's bytes for large ones. On top come what a non-blocking collective of
+// MPI costs to be scheduled, and the copies in and out, which are not hidden behind the wire.
+Cost Collectives::cost(const Collective& collective) const {
+  if (collective.device != DeviceKind::host) return Cost::impossible();
+  bool is_reduction = collective.verb == Verb::allreduce || collective.verb == Verb::reduce_scatter;
+  if (is_reduction && !calls_.reduces(collective.dtype, collective.op)) return Cost::impossible();
+  constexpr double schedule_s = 4e-6, copied_byte_s = 1 / 8e9;
+  double latency_s = ranks_per_node_ > 1 ? 3e-6 : 1e-6;
+  double byte_s = ranks_per_node_ > 1 ? ranks_per_node_ / 10e9 : 1 / 8e9;
+  double seats = communicator_.size();
+  double rounds = std::bit_width(static_cast<unsigned>(communicator_.size()) - 1u);
+  double bytes = static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));
+  double seconds = schedule_s + 2 * bytes * copied_byte_s;
+  switch (collective.verb) {
+    case Verb::barrier: seconds += rounds * latency_s; break;
+    case Verb::broadcast:
+      seconds += std::min(rounds * (latency_s + bytes * byte_s), 2 * rounds * latency_s + 2 * bytes * byte_s);
+      break;
+    case Verb::allreduce:
+      seconds += std::min(rounds * (latency_s + bytes * byte_s),
+                          2 * rounds * latency_s + 2 * bytes * byte_s * (seats - 1) / seats);
+      break;
+    case Verb::allgather:
+    case Verb::reduce_scatter: seconds += rounds * latency_s + bytes * byte_s * (seats - 1) / seats; break;
+  }
+  bool is_rounded = collective.dtype == DataType::f32 || collective.dtype == DataType::f64;
+  return {seconds, !(is_reduction && is_rounded)};
+}
+
+std::unique_ptr<Task> Collectives::plan(const Collective& collective) {
+  return std::make_unique<CollectiveTask>(*this, collective);
+}
+
+bool Collectives::abandon(const Error& reason) {
+  if (!aborted_) aborted_ = reason;
+  return under_way_ > 0;
+}
+
+}  // namespace hvd::transport::over_mpi

@@ -1,0 +1,76 @@
+#pragma once
+// Messages between the seats of a group over a communicator of MPI's. Used by the engine's thread alone.
+//
+//  1. A message is one MPI message, or several of `piece_bytes` where it is larger (MPI counts with 31 bits).
+//  2. Its tag is made of its channel. Tags have fewer bits than channels, so channels far apart share one; they are
+//  asked
+//     for in the same order on both ends then, and MPI keeps the order of messages of one tag.
+//  3. poll() tests, which is also what moves MPI on. Nobody is woken by MPI: see needs_polling().
+//  4. After the last message has ended MPI may still have bytes of it to write to a socket that was full: it is moved
+//  on
+//     for a while more.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "native/mpi/plugin.hpp"
+#include "transport/mpi/collectives.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::transport::over_mpi {
+
+constexpr std::size_t most_piece_bytes = std::size_t{1} << 30;
+
+// How a channel is cut to a tag of so many values.
+int tag_of(Channel channel, int highest_tag) noexcept;
+
+class MpiLink final : public Link {
+ public:
+  MpiLink(const Surroundings& surroundings, Group group, std::unique_ptr<mpi::Communicator> communicator,
+          std::size_t piece_bytes = most_piece_bytes);
+  ~MpiLink() override;
+
+  const Group& group() const override { return group_; }
+  Pending send(Seat to, ConstBytes bytes, Channel channel) override;
+  Pending recv(Seat from, Bytes bytes, Channel channel) override;
+  Progress poll(Pending pending) override;
+  const Error& failure() const override { return failure_; }
+  NativeCollectives* native() noexcept override { return &collectives_; }
+  bool needs_polling() noexcept override;
+  // Receives are cancelled; what a peer has begun to send is waited for, and where that does not end the process does:
+  // memory that was given back must not change any more. Collectives use memory of their own, which is left to MPI.
+  void abort(const Error& reason) noexcept override;
+
+ private:
+  struct Operation {
+    enum class Kind : std::uint8_t { none, send, recv } kind = Kind::none;
+    bool failed = false;
+    Seat peer;
+    std::size_t bytes = 0;
+    std::size_t next = 0;  // the first request that is not over
+    std::vector<mpi::Request> requests;
+  };
+
+  std::uint32_t open(Operation::Kind kind, Seat peer, std::size_t bytes);
+  template <typename Post>
+  void post(std::uint32_t ticket, Post post_piece);
+  Progress look_at(Operation& operation);
+  std::size_t bytes_of_piece(const Operation& operation, std::size_t piece) const;
+  void fail(Operation& operation, Error error);
+  bool settle(Operation& operation);
+  bool drain();
+
+  const Surroundings surroundings_;
+  const Group group_;
+  std::unique_ptr<mpi::Communicator> communicator_;
+  const std::size_t piece_bytes_;
+  std::vector<Operation> operations_;  // by ticket
+  std::vector<std::uint32_t> free_tickets_;
+  std::size_t under_way_ = 0;
+  int afterglow_ = 0;  // looks that are still to be made after the last message has ended
+  bool aborted_ = false, is_at_rest_ = true;
+  Error failure_{ErrorCode::shut_down, "the link was closed"};
+  Collectives collectives_;
+};
+
+}  // namespace hvd::transport::over_mpi

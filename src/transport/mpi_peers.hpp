@@ -1,0 +1,73 @@
+#pragma once
+// The ranks of a job as processes of one MPI: agreed on by all ranks before links are made, or not there at all.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/group.hpp"
+#include "base/result.hpp"
+#include "base/world.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "native/mpi/process.hpp"
+
+namespace hvd::transport {
+
+// What one rank knows about its MPI; travels as text.
+struct MpiCard {
+  std::string refusal;     // why it has none; empty if it has
+  std::string version;     // of the ABI and the library
+  int rank = 0, size = 0;  // in the communicator that the ranks are looked up in
+  bool wanted = false;     // also between the ranks of one node (HOROVOD_MPI)
+
+  Buffer encode() const;
+  static Result<MpiCard> decode(ConstBytes bytes);
+};
+
+// By rank of ours: the rank in MPI's communicator. An error that says why not, alike on all ranks, where the cards do
+// not describe one and the same MPI world of exactly these ranks.
+Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCard>& cards);
+
+class MpiPeers {
+ public:
+  // `base` holds exactly the ranks of the job; null: MPI's own world. Starts MPI where it has to be started.
+  struct Request {
+    const World* world = nullptr;
+    const Config* config = nullptr;
+    const Environment* environment = nullptr;
+    std::shared_ptr<mpi::Communicator> base;
+  };
+  // Whether the ranks should come together over MPI at all: a pure function of what is equal on all ranks. (Whoever
+  // sets HOROVOD_MPI sets it on all ranks.)
+  static bool is_wanted(const World& world, const Config& config, bool has_base);
+  // Collective over the job, blocking, on the thread that calls init. Null, and one line in the log of rank 0, where
+  // there is no MPI that fits; an error where HOROVOD_MPI demands one.
+  static Result<std::shared_ptr<MpiPeers>> meet(const Request& request, bootstrap::Bootstrap& bootstrap,
+                                                Deadline deadline);
+
+  MpiPeers(mpi::Process* process, const mpi::MpiPlugin& calls, std::shared_ptr<mpi::Communicator> base,
+           std::vector<int> mpi_ranks, bool also_in_a_node)
+      : process_(process),
+        calls_(calls),
+        base_(std::move(base)),
+        mpi_ranks_(std::move(mpi_ranks)),
+        also_in_a_node_(also_in_a_node) {}
+
+  const mpi::MpiPlugin& calls() const { return calls_; }
+  // Between nodes always; inside a node when the user says so.
+  bool also_in_a_node() const { return also_in_a_node_; }
+  // Blocking and collective over the group: a communicator whose ranks are the group's seats.
+  Result<std::unique_ptr<mpi::Communicator>> connect(const Group& group, std::string_view name) const;
+  // Finalising would hang: see mpi::Process.
+  void leave_open() const noexcept;
+
+ private:
+  mpi::Process* process_;  // null in tests
+  const mpi::MpiPlugin& calls_;
+  std::shared_ptr<mpi::Communicator> base_;
+  std::vector<int> mpi_ranks_;  // by rank
+  bool also_in_a_node_;
+};
+
+}  // namespace hvd::transport
