@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -68,12 +70,26 @@ bool has_plugin(const char* name, const Environment& environment) {
   return table || table.error().message.find("has a table of") != std::string::npos;
 }
 
+// One per kind of MPI. They open only beside the library that they are for, which the program brings.
+struct MpiPlugin {
+  const char* file;
+  const char* name;
+};
+constexpr MpiPlugin mpi_plugins[] = {{"mpi-mpich", "MPI of MPICH's ABI (MPICH, Intel, Cray, MVAPICH)"},
+                                     {"mpi-openmpi", "MPI of Open MPI's ABI (Open MPI, Spectrum, HPC-X)"},
+                                     {"mpi-abi", "MPI of the standard's ABI (MPI 5)"}};
+bool has_mpi_plugin(const MpiPlugin& plugin, const Environment& environment) {
+  return !posix::plugin_path(plugin.file, environment).empty();
+}
+
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
   std::string found = "\n" + ask_python(environment);
   auto has = [&](const char* module) { return found.find("\n" + std::string(module) + "\n") != std::string::npos; };
-  bool mpi = has_plugin("mpi", environment), nccl = has_plugin("nccl", environment);
+  bool mpi = std::any_of(std::begin(mpi_plugins), std::end(mpi_plugins),
+                         [&](const MpiPlugin& plugin) { return has_mpi_plugin(plugin, environment); });
+  bool nccl = has_plugin("nccl", environment);
   std::string text = verbose ? "\n" : "";
   text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
   text += "Available Frameworks:\n" + item(has("tensorflow"), "TensorFlow") + item(has("torch"), "PyTorch") +
@@ -83,6 +99,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
           item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
           item(has_plugin("hwloc", environment), "hwloc");
+  for (const MpiPlugin& plugin : mpi_plugins) text += item(has_mpi_plugin(plugin, environment), plugin.name);
   text +=
       "\n(Gloo stands for what needs no MPI: agreement and operations over shared memory and sockets of Horovod's "
       "own.)\n";

@@ -11,6 +11,9 @@ namespace {
 
 // How long a peer's engine may take to answer; a program may take as long as it likes.
 constexpr auto engine_deadline = std::chrono::seconds(10);
+// Between two looks at a link that cannot wake us.
+constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
+                                   longest_nap = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -74,9 +77,11 @@ void Engine::run(Deadline start_deadline) {
   started_.store(phase_ == Phase::ended ? 2 : 1);
   started_.notify_all();
   Patience patience(spin_);
+  std::chrono::nanoseconds nap = shortest_nap;
   while (phase_ != Phase::ended) {
     if (progress()) {
       patience.found_work();
+      nap = shortest_nap;
       continue;
     }
     if (patience.look_again()) continue;
@@ -93,7 +98,15 @@ void Engine::run(Deadline start_deadline) {
       continue;
     }
     counters_.engine_sleeps.add();
-    word.sleep(announced, longest_sleep());
+    std::chrono::nanoseconds longest = longest_sleep();
+    // Nobody posts the word for a link that has to be looked at: naps then, longer and longer.
+    if (teams_.needs_polling()) {
+      longest = longest == posix::WaitWord::forever ? nap : std::min(longest, nap);
+      nap = std::min(2 * nap, longest_nap);
+    } else {
+      nap = shortest_nap;
+    }
+    word.sleep(announced, longest);
     patience.found_work();
   }
 }

@@ -11,6 +11,7 @@
 #include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "topology/layout.hpp"
+#include "transport/mpi_peers.hpp"
 #include "transport/net_peers.hpp"
 #include "transport/node_peers.hpp"
 #include "transport/shm/regions.hpp"
@@ -48,6 +49,7 @@ Runtime::Runtime(Parts parts)
       layout_(topology::layout_of(world_)),
       peers_(std::move(parts.peers)),
       threads_(std::move(parts.threads)),
+      mpi_(std::move(parts.mpi)),
       observers_(std::move(parts.observers)),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->discard(operation); },
                &operations_) {
@@ -79,6 +81,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.threads = runtime->threads_;
   surroundings.peers = runtime->peers_;
   surroundings.net = runtime->net_;
+  surroundings.mpi = runtime->mpi_;
   surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);

@@ -38,6 +38,7 @@ class Runtime {
     std::shared_ptr<transport::NodePeers> peers;    // null for one rank alone, and for threads
     std::optional<transport::NetListener> net;      // whose endpoints the world's members name; none on one node
     std::shared_ptr<transport::ThreadHub> threads;  // ranks as threads
+    std::shared_ptr<transport::MpiPeers> mpi;       // null without an MPI that all ranks have
     std::vector<Observer*> observers;               // outlive the runtime
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
@@ -81,6 +82,7 @@ class Runtime {
   std::shared_ptr<transport::NodePeers> peers_;
   std::shared_ptr<transport::NetPeers> net_;
   std::shared_ptr<transport::ThreadHub> threads_;
+  std::shared_ptr<transport::MpiPeers> mpi_;
   std::vector<Observer*> observers_;
   Position position_;
   bool spin_ = false;

@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 #include "bootstrap/meeting.hpp"
 #include "topology/layout.hpp"
+#include "transport/mpi_peers.hpp"
 #include "transport/net_peers.hpp"
 #include "transport/node_peers.hpp"
 
@@ -52,6 +53,12 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   Runtime::Parts parts;
   parts.config = std::move(*config);
   parts.world = std::move(*world);
+  if (transport::MpiPeers::is_wanted(parts.world, parts.config, false)) {
+    auto mpi =
+        transport::MpiPeers::meet({&parts.world, &parts.config, &environment, nullptr}, *chosen_->bootstrap, deadline);
+    if (!mpi) return mpi.error();
+    parts.mpi = std::move(*mpi);
+  }
   topology::Layout layout = topology::layout_of(parts.world);
   if (layout.node.size() > 1) {
     auto peers = transport::NodePeers::meet(parts.world, layout.node, std::move(*listener), deadline);

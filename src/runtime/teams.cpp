@@ -11,7 +11,7 @@ namespace hvd::runtime {
 namespace {
 
 // Where several transports reach a group, the first of these is taken.
-constexpr const char* preference[] = {"shm", "inproc", "tcp"};
+constexpr const char* preference[] = {"shm", "inproc", "mpi", "tcp"};
 
 int preference_of(std::string_view name) {
   auto found = std::find(std::begin(preference), std::end(preference), name);
@@ -98,6 +98,13 @@ Progress Teams::fail(Error error) {
 void Teams::arm() noexcept {
   for (Connection& connection : connections_)
     if (connection.link) connection.link->arm();
+}
+
+bool Teams::needs_polling() noexcept {
+  bool any = false;
+  for (Connection& connection : connections_)
+    if (connection.link) any |= connection.link->needs_polling();
+  return any;
 }
 
 void Teams::abort(const Error& reason) noexcept {

@@ -25,6 +25,8 @@ class Teams {
   }
   // The engine is about to sleep (transport::Link::arm).
   void arm() noexcept;
+  // Some link cannot wake the engine (transport::Link::needs_polling).
+  bool needs_polling() noexcept;
   void abort(const Error& reason) noexcept;
 
  private:

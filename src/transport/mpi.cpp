@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "native/posix/thread.hpp"
 #include "transport/mpi/link.hpp"
 #include "transport/mpi_peers.hpp"
 
@@ -23,19 +24,26 @@ class MpiConnecting final : public Connecting {
  public:
   MpiConnecting(const Surroundings& surroundings, const Group& group, std::string name)
       : surroundings_(surroundings), group_(group), outcome_(std::make_shared<Outcome>()) {
-    thread_ = std::thread([outcome = outcome_, peers = surroundings.mpi, wake = surroundings.wake, group, name] {
-      auto made = peers->connect(group, name);
-      if (made) outcome->communicator = std::move(*made);
-      else outcome->failure = std::move(made.error());
-      // Once it is given up the wake word may be gone.
-      if (outcome->state.exchange(is_made) == under_way) wake->post();
-    });
+    auto started = posix::start_thread(
+        "hvd-mpi", [outcome = outcome_, peers = surroundings.mpi, wake = surroundings.wake, group, name] {
+          auto made = peers->connect(group, name);
+          if (made) outcome->communicator = std::move(*made);
+          else outcome->failure = std::move(made.error());
+          // Once it is given up the wake word may be gone.
+          if (outcome->state.exchange(is_made) == under_way) wake->post();
+        });
+    if (started) {
+      thread_ = std::move(*started);
+    } else {
+      outcome_->failure = std::move(started.error());
+      outcome_->state = is_made;
+    }
   }
   ~MpiConnecting() override {
     if (outcome_->state.exchange(is_given_up) == under_way) {
       surroundings_.mpi->leave_open();
       thread_.detach();
-    } else {
+    } else if (thread_.joinable()) {
       thread_.join();
     }
   }

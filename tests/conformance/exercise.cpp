@@ -77,10 +77,10 @@ class Stage {
     return parts;
   }
 
-  void check(const std::string& context) {
+  void check(const Performers& ranks, const std::string& context) {
     for (int rank = 0; rank < ranks_; ++rank) {
       auto index = static_cast<std::size_t>(rank);
-      if (rank == what_.joined) continue;
+      if (rank == what_.joined || !ranks.is_here(rank)) continue;
       // In a reduce_scatter there is no place for the result in the input.
       bool in_input = what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast);
       compare(in_input ? inputs_[index] : found_[index], expected_[index], what_.dtype, rank, context);
@@ -148,6 +148,22 @@ class Stage {
   std::vector<Buffer> inputs_, originals_, found_, expected_;
 };
 
+class InTurn final : public Performers {
+ public:
+  explicit InTurn(RanksInTurn& ranks) : ranks_(ranks) {}
+  int size() const override { return ranks_.size(); }
+  bool is_here(int) const override { return true; }
+  collectives::Team& team() override { return ranks_.team(0); }
+  Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) override {
+    return ranks_.plan(algorithm, collective);
+  }
+  Progress run(Tasks& tasks, const std::vector<Part>& parts) override { return ranks_.run(tasks, parts); }
+  void abort() override { ranks_.abort(); }
+
+ private:
+  RanksInTurn& ranks_;
+};
+
 }  // namespace
 
 std::string Exercise::describe() const {
@@ -172,6 +188,12 @@ std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats) {
 
 bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches) {
+  InTurn performers(ranks);
+  return exercise(performers, algorithm, verb, what, batches);
+}
+
+bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+              int batches) {
   std::vector<std::int64_t> counts = uneven_counts(what.count, ranks.size());
   if (what.even_counts)
     for (int seat = 0; seat < ranks.size(); ++seat)
@@ -189,20 +211,20 @@ bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb 
   std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
                         " ranks, " + what.describe();
   SCOPED_TRACE(context);
-  if (!algorithm.cost(collective, ranks.team(0)).possible()) return false;
-  RanksInTurn::Tasks tasks = ranks.plan(algorithm, collective);
+  if (!algorithm.cost(collective, ranks.team()).possible()) return false;
+  Performers::Tasks tasks = ranks.plan(algorithm, collective);
   Stage stage(verb, what, ranks.size(), counts);
   for (int batch = 0; batch < batches; ++batch) {
     std::vector<Part> parts = stage.fill(collective, batch);
     if (ranks.run(tasks, parts) != Progress::done) {
       std::string reasons;
       for (auto& task : tasks)
-        if (task->step() == Progress::failed) reasons += "\n" + task->failure().message;
+        if (task && task->step() == Progress::failed) reasons += "\n" + task->failure().message;
       ranks.abort();  // before the tasks end
       ADD_FAILURE() << context << " failed" << reasons;
       return true;
     }
-    stage.check(context + ", batch " + std::to_string(batch));
+    stage.check(ranks, context + ", batch " + std::to_string(batch));
     if (::testing::Test::HasFailure()) return true;
   }
   return true;

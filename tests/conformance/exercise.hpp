@@ -1,5 +1,5 @@
 #pragma once
-// Runs one algorithm over the teams of a RanksInTurn and compares the results with the naive reference.
+// Runs one algorithm over the teams of some ranks and compares the results with the naive reference.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +24,22 @@ struct Exercise {
   int joined = -1;           // this rank has no tensors (allreduce)
   std::string describe() const;
 };
+
+// The ranks that an exercise runs on: all of them in this process (RanksInTurn), or this process's one of several.
+class Performers {
+ public:
+  using Tasks = RanksInTurn::Tasks;  // by rank; null for those that are not here
+  virtual ~Performers() = default;
+  virtual int size() const = 0;
+  virtual bool is_here(int rank) const = 0;
+  // Of any rank that is here.
+  virtual collectives::Team& team() = 0;
+  virtual Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) = 0;
+  virtual Progress run(Tasks& tasks, const std::vector<Part>& parts) = 0;
+  virtual void abort() = 0;
+};
+bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
+              int batches = 2);
 
 // Plans once and runs so many batches, each with other values. False if the algorithm cannot do it over this team.
 bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,

@@ -41,6 +41,7 @@ need_commands() {
 load_build_tools() {
   load_packages "to build" g++ cmake ninja-build ccache pkg-config libhwy-dev
   load_packages "for the plugins (start under PMIx, the machine's topology)" libpmix-dev libhwloc-dev
+  load_packages "for the plugins over MPI, and to test them" libmpich-dev mpich libopenmpi-dev openmpi-bin
   need_commands g++ cmake ninja
 }
 
