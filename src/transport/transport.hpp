@@ -105,8 +105,8 @@ class Link {
   // The engine is about to sleep: from now on whatever lets a pending operation go on must post the wake word. Called
   // after the word was announced and before a last look; what that look itself sets going counts too.
   virtual void arm() noexcept {}
-  // Asked before every sleep: true while something is under way of whose end nobody will post the wake word (MPI cannot).
-  // The engine then only naps. Lets the link move on what it has under way.
+  // Asked before every sleep: true while something is under way of whose end nobody will post the wake word (MPI
+  // cannot). The engine then only naps. Lets the link move on what it has under way.
   virtual bool needs_polling() noexcept { return false; }
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;

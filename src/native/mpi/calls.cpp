@@ -239,8 +239,8 @@ Result<ThreadLevel> initialize(ThreadLevel wanted) {
   int asked = wanted == ThreadLevel::multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   if (int code = MPI_Init_thread(nullptr, nullptr, asked, &provided); code != MPI_SUCCESS)
     return failure_of("MPI_Init_thread", code);
-  // Ours alone so far: some libraries report errors of a request (a message too long) to the world's handler, and not to
-  // that of its communicator. Of an MPI that the program initialised the handlers are the program's.
+  // Ours alone so far: some libraries report errors of a request (a message too long) to the world's handler, and not
+  // to that of its communicator. Of an MPI that the program initialised the handlers are the program's.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   return level_of(provided);
