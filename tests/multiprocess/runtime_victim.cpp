@@ -111,7 +111,9 @@ hvd_handle start(hvd_runtime* runtime, hvd_op* op, std::vector<float>& data) {
 int main(int count, char** words) {
   if (count != 4) return 2;
   std::string phase = words[1], kind = words[2];
-  const char* rank_text = std::getenv("HOROVOD_RANK");
+  const char* rank_text = nullptr;
+  for (const char* name : {"HOROVOD_RANK", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK"})
+    if (rank_text == nullptr) rank_text = std::getenv(name);
   int rank = rank_text == nullptr ? 0 : std::atoi(rank_text);
   bool victim = rank == std::atoi(words[3]);
 
