@@ -19,6 +19,14 @@ ROUNDS = int(os.environ.get("HVD_ROUNDS", "5"))
 LIMIT_SECONDS = 60
 
 
+def without_notices(errors):
+    """What horovodrun and ranks wrote to standard error, less what it says once per job where a plugin was not built."""
+    notices = ("horovodrun: no PMIx here, ", "horovodrun: the machine is described by /sys, ")
+    if isinstance(errors, bytes):
+        notices = tuple(notice.encode() for notice in notices)
+    return type(errors)().join(line for line in errors.splitlines(True) if not line.startswith(notices))
+
+
 def marked_processes(mark):
     """All processes that have the mark in their environment, except for zombies."""
     found = []
