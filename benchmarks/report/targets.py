@@ -47,7 +47,8 @@ def data_plane_checks():
         yield _data_plane("2", "allreduce", "float32", 2, size, "mpich", 1.8, 2.3)
     for size in (8, 64, 512, 4 * KB, 16 * KB):
         yield _data_plane("3", "allreduce", "float32", 4, size, "openmpi", 1.5, 1.9 if size <= 64 else 3.5)
-        yield _data_plane("3", "allreduce", "float32", 4, size, "mpich", 100, 300, note="MPICH never yields: no headline")
+        yield _data_plane("3", "allreduce", "float32", 4, size, "mpich", None, None,
+                          note="MPICH spins and never yields: with more ranks than cores its time says nothing")
     for size in (64 * KB, 256 * KB, MB, 4 * MB, 16 * MB):
         yield _data_plane("4", "allreduce", "float32", 2, size, "openmpi", 1.05, 1.4)
         yield _data_plane("4", "allreduce", "float32", 2, size, "mpich", 1.6, 2.0)
@@ -104,7 +105,10 @@ def library_checks():
             yield _library("7", f"64 MB in 200 tensors, {way}", "step_64MB", 2, peer, 4, 5, ours=ours, note=STAND_IN)
         for ours, way in (("ours", "started one by one"), ("ours_together", "started together")):
             yield _library("8", f"8 MB in 200 tensors, {way}", "step_8MB", 2, peer, 3, 4, ours=ours, note=STAND_IN)
-            yield _library("8", f"1 MB in 200 tensors, {way}", "step_1MB", 2, peer, 4, 6, ours=ours, note=STAND_IN)
+            yield _library("8", f"1 MB in 200 tensors, {way}", "step_1MB", 2, peer, 4, 6, ours=ours, note=STAND_IN,
+                           reason="1 MB fits the second-level cache, so packing costs the peer little here, and the bare "
+                                  "1 MB takes us two thirds of the target's time already; the rest is agreeing on 200 "
+                                  "operations and settling them")
         for name, size in (("64 MB", "fused_64MB"), ("8 MB", "fused_8MB"), ("1 MB", "fused_1MB")):
             match = {"program": "data_plane", "workload": size, "ranks": 2, "peer": peer, "variant": "default"}
             yield Check("7" if size == "fused_64MB" else "8", f"{name} in 200 tensors, data plane alone, 2 ranks", match,
@@ -114,17 +118,19 @@ def library_checks():
                     f"pack + {NAMES[peer]}, malloc tuned + scale + unpack", None, None)
     yield _library("9", "64 MB in 200 tensors", "step_64MB", 4, "openmpi", 3, 4, note=STAND_IN)
     cycles = "a stand-in for upstream's thread that wakes once a cycle"
+    no_cycle = "not judged: the stand-in that never sleeps loses whole ticks of the scheduler on shared cores"
     for peer in ("openmpi", "mpich"):
         for contender, name, together, one_by_one in (("cycle_1ms", "1 ms", (8, 25), (8, 12)),
-                                                      ("cycle_0", "0", (6, 18), (6, 8))):
+                                                      ("cycle_0", "0", (None, None), (None, None))):
             for ours, (floor, target), way in (("ours_together", together, "together"), ("ours", one_by_one, "one by one")):
                 yield _library("10", f"200 tensors of 256 B, {way}", "tiny_200", 2, peer, floor, target, ours=ours,
-                               contender=contender, variant="cycles", peer_name=f"{NAMES[peer]}, cycle {name}", note=cycles)
+                               contender=contender, variant="cycles", peer_name=f"{NAMES[peer]}, cycle {name}",
+                               note=cycles if floor else no_cycle)
         yield _library("10", "200 tensors of 256 B, together", "tiny_200", 2, peer, None, None, ours="ours_together",
                        note="no agreement, no thread on the peer's side")
-        for contender, name, floor, target in (("cycle_1ms", "1 ms", 25, 50), ("cycle_0", "0", 1.5, 2.3)):
+        for contender, name, floor, target in (("cycle_1ms", "1 ms", 25, 50), ("cycle_0", "0", None, None)):
             yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, floor, target, contender=contender, variant="cycles",
-                           peer_name=f"{NAMES[peer]}, cycle {name}", note=cycles)
+                           peer_name=f"{NAMES[peer]}, cycle {name}", note=cycles if floor else no_cycle)
         yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, None, None,
                        note="no agreement, no thread on the peer's side")
     match = {"program": "data_plane", "workload": "fusion_copy", "ranks": 2, "variant": "default"}

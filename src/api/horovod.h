@@ -136,15 +136,15 @@ HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size
 
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 
-/* Memory in which tensors of this rank are reduced in place, without packing. Collective over the ranks of a node: all
- * ask for the same sizes in the same order. Freed by hvd_shared_free() on all ranks, or by hvd_shutdown(). */
+/* Memory in which tensors of this rank are reduced in place, without packing. Collective over all ranks of the job:
+ * all make these calls, hvd_shared_free() included, in the same order; sizes are equal within a node. Freed by
+ * hvd_shared_free() on all ranks, or by hvd_shutdown(). */
 HVD_API hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory);
 HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
 
-/* ---- looking inside ------------------------------------------------------------------------------------------------
- */
+/* ---- looking inside ---------------------------------------------------------------------------------------------- */
 
-/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "steady_allocations", …
+/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans", …
  * -1 if there is none of that name. */
 HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
 /* Calls visit once per knob of the configuration: name, kind, default, meaning. */

@@ -82,9 +82,9 @@ constexpr std::monostate nowhere;
 constexpr Row rows[] = {
     // What the runtime goes by.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
-    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "the longest that a ready tensor lingers for others to be fused with", decimal_at<&Config::cycle_time_ms>},
+    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "accepted; a tensor never waits for a clock here", decimal_at<&Config::cycle_time_ms>},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>},
-    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "keep grouped operations apart from all others", flag_at<&Config::disable_group_fusion>},
+    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "accepted; the operations of a group may be fused with others", flag_at<&Config::disable_group_fusion>},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported", decimal_at<&Config::stall_check_time_s>},
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
@@ -99,7 +99,7 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
-    {"HOROVOD_DETERMINISTIC", flag, "0", "freeze every choice that depends on measurements", flag_at<&Config::deterministic>},
+    {"HOROVOD_DETERMINISTIC", flag, "0", "accepted; no choice depends on measurements yet", flag_at<&Config::deterministic>},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},

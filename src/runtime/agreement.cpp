@@ -262,6 +262,10 @@ std::uint64_t NodeAgreement::read_by_subtree() const {
   return read;
 }
 
+bool NodeAgreement::waits_for_readers() const {
+  return coordinator_ ? coordinator_->has_starved() : slots_in_doubt_ >= most_slots_in_doubt;
+}
+
 bool NodeAgreement::flush(int batches_in_flight) {
   if (coordinator_) {
     coordinator_->read_by_all(read_by_subtree());

@@ -82,8 +82,11 @@ class NodeAgreement {
   // ---- from the tree
   Status receive(Neighbour from, ConstBytes frame);
 
-  // Lets the root decide, and sends what has gathered. True if anything was decided or sent.
+  // Lets the root decide, and sends what has gathered. True if a frame was sent.
   bool flush(int batches_in_flight);
+
+  // Something can go on only when ranks have read more of the log, which nobody announces.
+  bool waits_for_readers() const;
 
   Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
   std::uint64_t frames_sent() const { return frames_sent_; }

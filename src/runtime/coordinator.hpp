@@ -55,8 +55,8 @@ class Coordinator {
   // Every rank has read so many records.
   void read_by_all(std::uint64_t records);
 
-  bool has_pending() const { return !pending_.empty() || !starved_.empty() || !ready_.empty(); }
-  bool is_shut_down() const { return shut_down_; }
+  // Ops that all ranks agree about wait for a slot, until more records have been read by all.
+  bool has_starved() const { return !starved_.empty(); }
 
   // Names with ballots, and which ranks have not voted; for reports about stalls.
   struct Waiting {

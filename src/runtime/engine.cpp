@@ -147,7 +147,7 @@ bool Engine::progress() {
   if (phase_ == Phase::running) news |= run_batches();
   if (phase_ != Phase::ended) {
     if (notice_losses()) return true;
-    if (ending_ && runner_->batches_in_flight() == 0) {
+    if (ending_ && phase_ == Phase::running && runner_->batches_in_flight() == 0) {
       board_.leave();
       end(*ending_);
       return true;
@@ -211,7 +211,8 @@ void Engine::introduce(Operation& operation) {
 bool Engine::read_log() {
   bool news = false;
   ConstBytes bytes;
-  while (phase_ != Phase::ended && !ending_ && board_.read(bytes)) {
+  // While links are made their words are still read: a faster node may have come and gone already.
+  while (phase_ != Phase::ended && (!ending_ || phase_ == Phase::connecting) && board_.read(bytes)) {
     news = true;
     counters_.log_records.add();
     counters_.log_bytes.add(static_cast<std::int64_t>(bytes.size()));
@@ -357,7 +358,7 @@ bool Engine::send_waiting() {
 
 std::chrono::nanoseconds Engine::longest_sleep() const {
   // Room in a ring is not announced: look for it.
-  if (!unsent_.empty() || (leader_ && leader_->is_writing())) return std::chrono::milliseconds(1);
+  if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due();
   if (!stop_sent_) return sleep;
   std::chrono::nanoseconds until_stop = stop_deadline_.left() + std::chrono::milliseconds(1);

@@ -115,7 +115,7 @@ class Engine final : private transport::Exchange {
   bool stop_sent_ = false;
   Deadline stop_deadline_ = Deadline::never();
   std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out
-  std::unique_ptr<Leader> leader_;     // on the rank that writes the log
+  std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
   std::vector<NameEntry*> slots_;      // by slot
   std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
   std::vector<SlotId> batch_slots_;

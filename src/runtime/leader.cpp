@@ -13,6 +13,8 @@ namespace {
 constexpr int most_children = 8;
 
 constexpr auto goodbye_patience = std::chrono::seconds(1);
+// How long a node may take to say who is missing there.
+constexpr auto answer_patience = std::chrono::seconds(1);
 
 int children_of(const topology::Layout& layout) {
   return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
@@ -156,9 +158,16 @@ void Leader::hear_of_stall(const StallRequest& stall) {
     return;
   }
   last_report_ = Clock::now();
-  bool is_answered = !stall_;
+  bool is_asked = stall_.has_value();
+  if (is_asked && Clock::now() - asked_at_ < answer_patience) {
+    stall_->final = stall_->final || stall.final;
+    return;
+  }
   stall_ = Stall{stall.waited_s, stall.missing, std::string(stall.name), stall.final};
-  if (is_answered) return agreement_.ask_who_is_missing(slots_in_doubt());
+  if (!is_asked) {
+    asked_at_ = Clock::now();
+    return agreement_.ask_who_is_missing(slots_in_doubt());
+  }
   // The nodes below were asked a while ago and some have not answered; nobody else can be waited for.
   for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
   report_stall({});
@@ -228,7 +237,7 @@ bool Leader::append_waiting() {
 
 void Leader::send(Neighbour to, ConstBytes frame) {
   Link* link = link_to(to);
-  if (link->peer_has_left()) return;
+  if (!link->is_connected() || link->peer_has_left()) return;
   if (auto status = link->send(frame); !status) link_failed(to, status.error());
 }
 

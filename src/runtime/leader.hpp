@@ -38,8 +38,8 @@ class Leader final : private AgreementEffects {
   bool step(int batches_in_flight);
   // The engine is about to sleep: what comes from the neighbours wakes it.
   void arm();
-  // Records wait for room in the log, which nobody announces.
-  bool is_writing() const { return !unlogged_.empty(); }
+  // Room in the log, or a slot that all have forgotten, is waited for: nobody announces either.
+  bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
   // Somebody (perhaps this rank itself) has waited long: one report for all who wait.
   void hear_of_stall(const StallRequest& stall);
   // Why this rank must end, if it must: a stall that nothing else ends, a neighbour that is gone.
@@ -48,7 +48,6 @@ class Leader final : private AgreementEffects {
   void leave();
   // This rank ends, since that one is lost; so must all others.
   void leave_because(Rank lost, std::string_view why);
-  std::uint64_t frames_sent() const { return agreement_.frames_sent(); }
 
  private:
   using Link = transport::ControlLink;
@@ -92,6 +91,7 @@ class Leader final : private AgreementEffects {
     bool final;
   };
   std::optional<Stall> stall_;
+  Clock::time_point asked_at_;
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // whose loss the verdict is
 };

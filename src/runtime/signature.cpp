@@ -91,6 +91,9 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
   }
   if (first.verb == Verb::broadcast && first.root != second.root)
     return differ("broadcast root ranks", std::to_string(first.root.value), std::to_string(second.root.value), same);
+  if (first.transient != second.transient)
+    return differ("ways of preparing it", first.transient ? "an operation for one use" : "one that comes again",
+                  second.transient ? "an operation for one use" : "one that comes again", same);
   if (first.device != second.device)
     return differ("devices", first.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor",
                   second.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor", same);

@@ -84,7 +84,8 @@ std::vector<Rank> halted_on_my_node(const World& world) {
 }
 
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final) {
-  constexpr std::size_t most_names = 6;
+  // The text travels as one record of the log.
+  constexpr std::size_t most_names = 6, most_ranks = 50;
   std::map<Rank, std::vector<std::string>> names_of;
   for (const StalledName& it : stalled)
     for (Rank rank : it.missing) names_of[rank].push_back(it.name);
@@ -95,7 +96,9 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
                "ranks run different code or one of them hangs.") +
       "\nMissing ranks:";
+  std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
+    if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";
     text += "\n" + std::to_string(rank.value) + (final ? "!" : "") + ": [";
     for (std::size_t i = 0; i < names.size() && i < most_names; ++i) text += (i ? ", " : "") + names[i];
     if (names.size() > most_names) text += " ...";

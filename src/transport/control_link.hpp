@@ -21,6 +21,7 @@ class ControlLink {
   ControlLink& operator=(const ControlLink&) = delete;
 
   Rank peer() const { return peer_; }
+  bool is_connected() const { return static_cast<bool>(socket_); }
   // True once it is there.
   Result<bool> connect();
   // Kept and sent as far as the socket takes it, now and by flush().

@@ -1,6 +1,5 @@
 #include "transport/net_peers.hpp"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/log.hpp"
 #include "native/posix/fork_guard.hpp"
 #include "native/posix/tcp_socket.hpp"
+#include "native/posix/thread.hpp"
 #include "native/posix/wait_word.hpp"
 #include "transport/tcp/dialer.hpp"
 #include "transport/tcp/event_queue.hpp"
@@ -105,12 +105,12 @@ Result<std::shared_ptr<NetPeers>> NetPeers::start(const World& world, const Conf
   }
   if (!is_watched) return system_error("cannot watch TCP connections (epoll_ctl)", errno);
   for (const auto& socket : state->listeners) posix::withhold_from_children(socket.get());
-  // Signals are the program's business: this thread takes none.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  state->watcher = std::thread([watched = state.get()] { watched->watch(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  auto watcher = posix::start_thread("hvd-net", [watched = state.get()] { watched->watch(); });
+  if (!watcher) {
+    for (const auto& socket : state->listeners) posix::stop_withholding(socket.get());
+    return watcher.error();
+  }
+  state->watcher = std::move(*watcher);
   return std::shared_ptr<NetPeers>(new NetPeers(std::move(state)));
 }
 
@@ -217,7 +217,6 @@ void NetPeers::sever() noexcept {
 }
 
 void NetPeers::State::watch() {
-  ::pthread_setname_np(::pthread_self(), "hvd-net");
   while (wait_for_news()) {
     if (take_requests()) stop_listening();
     Clock::time_point now = Clock::now();

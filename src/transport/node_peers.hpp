@@ -53,8 +53,8 @@ class NodePeers {
   // Called once per lost peer, on the watcher's thread: the peer's process ended or closed its sockets. Peers that were
   // lost before it was set are reported too.
   void on_lost(std::function<void(Rank)> callback);
-  // The job is shutting down by agreement: from now on peers may close their ends without being reported, and the peers
-  // are told that this rank may close its own.
+  // (A Runtime has NodeBoard::leave() for this.) The job is shutting down by agreement: from now on peers may close
+  // their ends without being reported, and the peers are told that this rank may close its own.
   void expect_departures();
 
  private:

@@ -36,7 +36,7 @@ struct Surroundings {
   std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
-  // Every process of the node has called register_asymmetric_barrier() with success: wakers need no fence.
+  // This process has called register_asymmetric_barrier() with success: it may wake others without a fence.
   bool asymmetric_wake = false;
 };
 

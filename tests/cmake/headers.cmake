@@ -1,5 +1,6 @@
-# Every header of src/ and schedulers/ compiles alone: one translation unit each that includes nothing else. Part of the
-# build, hence of every test run; once is enough, so not under a sanitizer. -O0 and no debug data: objects (rather than
+# Every header of src/ and schedulers/ compiles alone: one translation unit each that includes nothing else; a header that
+# the .cpp file of its name includes first is shown to by that. Part of the build, hence of every test run; once is enough,
+# so not under a sanitizer. -O0 and no debug data: objects (rather than
 # -fsyntax-only) are what Ninja and ccache need to skip a header that did not change.
 if(HVD_SANITIZE)
   return()
@@ -32,6 +33,13 @@ foreach(header IN LISTS headers)
     continue()
   endif()
   string(REGEX REPLACE "^src/" "" spelling ${header})
+  string(REGEX REPLACE "\\.hpp$" ".cpp" partner ${PROJECT_SOURCE_DIR}/${header})
+  if(EXISTS ${partner})
+    file(STRINGS ${partner} includes REGEX "^#include" LIMIT_COUNT 1)
+    if(includes STREQUAL "#include \"${spelling}\"")
+      continue()
+    endif()
+  endif()
   string(MAKE_C_IDENTIFIER ${spelling} name)
   set(unit ${PROJECT_BINARY_DIR}/headers_alone/${name}.cpp)
   file(CONFIGURE OUTPUT ${unit} @ONLY CONTENT "#include \"${spelling}\"\n#include \"${spelling}\"\n")

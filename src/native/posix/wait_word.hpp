@@ -6,8 +6,8 @@
 //  1. A waker makes its news visible (a store), then calls post().
 //  2. A sleeper calls announce(), looks for news once more, and only then calls sleep(); if it found news: retract().
 //  3. post() looks whether a sleeper has announced itself, and only then makes a system call.
-// For 2 and 3 to exclude each other a full barrier is needed on both sides. post() has none of its own: callers that
-// post after plain stores use post(), which issues it; see FlagPost in transport/shm for the asymmetric form.
+// For 2 and 3 to exclude each other a full barrier is needed on both sides. post() issues it; post_relaxed() leaves it
+// to the caller, or to the sleeper where that has the asymmetric form (FlagPost in transport/shm).
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -18,11 +18,10 @@ class alignas(64) WaitWord {
  public:
   // For wakers, any thread, any process that maps the word.
   void post() noexcept;
-  // As post(), for a waker whose sleepers use announce_with_barrier(): no fence on this side.
+  // No fence on this side. Every announce() issues the barrier; this process must be registered for it, or have fenced.
   void post_relaxed() noexcept {
     if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
   }
-  bool has_sleeper() const noexcept { return sleepers_.load(std::memory_order_relaxed) != 0; }
 
   // For the owner. announce() returns the value to hand to sleep().
   std::uint32_t announce() noexcept;
@@ -38,8 +37,8 @@ class alignas(64) WaitWord {
 };
 static_assert(sizeof(WaitWord) == 64);
 
-// True if announce() may use membarrier(2) so that wakers need no fence. Call once per process before the first
-// announce(); every process of a node must agree (the node's board records it).
+// True if announce() of other processes reaches this one by membarrier(2), so that it may wake them without a fence.
+// Call once per process before the first announce().
 bool register_asymmetric_barrier() noexcept;
 // The sleeper's half of the asymmetric form: a barrier on all registered processes. Falls back to a plain fence.
 void asymmetric_barrier() noexcept;
