@@ -58,10 +58,10 @@ def children_of(pid):
 
 
 def activity(pid):
-    """Processor time and context switches of a process: both stand still while it sleeps."""
+    """State, processor time and context switches of a process: while it sleeps, "S" and two that stand still."""
     with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/status") as status:
         fields = stat.read().rsplit(")", 1)[1].split()
-        return fields[11:13] + [line for line in status if "ctxt_switches" in line]
+        return fields[:1] + fields[11:13] + [line for line in status if "ctxt_switches" in line]
 
 
 def wait_for_end(pidfd, what):
@@ -145,7 +145,7 @@ class Job:
         for _ in range(40):
             before = activity(pid)
             select.select([], [], [], 0.25)
-            if activity(pid) == before:
+            if activity(pid) == before and before[0] == "S":
                 return
         self.clean_up()
         raise AssertionError(f"process {pid} does not fall asleep: {before}")

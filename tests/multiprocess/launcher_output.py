@@ -68,10 +68,14 @@ class Output(LauncherTest):
         self.assertEqual(numbers, {0: list(range(40000)), 1: list(range(40000))})
 
     def test_that_is_blocked_does_not_keep_a_failed_job_alive(self):
-        # Nobody reads; rank 1 fails once rank 0 has begun. All ranks must be gone before more than the first line is read.
-        job = Job(2, 'go=$TMPDIR/go; mkfifo $go 2>/dev/null; '
-                     'if [ $HOROVOD_RANK = 1 ]; then read line <$go; rm $go; exit 4; fi; '
-                     'echo process $$; echo >$go; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx', grace="0.1")
+        # Nobody reads; rank 1 fails once rank 0 can write no more. All ranks must be gone before anything more is read.
+        job = Job(2, 'if [ $HOROVOD_RANK = 0 ]; then echo process $$; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; fi; '
+                     'mkfifo $TMPDIR/go; echo failing $$; read line <$TMPDIR/go; rm $TMPDIR/go; exit 4', grace="0.1")
+        job.wait_for_lines(1, b"<stdout>:failing ")
+        rank0 = int(job.wait_for_lines(1, b"<stdout>:process ")[0].split()[-1])
+        job.wait_until_asleep(rank0)
+        with open(job.folder + "/go", "w") as go:
+            go.write("\n")
         self.wait_for_ends(job, 1)
         # What rank 0 wrote last has not even reached horovodrun. Its agent waits for that, and for nothing else.
         job.wait_until_asleep(job.agent())
