@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -261,6 +262,58 @@ std::vector<Fault> faults() {
 INSTANTIATE_TEST_SUITE_P(Every, FaultsInEveryPhase, ::testing::ValuesIn(faults()),
                          [](const ::testing::TestParamInfo<Fault>& entry) { return entry.param.name(); });
 
+// ---- over TCP: the kernel decides what has arrived at which turn
+// -------------------------------------------------------------------------------------
+
+TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
+  const std::size_t elements = testing::is_sanitized ? 100'000 : 300'000;
+  int failures = 0;
+  std::mt19937_64 random(31);
+  for (const Maker& maker : registry())
+    for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter})
+      for (const std::vector<int>& shape : {std::vector{2}, {4}, {2, 3}}) {
+        auto algorithm = maker.make();
+        RanksInTurn ranks(made_up_world(shape), {"tcp"}, random());
+        const int size = ranks.size(), dead = size - 1;
+        Collective collective = integers(verb, elements, size);
+        if (!algorithm->cost(collective, ranks.team(0)).possible()) continue;
+        SCOPED_TRACE(std::string(maker.name) + " " + name_of(verb) + " of " + ::testing::PrintToString(shape));
+        std::vector<std::vector<std::int32_t>> in(static_cast<std::size_t>(size),
+                                                  std::vector<std::int32_t>(elements, 1)),
+            out = in;
+        std::vector<Part> parts;
+        for (int rank = 0; rank < size; ++rank) {
+          auto index = static_cast<std::size_t>(rank);
+          parts.push_back(part_of(verb, rank, size, whole(in[index])[0], whole(out[index])[0]));
+        }
+        RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
+        ASSERT_EQ(ranks.run(tasks, parts), Progress::done);  // connects them
+        ranks.restart(tasks, parts);
+        for (std::uint64_t turn = random() % 6; turn > 0; --turn)
+          for (auto& task : tasks)
+            if (task->step() == Progress::done) turn = 1;
+        ranks.kill(dead);
+        std::vector<Progress> outcomes(static_cast<std::size_t>(dead), Progress::pending);
+        auto deadline = Deadline::after(std::chrono::seconds(60));
+        while (std::count(outcomes.begin(), outcomes.end(), Progress::pending) > 0 && !deadline.passed())
+          for (int rank = 0; rank < dead; ++rank) {
+            auto index = static_cast<std::size_t>(rank);
+            if (outcomes[index] == Progress::pending) outcomes[index] = tasks[index]->step();
+            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+          }
+        for (int rank = 0; rank < dead; ++rank) {
+          auto index = static_cast<std::size_t>(rank);
+          ASSERT_NE(outcomes[index], Progress::pending) << "rank " << rank << " still waits";
+          if (outcomes[index] != Progress::failed) continue;
+          const Error& error = tasks[index]->failure();
+          EXPECT_EQ(error.code, ErrorCode::peer_lost);
+          EXPECT_NE(error.message.find("(host n"), std::string::npos) << error.message;
+          ++failures;
+        }
+      }
+  EXPECT_GT(failures, 0) << "nothing was tested";
+}
+
 // ---- messages
 // --------------------------------------------------------------------------------------------------------
 
@@ -285,7 +338,7 @@ TEST(Faults, a_lost_message_leaves_the_task_pending_and_tells_whom_it_waits_for)
 }
 
 class SleepingThreads : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(over, SleepingThreads, ::testing::Values("inproc", "shm"),
+INSTANTIATE_TEST_SUITE_P(over, SleepingThreads, ::testing::Values("inproc", "shm", "tcp"),
                          [](const ::testing::TestParamInfo<std::string>& entry) { return entry.param; });
 
 TEST_P(SleepingThreads, are_woken_for_all_that_comes) {
@@ -310,7 +363,7 @@ TEST_P(SleepingThreads, are_woken_for_all_that_comes) {
             std::fill(in.begin(), in.end(), static_cast<std::int32_t>(batch) + rank.rank().value);
             Part part = part_of(verb, rank.rank().value, size, whole(in)[0], whole(out)[0]);
             task->restart(part.in, part.out, Sequence{static_cast<std::uint64_t>(verb) * 1000 + batch});
-            ASSERT_EQ(testing::drive(*task, rank.wake), Progress::done) << task->failure().message;
+            ASSERT_EQ(testing::drive(*task, rank.wake, teams), Progress::done) << task->failure().message;
             if (verb != Verb::allreduce) continue;
             for (std::int32_t value : out)
               ASSERT_EQ(value, static_cast<std::int32_t>(batch) * size + size * (size - 1) / 2);
@@ -329,16 +382,15 @@ TEST_P(SleepingThreads, are_woken_by_a_death) {
     auto selector = Selector::make(Config{});
     ConnectedTeams teams(rank, transports, **selector);
     ASSERT_EQ(testing::drive(teams, rank.wake), Progress::done);
-    connected.arrive_and_wait();
-    if (rank.rank() == Rank{1}) {
-      rank.hub->kill(Rank{1});
-      return;
-    }
     std::vector<std::int32_t> data(100, 1);
     Collective collective = integers(Verb::allreduce, data.size(), 3);
     auto task = (*selector)->choose(collective, teams.world).value()->plan(collective, teams.world);
     task->restart(whole(data), whole(data), Sequence{1});
-    EXPECT_EQ(testing::drive(*task, rank.wake), Progress::failed);
+    EXPECT_EQ(testing::drive(*task, rank.wake, teams), Progress::done);  // over TCP this is what connects them
+    connected.arrive_and_wait();
+    if (rank.rank() == Rank{1}) return rank.die();
+    task->restart(whole(data), whole(data), Sequence{2});
+    EXPECT_EQ(testing::drive(*task, rank.wake, teams), Progress::failed);
     EXPECT_NE(task->failure().message.find("rank 1"), std::string::npos) << task->failure().message;
     teams.abort(task->failure());
   });
