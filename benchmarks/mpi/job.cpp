@@ -1,7 +1,9 @@
 #include "mpi/job.hpp"
 
+#include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,16 +46,30 @@ Job::Job(bool bound, bool own_mpi_thread) {
     if (!status) fail(status.error().message);
   }
 
-  MPI_Win window = MPI_WIN_NULL;  // lives as long as the process
-  void* memory = nullptr;
-  MPI_Win_allocate_shared(rank_ == 0 ? static_cast<MPI_Aint>(sizeof(Meeting)) : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                          &memory, &window);
-  MPI_Aint bytes = 0;
-  int unit = 0;
-  MPI_Win_shared_query(window, 0, &bytes, &unit, &memory);
-  if (rank_ == 0) meeting_ = new (memory) Meeting{};
+  meet();
+}
+
+// Not a window of MPI's: an MPI that plays several nodes on one machine shares none.
+void Job::meet() {
+  int where[2] = {static_cast<int>(::getpid()), -1};
+  auto value_of = [this](Result<posix::SharedMemory> memory) {
+    if (!memory) fail(memory.error().message);
+    return std::move(*memory);
+  };
+  if (rank_ == 0) {
+    memory_ = value_of(posix::SharedMemory::create("benchmark/meeting", sizeof(Meeting)));
+    new (memory_.data()) Meeting{};
+    where[1] = memory_.descriptor();
+  }
+  MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
+  if (rank_ != 0) {
+    std::string path = "/proc/" + std::to_string(where[0]) + "/fd/" + std::to_string(where[1]);
+    posix::FileDescriptor descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!descriptor) fail("cannot open " + path + ": all ranks have to run on one machine");
+    memory_ = value_of(posix::SharedMemory::map(descriptor, sizeof(Meeting)));
+  }
+  meeting_ = static_cast<Meeting*>(memory_.data());
   MPI_Barrier(MPI_COMM_WORLD);
-  meeting_ = static_cast<Meeting*>(memory);
 }
 
 Job::~Job() {

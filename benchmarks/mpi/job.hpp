@@ -3,6 +3,7 @@
 #include <string>
 
 #include "link/exchange_bootstrap.hpp"
+#include "native/posix/shared_memory.hpp"
 
 namespace hvd::benchmark {
 
@@ -31,8 +32,10 @@ class Job {
 
  private:
   struct Meeting;
+  void meet();
   int rank_ = 0, size_ = 1, cores_ = 1;
   std::string mpi_version_;
+  posix::SharedMemory memory_;
   Meeting* meeting_ = nullptr;
   unsigned round_ = 0;
 };

@@ -218,10 +218,10 @@ TEST(TcpLink, a_sender_that_runs_ahead_waits_and_what_nobody_expects_is_not_read
       ASSERT_EQ(drive(rank, {rank.link->send(Seat{1}, answer, channel(0))}), Progress::done);
       std::vector<Pending> sends;
       for (std::uint32_t i = 0; i < count; ++i) sends.push_back(rank.link->send(Seat{1}, content, channel(1, i)));
-      std::size_t done = 0;
-      for (Pending send : sends) done += rank.link->poll(send) == Progress::done;
-      EXPECT_LT(done, sends.size()) << "nobody has asked for any of it";
-      for (std::size_t i = done; i < sends.size(); ++i) ASSERT_EQ(drive(rank, {sends[i]}), Progress::done);
+      std::size_t all = sends.size();
+      std::erase_if(sends, [&](Pending send) { return rank.link->poll(send) == Progress::done; });
+      EXPECT_LT(0u, sends.size()) << "nobody has asked for any of the " << all;
+      ASSERT_EQ(drive(rank, sends), Progress::done);
     } else {
       ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, answer, channel(0))}), Progress::done);
       for (std::uint32_t i = 0; i < count; ++i) {

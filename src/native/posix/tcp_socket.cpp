@@ -87,4 +87,10 @@ Status prepare_connection(int socket, std::chrono::milliseconds patience) {
   return set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
+// To be able to wait for so many bytes the kernel makes room for them (tcp_set_rcvlowat), and does not take it back
+// when nobody waits for them any more.
+void widen_receive_window(int socket, int bytes) {
+  for (int least : {bytes, 1}) ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 }  // namespace hvd::posix

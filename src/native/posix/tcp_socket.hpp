@@ -31,4 +31,8 @@ int outcome_of_connecting(int socket);
 // are under way (TCP_USER_TIMEOUT) or not (keepalive, the only thing that an idle connection sends).
 Status prepare_connection(int socket, std::chrono::milliseconds patience);
 
+// Lets so many bytes come in before they are read, as far as the host allows (net.ipv4.tcp_rmem), from the first
+// message on. SO_RCVBUF would end the kernel's own tuning, which may go further.
+void widen_receive_window(int socket, int bytes);
+
 }  // namespace hvd::posix

@@ -20,6 +20,9 @@ using State = Operation::State;
 
 // Of all streams within one poll(), as long as they move: others want to be polled too.
 constexpr int most_turns = 8;
+// Connections to a peer: the chunks of a batch are dealt out to them, so that one's window does not bound the pair. One
+// is made when it is first used, so small batches know only the first.
+constexpr std::size_t streams_per_peer = 4;
 
 class TcpLink final : public Link {
  public:
@@ -29,7 +32,7 @@ class TcpLink final : public Link {
         wake_(surroundings.wake),
         group_(std::move(group)),
         name_("tcp/" + std::move(name)),
-        streams_(static_cast<std::size_t>(group_.size())) {}
+        streams_(static_cast<std::size_t>(group_.size()) * streams_per_peer) {}
   ~TcpLink() override {
     for (auto& stream : streams_)
       if (stream) close(*stream);
@@ -47,9 +50,10 @@ class TcpLink final : public Link {
       match_own();
       return {number + 1};
     }
-    Stream& stream = stream_of(to);
+    std::size_t index = index_of(to, channel);
+    Stream& stream = stream_at(index);
     stream.send(number);
-    activate(to);
+    activate(index);
     if (stream.is_open()) stream.push();
     return {number + 1};
   }
@@ -63,8 +67,9 @@ class TcpLink final : public Link {
       match_own();
       return {number + 1};
     }
-    stream_of(from).recv(number);
-    activate(from);
+    std::size_t index = index_of(from, channel);
+    stream_at(index).recv(number);
+    activate(index);
     return {number + 1};
   }
 
@@ -87,9 +92,14 @@ class TcpLink final : public Link {
   NativeCollectives* native() noexcept override { return nullptr; }
 
   void arm() noexcept override {
-    for (Seat seat : active_) {
-      Stream& stream = stream_of(seat);
-      if (stream.is_open() && !stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
+    for (std::size_t index : active_) {
+      Stream& stream = stream_at(index);
+      if (stream.is_open()) {
+        if (!stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
+        continue;
+      }
+      // NetPeers tells when it is there; that it will never be, the others may tell.
+      for (Stream* sibling : open_siblings(index)) net_->arm(sibling->descriptor(), false);
     }
     is_armed_ = true;
   }
@@ -112,10 +122,22 @@ class TcpLink final : public Link {
   }
 
  private:
-  Stream& stream_of(Seat seat) {
-    auto& stream = streams_.at(static_cast<std::size_t>(seat.value));
+  // Equal on both ends for all messages of a channel, whose order has to be kept.
+  static std::size_t index_of(Seat seat, Channel channel) {
+    return static_cast<std::size_t>(seat.value) * streams_per_peer + channel.chunk % streams_per_peer;
+  }
+  static Seat seat_of(std::size_t index) { return Seat{static_cast<std::int32_t>(index / streams_per_peer)}; }
+  Stream& stream_at(std::size_t index) {
+    auto& stream = streams_.at(index);
     if (!stream) stream = std::make_unique<Stream>(operations_);
     return *stream;
+  }
+  std::vector<Stream*> open_siblings(std::size_t index) const {
+    std::vector<Stream*> siblings;
+    std::size_t first = index - index % streams_per_peer;
+    for (std::size_t at = first; at < first + streams_per_peer; ++at)
+      if (at != index && streams_[at] && streams_[at]->is_open()) siblings.push_back(streams_[at].get());
+    return siblings;
   }
 
   std::uint32_t new_operation(Seat peer, Bytes bytes, Channel channel) {
@@ -131,17 +153,16 @@ class TcpLink final : public Link {
     return number;
   }
 
-  void activate(Seat seat) {
-    if (std::find(active_.begin(), active_.end(), seat) == active_.end()) active_.push_back(seat);
+  void activate(std::size_t index) {
+    if (std::find(active_.begin(), active_.end(), index) == active_.end()) active_.push_back(index);
   }
 
   // One turn of every stream that has something to do. True if anything moved.
   bool move_all() {
     bool has_moved = false;
     for (std::size_t at = 0; at < active_.size();) {
-      Seat seat = active_[at];
-      Stream& stream = stream_of(seat);
-      if (!stream.is_open()) has_moved |= open(seat, stream);
+      Stream& stream = stream_at(active_[at]);
+      if (!stream.is_open()) has_moved |= open(active_[at], stream);
       if (stream.is_open()) {
         has_moved |= stream.push();
         has_moved |= stream.pull();
@@ -163,18 +184,24 @@ class TcpLink final : public Link {
   }
 
   // True if there is news of the connection.
-  bool open(Seat seat, Stream& stream) {
-    auto connection = net_->connection(group_.rank_at(seat), name_);
-    if (connection && !*connection) return false;
-    if (connection) {
+  bool open(std::size_t index, Stream& stream) {
+    const Rank peer = group_.rank_at(seat_of(index));
+    auto connection = net_->connection(peer, name_ + "/" + std::to_string(index % streams_per_peer));
+    if (connection && *connection) {
       stream.open(std::move(**connection));
       return true;
     }
-    for (Operation& operation : operations_)
-      if (operation.state == State::waiting && operation.peer == seat) operation.state = State::failed;
-    stream.take_socket();
-    unreachable_.emplace_back(seat, std::move(connection.error()));
-    return true;
+    if (!connection) {
+      unreachable_.emplace_back(seat_of(index), std::move(connection.error()));
+      stream.fail({});
+      return true;
+    }
+    for (Stream* sibling : open_siblings(index)) {
+      if (!sibling->is_left()) continue;
+      stream.fail(sibling->end().value_or(Stream::End{}));
+      return true;
+    }
+    return false;
   }
 
   void close(Stream& stream) {
@@ -222,7 +249,7 @@ class TcpLink final : public Link {
       failure_ = error;
       return;
     }
-    const Stream& stream = stream_of(operation.peer);
+    const Stream& stream = stream_at(index_of(operation.peer, operation.channel));
     if (!stream.end()) panic("a message over TCP failed without a reason");
     failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(*stream.end()) + " (link '" + name_ + "')");
   }
@@ -249,8 +276,8 @@ class TcpLink final : public Link {
   const std::string name_;
   std::vector<Operation> operations_;  // by ticket - 1
   std::vector<std::uint32_t> unused_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by seat; null until it is first used
-  std::vector<Seat> active_;                      // streams with something to send or to wait for
+  std::vector<std::unique_ptr<Stream>> streams_;  // see index_of(); null until it is first used
+  std::vector<std::size_t> active_;               // those with something to send or to wait for
   std::vector<std::uint32_t> own_sends_, own_receives_;
   std::vector<std::pair<Seat, Error>> unreachable_;
   std::optional<Error> failure_;

@@ -8,14 +8,18 @@
 #include <cerrno>
 #include <cstring>
 
+#include "native/posix/tcp_socket.hpp"
+
 namespace hvd::transport::tcp {
 namespace {
 
 // Moved in one direction before the other has its turn: both ends should work at the same time.
-constexpr std::size_t stride_bytes = 256 << 10;
+constexpr std::size_t stride_bytes = 1 << 20;
 // A small message and its header, and the next ones, come in one call.
 constexpr std::size_t stage_bytes = 16 << 10;
 constexpr std::size_t most_messages_per_call = 8;
+// With the kernel's first window a message of 64 KB and its header would need two turns.
+constexpr int window_bytes = 2 << 20;
 
 bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
@@ -25,6 +29,7 @@ bool would_block(int error) {
 
 void Stream::open(posix::FileDescriptor socket) {
   socket_ = std::move(socket);
+  posix::widen_receive_window(socket_.get(), window_bytes);
   if (stage_ == nullptr) stage_ = std::make_unique_for_overwrite<std::byte[]>(stage_bytes);
 }
 
@@ -118,8 +123,8 @@ bool Stream::push() {
   return moved > 0;
 }
 
-// The other end has closed its half. It never does so while it wants what is sent to it.
 bool Stream::is_left() const {
+  if (end_) return true;
   pollfd asked{socket_.get(), POLLRDHUP, 0};
   return ::poll(&asked, 1, 0) > 0;
 }
@@ -270,6 +275,13 @@ void Stream::fail_receives() {
   target_ = -1;
   if (is_inside_ && !early_.empty()) early_.pop_back();
   is_inside_ = false;
+}
+
+void Stream::fail(End end) {
+  end_ = std::move(end);
+  can_send_ = can_receive_ = false;
+  fail_sends();
+  fail_receives();
 }
 
 void Stream::say_farewell(const std::string& why) {

@@ -50,6 +50,10 @@ class Stream {
   bool push();
   bool pull();
 
+  // The other end has closed its half. It never does so while it wants what is sent to it.
+  bool is_left() const;
+  // Everything that waits fails, without a connection.
+  void fail(End end);
   // A farewell, if no message is half sent: there it would be taken for part of it.
   void say_farewell(const std::string& why);
   const std::optional<End>& end() const { return end_; }
@@ -60,7 +64,6 @@ class Stream {
     Channel channel;
     Buffer bytes;
   };
-  bool is_left() const;
   bool read_header();
   bool read_body();
   bool begin_message(const Header& header);

@@ -1,0 +1,89 @@
+#include "link/our_tcp_link.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+#include "base/environment.hpp"
+#include "bootstrap/meeting.hpp"
+#include "transport/registry.hpp"
+
+namespace hvd::benchmark {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = 512 << 10;  // as the algorithms cut their batches
+
+class NoExchange final : public transport::Exchange {
+ public:
+  Status put(std::string_view, ConstBytes) override { return {}; }
+  Result<bool> get(Rank, std::string_view, Buffer&) override { return false; }
+};
+
+}  // namespace
+
+OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks_) {
+  std::vector<std::string> warnings;
+  Environment environment = Environment::of_this_process();
+  config_ = value_of(Config::from(environment, warnings));
+  bootstrap::Identity identity = value_of(bootstrap_.join({}, config_));
+  auto listener = value_of(transport::NetListener::open(config_));
+  Member me = bootstrap::introduce_myself(environment, "");
+  me.endpoints = listener.endpoints();
+  world_ = value_of(bootstrap::meet(bootstrap_, identity, 0, me, Deadline::after(std::chrono::seconds(30))));
+  surroundings_.world = &world_;
+  surroundings_.config = &config_;
+  surroundings_.wake = &wake_;
+  surroundings_.net = value_of(transport::NetPeers::start(world_, config_, std::move(listener)));
+  surroundings_.net->set_wake(&wake_);
+  for (const transport::Maker& maker : transport::registry())
+    if (std::string_view(maker.name) == "tcp") transport_ = maker.make(surroundings_);
+  if (transport_ == nullptr) ranks_.fail("this build has no transport 'tcp'");
+  Group group;
+  for (int rank = 0; rank < world_.size(); ++rank) group.ranks.emplace_back(rank);
+  group.me = Seat{world_.rank.value};
+  NoExchange exchange;
+  auto connecting = value_of(transport_->connect(group, "world", exchange));
+  if (connecting->step() != Progress::done) ranks_.fail("the TCP link was not made at once");
+  link_ = connecting->take();
+}
+
+OurTcpLink::~OurTcpLink() {
+  ranks_.allgather({});
+}
+
+void OurTcpLink::exchange(int peer, ConstBytes out, Bytes in) {
+  transport::Channel channel{Sequence{++sequence_}, 0, 0};
+  pending_.clear();
+  while (!out.empty() || channel.chunk == 0) {
+    std::size_t length = std::min(out.size(), chunk_bytes);
+    pending_.push_back(link_->recv(Seat{peer}, in.first(length), channel));
+    pending_.push_back(link_->send(Seat{peer}, out.first(length), channel));
+    out = out.subspan(length);
+    in = in.subspan(length);
+    ++channel.chunk;
+  }
+  while (!pending_.empty()) {
+    std::erase_if(pending_, [this](transport::Pending pending) {
+      Progress progress = link_->poll(pending);
+      if (progress == Progress::failed) ranks_.fail(link_->failure().message);
+      return progress == Progress::done;
+    });
+    if (ranks_.is_crowded) ::sched_yield();
+  }
+}
+
+posix::FileDescriptor OurTcpLink::bare_connection(int peer) {
+  for (;;) {
+    auto asked = value_of(surroundings_.net->connection(Rank{peer}, "bare"));
+    if (asked) {
+      surroundings_.net->disarm(asked->get());  // its owner closes it without telling
+      return std::move(*asked);
+    }
+    ::sched_yield();
+  }
+}
+
+}  // namespace hvd::benchmark

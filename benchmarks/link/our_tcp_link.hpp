@@ -1,0 +1,45 @@
+#pragma once
+// Our TCP links without the runtime above them: messages polled by the caller.
+#include <memory>
+
+#include "base/bytes.hpp"
+#include "link/exchange_bootstrap.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/wait_word.hpp"
+#include "transport/net_peers.hpp"
+#include "transport/transport.hpp"
+
+namespace hvd::benchmark {
+
+class OurTcpLink {
+ public:
+  // Collective. The interfaces are those of HOROVOD_GLOO_IFACE, as everywhere.
+  explicit OurTcpLink(Ranks ranks);
+  ~OurTcpLink();
+  OurTcpLink(const OurTcpLink&) = delete;
+  OurTcpLink& operator=(const OurTcpLink&) = delete;
+
+  // Between two ranks, as much in both directions at once. Collective.
+  void exchange(int peer, ConstBytes out, Bytes in);
+  // A connection like those of the link, for whoever wants to do without it. Collective between the two.
+  posix::FileDescriptor bare_connection(int peer);
+
+ private:
+  template <typename T>
+  T value_of(Result<T> result) {
+    if (!result) ranks_.fail(result.error().message);
+    return std::move(*result);
+  }
+  const Ranks ranks_;
+  Config config_;
+  World world_;
+  ExchangeBootstrap bootstrap_;
+  posix::WaitWord wake_;
+  transport::Surroundings surroundings_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<transport::Link> link_;
+  std::uint64_t sequence_ = 0;
+  std::vector<transport::Pending> pending_;
+};
+
+}  // namespace hvd::benchmark
