@@ -57,6 +57,7 @@ struct NetPeers::State {
   bool take_requests();
   void stop_listening() const;
   void hand_out();
+  void admit();
   int milliseconds_to_wait() const;
   void pause_listeners(bool paused);
   void post();
@@ -246,7 +247,12 @@ void NetPeers::State::handle(const epoll_event& event) {
     case tcp::Source::listener:
       if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
       return;
-    case tcp::Source::stranger: return strangers.move(tcp::EventQueue::number_of(event));
+    case tcp::Source::stranger: {
+      // Whoever sees what a peer did after it was let in also sees the connection.
+      std::lock_guard lock(mutex);
+      strangers.move(tcp::EventQueue::number_of(event));
+      return admit();
+    }
     case tcp::Source::dial: return dialer.move(tcp::EventQueue::number_of(event));
     case tcp::Source::armed: return post();
   }
@@ -272,22 +278,27 @@ void NetPeers::State::stop_listening() const {
 }
 
 void NetPeers::State::hand_out() {
-  auto proven = strangers.take_proven();
   auto outcomes = dialer.take_outcomes();
-  if (proven.empty() && outcomes.empty()) return;
+  if (outcomes.empty()) return;
   std::lock_guard lock(mutex);
   if (is_severed) return;
-  for (auto& each : proven) {
-    auto prepared = posix::prepare_connection(each.socket.get(), patience);
-    if (!prepared) log::warning(prepared.error().message);
-    arrived.insert_or_assign(Key{each.rank, each.name}, std::move(each.socket));
-  }
   for (auto& each : outcomes) {
     Key key{each.peer, each.name};
     if (each.connection) arrived.insert_or_assign(key, std::move(*each.connection));
     else failed.insert_or_assign(key, std::move(each.connection.error()));
   }
   if (wake != nullptr) wake->post();
+}
+
+// Under the mutex.
+void NetPeers::State::admit() {
+  for (auto& each : strangers.take_proven()) {
+    if (is_severed) continue;
+    auto prepared = posix::prepare_connection(each.socket.get(), patience);
+    if (!prepared) log::warning(prepared.error().message);
+    arrived.insert_or_assign(Key{each.rank, each.name}, std::move(each.socket));
+    if (wake != nullptr) wake->post();
+  }
 }
 
 int NetPeers::State::milliseconds_to_wait() const {

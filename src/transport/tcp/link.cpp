@@ -186,6 +186,11 @@ class TcpLink final : public Link {
   // True if there is news of the connection.
   bool open(std::size_t index, Stream& stream) {
     const Rank peer = group_.rank_at(seat_of(index));
+    // A peer that dials and has gone will not dial any more. Asked before the connection is: one that it made before it
+    // went is there by now. If this rank dials, NetPeers will tell.
+    std::optional<Stream::End> end;
+    for (const Stream* sibling : open_siblings(index))
+      if (peer > world_.rank && sibling->is_left()) end = sibling->end().value_or(Stream::End{});
     auto connection = net_->connection(peer, name_ + "/" + std::to_string(index % streams_per_peer));
     if (connection && *connection) {
       stream.open(std::move(**connection));
@@ -196,12 +201,8 @@ class TcpLink final : public Link {
       stream.fail({});
       return true;
     }
-    for (Stream* sibling : open_siblings(index)) {
-      if (!sibling->is_left()) continue;
-      stream.fail(sibling->end().value_or(Stream::End{}));
-      return true;
-    }
-    return false;
+    if (end) stream.fail(std::move(*end));
+    return end.has_value();
   }
 
   void close(Stream& stream) {
