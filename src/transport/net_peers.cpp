@@ -20,6 +20,7 @@
 #include "transport/tcp/dialer.hpp"
 #include "transport/tcp/event_queue.hpp"
 #include "transport/tcp/handshake.hpp"
+#include "transport/tcp/stalls.hpp"
 #include "transport/tcp/strangers.hpp"
 
 namespace hvd::transport {
@@ -55,6 +56,7 @@ struct NetPeers::State {
   bool wait_for_news();
   void handle(const epoll_event& event);
   bool take_requests();
+  void look_at_stalls(Clock::time_point now);
   void stop_listening() const;
   void hand_out();
   void admit();
@@ -81,6 +83,7 @@ struct NetPeers::State {
   std::map<Key, std::string> missing;  // asked for; the name, for people
   std::vector<Key> requests;           // to be dialled
   std::set<int> handed_out;            // withheld from children
+  tcp::Stalls stalls{patience};
   posix::WaitWord* wake = nullptr;
   bool has_to_stop = false;
   bool is_severed = false;
@@ -88,7 +91,7 @@ struct NetPeers::State {
   // The watcher's.
   tcp::Strangers strangers;
   tcp::Dialer dialer;
-  std::optional<Clock::time_point> listeners_resume;
+  std::optional<Clock::time_point> listeners_resume, next_look_at_stalls;
   std::thread watcher;
 };
 
@@ -197,11 +200,17 @@ void NetPeers::arm(int socket, bool also_writable) {
       !state_->queue.add(socket, events, tcp::Source::armed, number)) {
     state_->post();  // it cannot be watched: the engine must not sleep on it
   }
+  if (!also_writable) return;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->handed_out.contains(socket) || !state_->stalls.add(socket)) return;
+  lock.unlock();
+  state_->poke();
 }
 
 void NetPeers::disarm(int socket) {
   state_->queue.remove(socket);
   std::lock_guard lock(state_->mutex);
+  state_->stalls.remove(socket);
   if (state_->handed_out.erase(socket) > 0) posix::stop_withholding(socket);
 }
 
@@ -223,6 +232,7 @@ void NetPeers::State::watch() {
     Clock::time_point now = Clock::now();
     strangers.drop_late(now);
     dialer.step(now);
+    look_at_stalls(now);
     if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
     hand_out();
   }
@@ -270,6 +280,12 @@ bool NetPeers::State::take_requests() {
   return false;
 }
 
+void NetPeers::State::look_at_stalls(Clock::time_point now) {
+  std::lock_guard lock(mutex);
+  stalls.step(now);
+  next_look_at_stalls = stalls.next_deadline();
+}
+
 void NetPeers::State::stop_listening() const {
   for (const auto& socket : listeners) {
     queue.remove(socket.get());
@@ -303,7 +319,7 @@ void NetPeers::State::admit() {
 
 int NetPeers::State::milliseconds_to_wait() const {
   std::optional<Clock::time_point> next;
-  for (auto deadline : {strangers.next_deadline(), dialer.next_deadline(), listeners_resume})
+  for (auto deadline : {strangers.next_deadline(), dialer.next_deadline(), listeners_resume, next_look_at_stalls})
     if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
   if (!next) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();

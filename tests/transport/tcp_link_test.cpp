@@ -209,7 +209,8 @@ TEST(TcpLink, a_message_of_another_length_fails_only_its_receive_and_names_both)
 }
 
 TEST(TcpLink, a_sender_that_runs_ahead_waits_and_what_nobody_expects_is_not_read) {
-  run_ranks({1, 1}, [](RankThread& thread) {
+  std::latch has_looked(1);
+  run_ranks({1, 1}, [&](RankThread& thread) {
     Connected rank(thread);
     constexpr std::uint32_t count = 40;
     constexpr std::size_t bytes = 2 << 20;  // 80 MB in all: more than any socket's buffers
@@ -217,18 +218,46 @@ TEST(TcpLink, a_sender_that_runs_ahead_waits_and_what_nobody_expects_is_not_read
     if (thread.rank() == Rank{0}) {
       ASSERT_EQ(drive(rank, {rank.link->send(Seat{1}, answer, channel(0))}), Progress::done);
       std::vector<Pending> sends;
-      for (std::uint32_t i = 0; i < count; ++i) sends.push_back(rank.link->send(Seat{1}, content, channel(1, i)));
-      std::size_t all = sends.size();
+      for (std::uint32_t i = 0; i < count; ++i) sends.push_back(rank.link->send(Seat{1}, content, channel(1, 4 * i)));
       std::erase_if(sends, [&](Pending send) { return rank.link->poll(send) == Progress::done; });
-      EXPECT_LT(0u, sends.size()) << "nobody has asked for any of the " << all;
+      EXPECT_LT(0u, sends.size()) << "nobody has asked for any of them";
+      has_looked.count_down();
       ASSERT_EQ(drive(rank, sends), Progress::done);
     } else {
       ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, answer, channel(0))}), Progress::done);
+      has_looked.wait();
       for (std::uint32_t i = 0; i < count; ++i) {
-        ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, content, channel(1, i))}), Progress::done);
+        ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, content, channel(1, 4 * i))}), Progress::done);
         ASSERT_EQ(content[bytes - 1], std::byte{3});
       }
     }
+  });
+}
+
+TEST(TcpLink, a_peer_that_is_busy_for_longer_than_a_dead_one_would_be_waited_for_is_not_taken_for_dead) {
+  Config config;
+  config.peer_timeout_s = 1;
+  Ensemble ensemble(made_up_world({1, 1}), config);
+  std::latch has_waited(1);
+  run_ranks(ensemble, [&](RankThread& thread) {
+    Connected rank(thread);
+    std::vector<std::byte> content(64 << 20), byte(1);
+    if (thread.rank() == Rank{1}) {
+      ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, byte, channel(0))}), Progress::done);
+      has_waited.wait();  // reads nothing, but its kernel answers
+      ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, content, channel(1))}), Progress::done);
+      return;
+    }
+    ASSERT_EQ(drive(rank, {rank.link->send(Seat{1}, byte, channel(0))}), Progress::done);
+    Pending send = rank.link->send(Seat{1}, content, channel(1));
+    for (auto until = Deadline::after(std::chrono::milliseconds(3500)); !until.passed();) {
+      std::uint32_t announced = thread.wake.announce();
+      rank.link->arm();
+      ASSERT_EQ(rank.link->poll(send), Progress::pending);
+      thread.wake.sleep(announced, until.left());
+    }
+    has_waited.count_down();
+    ASSERT_EQ(drive(rank, {send}), Progress::done);
   });
 }
 

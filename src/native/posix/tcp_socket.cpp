@@ -1,6 +1,8 @@
 #include "native/posix/tcp_socket.hpp"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -82,9 +84,23 @@ Status prepare_connection(int socket, std::chrono::milliseconds patience) {
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(seconds - 3 * interval, 1)));
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval));
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3));
-  HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
-                                 static_cast<int>(std::min<std::int64_t>(patience.count(), 1 << 30))));
+  set_patience_with_unanswered_data(socket, patience);
   return set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds patience) {
+  auto milliseconds = static_cast<unsigned>(std::min<std::int64_t>(patience.count(), 1 << 30));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+}
+
+std::optional<SendingState> sending_state(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  int unsent = 0;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ::ioctl(socket, SIOCOUTQNSD, &unsent) != 0)
+    return std::nullopt;
+  return SendingState{unsent > 0, info.tcpi_probes > 0 || info.tcpi_retransmits > 0,
+                      std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
 // To be able to wait for so many bytes the kernel makes room for them (tcp_set_rcvlowat), and does not take it back

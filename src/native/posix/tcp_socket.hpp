@@ -31,6 +31,17 @@ int outcome_of_connecting(int socket);
 // are under way (TCP_USER_TIMEOUT) or not (keepalive, the only thing that an idle connection sends).
 Status prepare_connection(int socket, std::chrono::milliseconds patience);
 
+// After which data that the other end does not take end the connection (TCP_USER_TIMEOUT); 0: only the kernel's own
+// limit.
+void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds patience);
+
+struct SendingState {
+  bool has_unsent = false;             // data for which the other end has no room yet
+  bool is_waiting_for_answer = false;  // something was sent again, or asked, and not answered since
+  std::chrono::milliseconds since_last_answer{};
+};
+std::optional<SendingState> sending_state(int socket);
+
 // Lets so many bytes come in before they are read, as far as the host allows (net.ipv4.tcp_rmem), from the first
 // message on. SO_RCVBUF would end the kernel's own tuning, which may go further.
 void widen_receive_window(int socket, int bytes);

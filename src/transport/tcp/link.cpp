@@ -20,6 +20,7 @@ using State = Operation::State;
 
 // Of all streams within one poll(), as long as they move: others want to be polled too.
 constexpr int most_turns = 8;
+constexpr unsigned many_looks = 10'000;
 // Connections to a peer: the chunks of a batch are dealt out to them, so that one's window does not bound the pair. One
 // is made when it is first used, so small batches know only the first.
 constexpr std::size_t streams_per_peer = 4;
@@ -165,6 +166,8 @@ class TcpLink final : public Link {
       if (!stream.is_open()) has_moved |= open(active_[at], stream);
       if (stream.is_open()) {
         has_moved |= stream.push();
+        // An engine that never sleeps arms nothing: the one to tell NetPeers that this one stalls.
+        if (stream.blocked_looks() == many_looks) net_->arm(stream.descriptor(), true);
         has_moved |= stream.pull();
       }
       if (!stream.is_idle()) {

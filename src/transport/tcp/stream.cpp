@@ -99,6 +99,7 @@ bool Stream::push() {
   if (moved < 0) {
     int error = errno;
     if (would_block(error)) {
+      ++blocked_looks_;
       if (!is_left()) return false;
       error = 0;
     }
@@ -107,6 +108,7 @@ bool Stream::push() {
     fail_sends();
     return true;
   }
+  blocked_looks_ = 0;
   sent_ += static_cast<std::size_t>(moved);
   while (has_to_send()) {
     std::uint32_t number = outgoing_[first_];

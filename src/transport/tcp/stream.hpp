@@ -46,6 +46,8 @@ class Stream {
   bool expects_anything() const { return !waiting_.empty() || target_ >= 0; }
   bool is_idle() const { return !has_to_send() && !expects_anything(); }
 
+  // How often push() has found no room since something last went out.
+  unsigned blocked_looks() const { return blocked_looks_; }
   // Moves what can be moved now, up to a few hundred KB in each direction. True if anything was.
   bool push();
   bool pull();
@@ -84,6 +86,7 @@ class Stream {
   std::vector<std::uint32_t> outgoing_;  // oldest first, from first_ on
   std::size_t first_ = 0;
   std::size_t sent_ = 0;  // of the first, header included
+  unsigned blocked_looks_ = 0;
   bool can_send_ = true, can_receive_ = true;
 
   std::vector<std::uint32_t> waiting_;  // receives, oldest first

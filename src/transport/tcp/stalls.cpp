@@ -1,0 +1,44 @@
+#include "transport/tcp/stalls.hpp"
+
+#include <sys/socket.h>
+
+#include "native/posix/tcp_socket.hpp"
+
+namespace hvd::transport::tcp {
+
+bool Stalls::add(int socket) {
+  bool is_first = stalled_.empty();
+  stalled_.try_emplace(socket);
+  if (is_first) next_step_ = Clock::now() + period();
+  return is_first;
+}
+
+void Stalls::step(Clock::time_point now) {
+  if (stalled_.empty() || now < next_step_) return;
+  next_step_ = now + period();
+  for (auto entry = stalled_.begin(); entry != stalled_.end();) {
+    auto& [socket, stall] = *entry;
+    auto state = posix::sending_state(socket);
+    if (!state || !state->has_unsent) {
+      if (stall.is_lifted) posix::set_patience_with_unanswered_data(socket, patience_);
+      entry = stalled_.erase(entry);
+      continue;
+    }
+    if (!stall.is_lifted) {
+      posix::set_patience_with_unanswered_data(socket, std::chrono::milliseconds(0));
+      stall.is_lifted = true;
+    }
+    // One look alone may fall between a probe and its answer.
+    bool is_unanswered = state->is_waiting_for_answer && state->since_last_answer > patience_;
+    stall.unanswered_looks = is_unanswered ? stall.unanswered_looks + 1 : 0;
+    if (stall.unanswered_looks >= 2) ::shutdown(socket, SHUT_RDWR);
+    ++entry;
+  }
+}
+
+std::optional<Clock::time_point> Stalls::next_deadline() const {
+  if (stalled_.empty()) return std::nullopt;
+  return next_step_;
+}
+
+}  // namespace hvd::transport::tcp
