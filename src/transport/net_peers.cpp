@@ -214,6 +214,11 @@ void NetPeers::disarm(int socket) {
   if (state_->handed_out.erase(socket) > 0) posix::stop_withholding(socket);
 }
 
+bool NetPeers::has_fallen_silent(int socket) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stalls.has_ended(socket);
+}
+
 void NetPeers::sever() noexcept {
   {
     std::lock_guard lock(state_->mutex);

@@ -63,6 +63,8 @@ class NetPeers {
   void arm(int socket, bool also_writable);
   // Before a connection is closed, whether it was ever armed or not.
   void disarm(int socket);
+  // Whether the connection was ended here because the other end's host gives no sign of life.
+  bool has_fallen_silent(int socket) const;
   // All connections end at once in both directions, those that were handed out too, and no new ones are made: what the
   // peers see when this process ends. For whoever gives up the job.
   void sever() noexcept;

@@ -99,7 +99,8 @@ std::optional<SendingState> sending_state(int socket) {
   int unsent = 0;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ::ioctl(socket, SIOCOUTQNSD, &unsent) != 0)
     return std::nullopt;
-  return SendingState{unsent > 0, info.tcpi_probes > 0 || info.tcpi_retransmits > 0,
+  bool is_repeating = info.tcpi_retransmits > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
+  return SendingState{unsent > 0, is_repeating || info.tcpi_probes > 0,
                       std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 

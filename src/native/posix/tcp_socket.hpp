@@ -36,8 +36,8 @@ Status prepare_connection(int socket, std::chrono::milliseconds patience);
 void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds patience);
 
 struct SendingState {
-  bool has_unsent = false;             // data for which the other end has no room yet
-  bool is_waiting_for_answer = false;  // something was sent again, or asked, and not answered since
+  bool has_unsent = false;     // data for which the other end has no room yet
+  bool is_unanswered = false;  // it was sent something again, or asked for room, and has not answered since
   std::chrono::milliseconds since_last_answer{};
 };
 std::optional<SendingState> sending_state(int socket);

@@ -255,7 +255,9 @@ class TcpLink final : public Link {
     }
     const Stream& stream = stream_at(index_of(operation.peer, operation.channel));
     if (!stream.end()) panic("a message over TCP failed without a reason");
-    failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(*stream.end()) + " (link '" + name_ + "')");
+    Stream::End end = *stream.end();
+    if (stream.is_open() && net_->has_fallen_silent(stream.descriptor())) end.error = ETIMEDOUT;
+    failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(end) + " (link '" + name_ + "')");
   }
 
   static std::string what_happened(const Stream::End& end) {

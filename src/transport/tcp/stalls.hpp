@@ -18,6 +18,11 @@ class Stalls {
   // True if step() is due earlier than it was before.
   bool add(int socket);
   void remove(int socket) { stalled_.erase(socket); }
+  // Whether step() has ended it.
+  bool has_ended(int socket) const {
+    auto found = stalled_.find(socket);
+    return found != stalled_.end() && found->second.is_over;
+  }
   // Ends connections whose other end has answered nothing for too long, and lets go of those that move again.
   void step(Clock::time_point now);
   std::optional<Clock::time_point> next_deadline() const;
@@ -26,8 +31,9 @@ class Stalls {
   struct Stall {
     bool is_lifted = false;  // the kernel's timer
     int unanswered_looks = 0;
+    bool is_over = false;
   };
-  std::chrono::milliseconds period() const { return patience_ / 4; }
+  std::chrono::milliseconds period() const { return patience_ / 8; }
 
   const std::chrono::milliseconds patience_;
   std::map<int, Stall> stalled_;
