@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/log.hpp"
 #include "topology/layout.hpp"
 #include "transport/registry.hpp"
 
@@ -77,6 +78,8 @@ Progress Teams::connect(transport::Exchange& exchange) {
       auto connecting = (*able)->connect(connection.team->group, connection.name, exchange);
       if (!connecting) return fail(connecting.error());
       connection.connecting = std::move(*connecting);
+      log::debug("the link '" + connection.name + "' of " + std::to_string(connection.team->size()) +
+                 " ranks is made over " + (*able)->name());
     }
     switch (connection.connecting->step()) {
       case Progress::pending: return Progress::pending;
