@@ -53,6 +53,7 @@ Buffer MpiCard::encode() const {
   out.put_string(version);
   out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::int32_t>(size));
+  out.put(static_cast<std::uint8_t>(running));
   out.put(static_cast<std::uint8_t>(wanted));
   return bytes;
 }
@@ -64,6 +65,7 @@ Result<MpiCard> MpiCard::decode(ConstBytes bytes) {
   card.version = in.get_string();
   card.rank = in.get<std::int32_t>();
   card.size = in.get<std::int32_t>();
+  card.running = in.get<std::uint8_t>() != 0;
   card.wanted = in.get<std::uint8_t>() != 0;
   if (in.ok() && in.at_end()) return card;
   return Error(ErrorCode::mismatch, "what a rank told about its MPI came damaged");
@@ -116,6 +118,7 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     card.rank = mine.base->rank();
     card.size = mine.base->size();
   }
+  card.running = mine.process != nullptr && mine.process->is_running();
   std::string key = "hvd.mpi." + std::to_string(world.epoch);
   HVD_RETURN_IF_ERROR(bootstrap.put(key, card.encode()));
   HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
@@ -138,7 +141,11 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     return std::move(ranks.error());
   }
   if (!ranks) {
-    if (world.rank == Rank{0}) log::warning("the ranks communicate without MPI: " + ranks.error().message);
+    // Nobody misses an MPI that nobody started.
+    bool is_missed = std::any_of(cards.begin(), cards.end(), [](const MpiCard& it) { return it.running; });
+    if (world.rank == Rank{0})
+      (is_missed ? &log::warning : &log::info)("the ranks communicate without MPI: " + ranks.error().message,
+                                               std::source_location::current());
     return std::shared_ptr<MpiPeers>();
   }
   return std::make_shared<MpiPeers>(mine.process, mine.process->calls(), std::move(mine.base), std::move(*ranks),

@@ -19,6 +19,7 @@ struct MpiCard {
   std::string refusal;     // why it has none; empty if it has
   std::string version;     // of the ABI and the library
   int rank = 0, size = 0;  // in the communicator that the ranks are looked up in
+  bool running = false;    // it was started, by the program or here
   bool wanted = false;     // also between the ranks of one node (HOROVOD_MPI)
 
   Buffer encode() const;
