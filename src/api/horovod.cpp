@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/session.hpp"
 
@@ -190,7 +191,18 @@ const char* hvd_version(void) {
 }
 
 hvd_status hvd_init(hvd_runtime** runtime) {
+  hvd_init_options all{};
+  all.struct_size = sizeof all;
+  return hvd_init_with(runtime, &all);
+}
+
+hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options) {
   if (runtime == nullptr) return fail(ErrorCode::invalid_argument, "hvd_init needs a place for the runtime; got null");
+  if (options == nullptr || options->struct_size != sizeof *options)
+    return wrong_struct("hvd_init_options", sizeof *options, options == nullptr ? 0 : options->struct_size);
+  if (options->mpi_comm != nullptr && options->ranks != nullptr)
+    return fail(ErrorCode::invalid_argument,
+                "hvd_init_options names a communicator and a list of ranks; give one of the two");
   *runtime = nullptr;
   if (hvd_status status = check_owner(); status != HVD_OK) return status;
   Process& mine = process();
@@ -199,7 +211,13 @@ hvd_status hvd_init(hvd_runtime** runtime) {
     mine.session = new hvd::runtime::Session;
     ::pthread_atfork(nullptr, nullptr, [] { is_forked_child.store(true); });
   }
-  auto started = mine.session->start(hvd::Environment::of_this_process());
+  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::bootstrap::Members members;
+  members.mpi_communicator = options->mpi_comm;
+  members.handle_bytes = options->mpi_comm_size;
+  if (options->ranks != nullptr) members.ranks = {options->ranks, options->rank_count};
+  bool is_everybody = members.mpi_communicator == nullptr && members.ranks.empty();
+  auto started = is_everybody ? mine.session->start(environment) : mine.session->start(environment, members);
   if (!started) return fail(started.error());
   // Alone there is no place that a child could take.
   if ((*started)->world().size() > 1) ::setenv(owner_variable, std::to_string(::getpid()).c_str(), 1);
@@ -220,6 +238,17 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
     return wrong_struct("hvd_world", sizeof(hvd_world), world == nullptr ? 0 : world->struct_size);
   take_position(runtime->runtime->position(), *world);
   return HVD_OK;
+}
+
+int hvd_mpi_built(void) {
+  hvd::Environment environment = hvd::Environment::of_this_process();
+  for (const char* abi : hvd::mpi::abis())
+    if (hvd::mpi::has_plugin(abi, environment)) return 1;
+  return 0;
+}
+
+int hvd_mpi_thread_level(hvd_runtime* runtime) {
+  return usable(runtime) ? runtime->runtime->mpi_thread_level() : -1;
 }
 
 int hvd_is_running(hvd_runtime* runtime) {

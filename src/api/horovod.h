@@ -73,6 +73,18 @@ HVD_API const char* hvd_version(void);
  * until all ranks are there or HOROVOD_START_TIMEOUT has passed. After hvd_shutdown() it may be called again. A child
  * that a rank forked gets HVD_INVALID_ARGUMENT instead of joining in its parent's place. */
 HVD_API hvd_status hvd_init(hvd_runtime** runtime);
+
+/* The same with other processes than all that were launched together. */
+typedef struct hvd_init_options {
+  size_t struct_size;   /* sizeof(hvd_init_options) */
+  const void* mpi_comm; /* address of an MPI_Comm of this process's MPI; its processes are the ranks. Null: not given */
+  size_t mpi_comm_size; /* sizeof(MPI_Comm) */
+  const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
+  size_t rank_count;
+} hvd_init_options;
+/* Collective over these processes, of which each becomes a rank. The communicator is copied and may be freed. Disjoint
+ * groups of one job may each have a runtime. With all options null this is hvd_init(). */
+HVD_API hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options);
 /* Ends the job's operations on all ranks, waits until all have agreed, and frees the runtime. Null is allowed. */
 HVD_API void hvd_shutdown(hvd_runtime* runtime);
 
@@ -84,6 +96,11 @@ typedef struct hvd_world {
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
+/* Whether any plugin for MPI libraries was installed. */
+HVD_API int hvd_mpi_built(void);
+/* The thread level (MPI_THREAD_SINGLE is 0, MPI_THREAD_MULTIPLE 3) of the MPI that the runtime's ranks are connected
+ * by; -1 if they have none in common, or no use for it. */
+HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);
 /* False once the runtime has been shut down by another rank or a peer was lost. */
 HVD_API int hvd_is_running(hvd_runtime* runtime);
 

@@ -14,7 +14,7 @@ namespace hvd::bootstrap {
 namespace {
 
 // Best first. One that is not named here comes just before the last.
-constexpr std::string_view preference[] = {"pmix", "pmi", "mpi", "environment", "rendezvous", "slurm", "single"};
+constexpr std::string_view preference[] = {"mpi", "pmix", "pmi", "environment", "rendezvous", "slurm", "single"};
 
 std::size_t place_of(std::string_view name) {
   constexpr std::size_t count = std::size(preference);

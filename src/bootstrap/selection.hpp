@@ -1,5 +1,5 @@
 #pragma once
-// Which bootstrap this process uses: the first of pmix, pmi, mpi, environment, rendezvous, slurm, single that is
+// Which bootstrap this process uses: the first of mpi, pmix, pmi, environment, rendezvous, slurm, single that is
 // detected and can be used here; HOROVOD_BOOTSTRAP forces one.
 #include <memory>
 #include <span>

@@ -115,6 +115,10 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   return runtime;
 }
 
+int Runtime::mpi_thread_level() const {
+  return mpi_ ? static_cast<int>(mpi_->calls().thread_level()) : -1;
+}
+
 Runtime::~Runtime() {
   if (engine_) engine_->stop();
   // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.

@@ -49,6 +49,8 @@ class Runtime {
   const World& world() const { return world_; }
   const Position& position() const { return position_; }
   const Config& config() const { return config_; }
+  // MPI's own number of it; -1 if the ranks have no MPI in common.
+  int mpi_thread_level() const;
   // Nothing while it runs; else why it does not.
   std::shared_ptr<const Error> ended() const { return engine_->ended(); }
 

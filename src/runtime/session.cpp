@@ -1,6 +1,10 @@
 #include "runtime/session.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/log.hpp"
 #include "bootstrap/meeting.hpp"
@@ -10,6 +14,14 @@
 #include "transport/node_peers.hpp"
 
 namespace hvd::runtime {
+
+namespace {
+
+Deadline start_deadline(const Config& config) {
+  return Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000)));
+}
+
+}  // namespace
 
 Status Session::join(const Environment& environment, const Config& config) {
   auto chosen = bootstrap::choose(environment, config, notices_);
@@ -21,29 +33,78 @@ Status Session::join(const Environment& environment, const Config& config) {
   return {};
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) {
+Result<Config> Session::configure(const Environment& environment) {
   std::vector<std::string> warnings;
   auto config = Config::from(environment, warnings);
-  if (!config) return config.error();
+  if (!config) return config;
   log::configure(config->log);
-  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
-  const bootstrap::Identity& identity = chosen_->identity;
-  if (identity.rank == Rank{0} && epoch_ == 0)
-    for (const std::string& warning : warnings) log::warning(warning);
+  if (!warned_) unheard_ = std::move(warnings);
+  warned_ = true;
+  return config;
+}
 
-  auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000)));
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) {
+  auto config = configure(environment);
+  if (!config) return config.error();
+  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
+  Meeting meeting;
+  meeting.bootstrap = chosen_->bootstrap.get();
+  meeting.identity = chosen_->identity;
+  meeting.epoch = epoch_++;
+  meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
+  Deadline deadline = start_deadline(*config);
+  return meet(environment, std::move(*config), meeting, deadline);
+}
+
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members) {
+  auto config = configure(environment);
+  if (!config) return config.error();
+  auto communicator = bootstrap::communicator_of(members, environment, *config);
+  bool has_no_mpi = !communicator && communicator.error().code == ErrorCode::unsupported;
+  if (has_no_mpi && members.mpi_communicator == nullptr)
+    return start_with_all(environment, members, communicator.error());
+  if (!communicator) return communicator.error();
+  Deadline deadline = start_deadline(*config);
+  // A job of its own, with a name of its own, however often its members have started others.
+  auto chosen = bootstrap::over_communicator(*communicator, deadline);
+  if (!chosen) return chosen.error();
+  log::set_rank(chosen->identity.rank.value);
+  return meet(environment, std::move(*config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true},
+              deadline);
+}
+
+// Without MPI there is no world but that of the launch; a list that names all of it is as good as none.
+Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& environment,
+                                                         const bootstrap::Members& members, const Error& why_no_mpi) {
+  auto runtime = start(environment);
+  if (!runtime) return runtime;
+  std::vector<int> ranks(members.ranks.begin(), members.ranks.end());
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<int> all(static_cast<std::size_t>((*runtime)->world().size()));
+  std::iota(all.begin(), all.end(), 0);
+  if (ranks == all) return runtime;
+  return Error(ErrorCode::invalid_argument, "init(comm=...) names other ranks than the " + std::to_string(all.size()) +
+                                                " of this job; a part of them can only be had with MPI (" +
+                                                why_no_mpi.message + "): launch that many processes instead");
+}
+
+Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, Config config, const Meeting& meeting,
+                                               Deadline deadline) {
+  const bootstrap::Identity& identity = meeting.identity;
+  for (const std::string& warning : std::exchange(unheard_, {}))
+    if (identity.rank == Rank{0}) log::warning(warning);
   auto listener = transport::PeerListener::open();
   if (!listener) return listener.error();
   // Whether the job has other nodes is known when the ranks have met, who must know each other's endpoints by then.
   std::optional<transport::NetListener> net_listener;
   if (identity.size > 1) {
-    auto opened = transport::NetListener::open(*config);
+    auto opened = transport::NetListener::open(config);
     if (!opened) return opened.error();
     net_listener = std::move(*opened);
   }
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
-  auto world = bootstrap::meet(*chosen_->bootstrap, identity, epoch_++, me, deadline);
+  auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
     // The others may have gone the way that was closed to this rank.
     for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
@@ -51,11 +112,11 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   }
 
   Runtime::Parts parts;
-  parts.config = std::move(*config);
+  parts.config = std::move(config);
   parts.world = std::move(*world);
-  if (transport::MpiPeers::is_wanted(parts.world, parts.config, false)) {
-    auto mpi =
-        transport::MpiPeers::meet({&parts.world, &parts.config, &environment, nullptr}, *chosen_->bootstrap, deadline);
+  if (transport::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {
+    auto mpi = transport::MpiPeers::meet({&parts.world, &parts.config, &environment, meeting.communicator},
+                                         *meeting.bootstrap, deadline);
     if (!mpi) return mpi.error();
     parts.mpi = std::move(*mpi);
   }

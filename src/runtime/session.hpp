@@ -4,9 +4,11 @@
 // joined again.
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "bootstrap/mpi/over_communicator.hpp"
 #include "bootstrap/selection.hpp"
 #include "runtime/runtime.hpp"
 
@@ -16,12 +18,29 @@ class Session {
  public:
   // Collective over the job.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment);
+  // Collective over some processes, of the job or of an MPI's world.
+  Result<std::unique_ptr<Runtime>> start(const Environment& environment, const bootstrap::Members& members);
 
  private:
+  // What the ranks meet by, and the communicator of exactly these ranks if they have one.
+  struct Meeting {
+    bootstrap::Bootstrap* bootstrap = nullptr;
+    bootstrap::Identity identity;
+    std::uint32_t epoch = 0;
+    std::shared_ptr<mpi::Communicator> communicator;
+    bool over_mpi = false;
+  };
+  Result<Config> configure(const Environment& environment);
   Status join(const Environment& environment, const Config& config);
+  Result<std::unique_ptr<Runtime>> start_with_all(const Environment& environment, const bootstrap::Members& members,
+                                                  const Error& why_no_mpi);
+  Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
+                                        Deadline deadline);
 
   std::vector<bootstrap::Notice> notices_;  // of the choice
   std::optional<bootstrap::Chosen> chosen_;
+  std::vector<std::string> unheard_;  // warnings about the configuration, for rank 0 to tell
+  bool warned_ = false;
   std::uint32_t epoch_ = 0;
 };
 

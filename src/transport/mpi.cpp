@@ -41,7 +41,7 @@ class MpiConnecting final : public Connecting {
   }
   ~MpiConnecting() override {
     if (outcome_->state.exchange(is_given_up) == under_way) {
-      surroundings_.mpi->leave_open();
+      hvd::mpi::Process::leave_open();
       thread_.detach();
     } else if (thread_.joinable()) {
       thread_.join();

@@ -12,18 +12,6 @@ bool is_on_one_node(const World& world) {
                      [&](const Member& member) { return member.node == world.members.front().node; });
 }
 
-// MPI_Init ends the process, or makes it a world of its own, where the launcher does not speak with that MPI. So an MPI
-// that nobody asked for is started only where the launcher seems to be made for it.
-Status check_launcher(const mpi::MpiPlugin& calls, const Environment& environment) {
-  std::string_view abi = calls.abi;
-  bool by_pmi = environment.has("PMI_FD") || environment.has("PMI_PORT");
-  bool by_pmix = environment.has("PMIX_NAMESPACE");
-  if (abi == "openmpi" ? by_pmix : by_pmi) return {};
-  return Error(ErrorCode::unsupported, calls.version() + " was not started: the ranks' launcher has no " +
-                                           (abi == "openmpi" ? "PMIx" : "PMI") +
-                                           " server for it (HOROVOD_MPI=" + std::string(abi) + " starts it anyway)");
-}
-
 struct Mine {
   mpi::Process* process = nullptr;
   std::shared_ptr<mpi::Communicator> base;
@@ -33,9 +21,7 @@ Status take_mine(const MpiPeers::Request& request, Mine& mine) {
   auto process = mpi::Process::open(*request.environment, *request.config);
   if (!process) return std::move(process.error());
   mine.process = *process;
-  if (!mine.process->is_running() && request.config->mpi.empty())
-    HVD_RETURN_IF_ERROR(check_launcher(mine.process->calls(), *request.environment));
-  HVD_RETURN_IF_ERROR(mine.process->start(*request.config));
+  HVD_RETURN_IF_ERROR(mine.process->start(*request.environment, *request.config));
   mine.base = request.base;
   if (mine.base != nullptr) return {};
   auto world = mine.process->calls().world();
@@ -148,8 +134,7 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
                                                std::source_location::current());
     return std::shared_ptr<MpiPeers>();
   }
-  return std::make_shared<MpiPeers>(mine.process, mine.process->calls(), std::move(mine.base), std::move(*ranks),
-                                    is_wanted);
+  return std::make_shared<MpiPeers>(mine.process->calls(), std::move(mine.base), std::move(*ranks), is_wanted);
 }
 
 Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {
@@ -159,10 +144,6 @@ Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group,
   std::uint32_t mixed = 2166136261u;
   for (char letter : name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 16777619u;
   return base_->subgroup(members, static_cast<int>(mixed & 0x7fff));
-}
-
-void MpiPeers::leave_open() const noexcept {
-  if (process_ != nullptr) process_->leave_open();
 }
 
 }  // namespace hvd::transport

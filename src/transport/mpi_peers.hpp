@@ -47,24 +47,17 @@ class MpiPeers {
   static Result<std::shared_ptr<MpiPeers>> meet(const Request& request, bootstrap::Bootstrap& bootstrap,
                                                 Deadline deadline);
 
-  MpiPeers(mpi::Process* process, const mpi::MpiPlugin& calls, std::shared_ptr<mpi::Communicator> base,
-           std::vector<int> mpi_ranks, bool also_in_a_node)
-      : process_(process),
-        calls_(calls),
-        base_(std::move(base)),
-        mpi_ranks_(std::move(mpi_ranks)),
-        also_in_a_node_(also_in_a_node) {}
+  MpiPeers(const mpi::MpiPlugin& calls, std::shared_ptr<mpi::Communicator> base, std::vector<int> mpi_ranks,
+           bool also_in_a_node)
+      : calls_(calls), base_(std::move(base)), mpi_ranks_(std::move(mpi_ranks)), also_in_a_node_(also_in_a_node) {}
 
   const mpi::MpiPlugin& calls() const { return calls_; }
   // Between nodes always; inside a node when the user says so.
   bool also_in_a_node() const { return also_in_a_node_; }
   // Blocking and collective over the group: a communicator whose ranks are the group's seats.
   Result<std::unique_ptr<mpi::Communicator>> connect(const Group& group, std::string_view name) const;
-  // Finalising would hang: see mpi::Process.
-  void leave_open() const noexcept;
 
  private:
-  mpi::Process* process_;  // null in tests
   const mpi::MpiPlugin& calls_;
   std::shared_ptr<mpi::Communicator> base_;
   std::vector<int> mpi_ranks_;  // by rank

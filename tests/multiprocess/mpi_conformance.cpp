@@ -360,7 +360,7 @@ int run(int count, char** words) {
   place = new Place;
   place->config.mpi = std::getenv("HOROVOD_MPI") != nullptr ? std::getenv("HOROVOD_MPI") : "";
   auto process = mpi::Process::open(Environment::of_this_process(), place->config);
-  if (!process || !(*process)->start(place->config)) {
+  if (!process || !(*process)->start(Environment::of_this_process(), place->config)) {
     std::fprintf(stderr, "%s\n", process ? "MPI does not start" : process.error().message.c_str());
     return 1;
   }
@@ -382,8 +382,8 @@ int run(int count, char** words) {
   place->surroundings.world = &place->world;
   place->surroundings.config = &place->config;
   place->surroundings.wake = &place->wake;
-  place->surroundings.mpi = std::make_shared<transport::MpiPeers>(place->process, place->process->calls(),
-                                                                  std::move(*base), std::move(ranks), true);
+  place->surroundings.mpi =
+      std::make_shared<transport::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true);
   int failed = RUN_ALL_TESTS();
   // The others may wait for this one.
   if (failed != 0) {

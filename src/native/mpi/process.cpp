@@ -192,7 +192,18 @@ Result<Process*> Process::open(const Environment& environment, const Config& con
   return process;
 }
 
-Status Process::start(const Config& config) {
+// MPI_Init ends the process, or makes it a world of its own, where the launcher does not speak with that MPI. So an MPI
+// that nobody asked for is started only where the launcher seems to be made for it.
+Status Process::check_launcher(const Environment& environment) const {
+  std::string abi = calls_->abi;
+  bool by_pmi = environment.has("PMI_FD") || environment.has("PMI_PORT");
+  if (abi == "openmpi" ? environment.has("PMIX_NAMESPACE") : by_pmi) return {};
+  return Error(ErrorCode::unsupported, calls_->version() + " was not started: the ranks' launcher has no " +
+                                           (abi == "openmpi" ? "PMIx" : "PMI") + " server for it (HOROVOD_MPI=" + abi +
+                                           " starts it anyway)");
+}
+
+Status Process::start(const Environment& environment, const Config& config) {
   if (calls_->is_finalized())
     return Error(ErrorCode::unsupported,
                  "MPI has been finalised in this process and cannot be started again: call hvd.init() before "
@@ -200,6 +211,7 @@ Status Process::start(const Config& config) {
   ThreadLevel least = config.mpi_threads_disable ? ThreadLevel::serialized : ThreadLevel::multiple;
   ThreadLevel level = ThreadLevel::single;
   bool was_running = calls_->is_initialized();
+  if (!was_running && config.mpi.empty()) HVD_RETURN_IF_ERROR(check_launcher(environment));
   if (was_running) {
     level = calls_->thread_level();
   } else {
@@ -229,6 +241,10 @@ Status Process::start(const Config& config) {
 
 void Process::leave_open() noexcept {
   stays_open.store(true);
+}
+
+bool Process::is_left_open() noexcept {
+  return stays_open.load();
 }
 
 }  // namespace hvd::mpi

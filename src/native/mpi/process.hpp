@@ -34,14 +34,18 @@ class Process {
   // MPI_Init_thread, unless somebody has done it; collective over what the MPI library takes for its world. An MPI that
   // cannot be called from several threads is refused, unless the user said that one thread at a time is enough
   // (HOROVOD_MPI_THREADS_DISABLE). What is initialised here is finalised when the process exits.
-  Status start(const Config& config);
+  // ErrorCode::unsupported, and nothing has happened, where the launcher does not seem to speak with this MPI and
+  // HOROVOD_MPI does not insist.
+  Status start(const Environment& environment, const Config& config);
   bool is_ours() const { return is_ours_; }
   ThreadLevel level() const { return calls_->thread_level(); }
   // Peers are gone, or something of MPI's is still under way: finalising would wait for them for ever. Left undone, so
   // that the launcher ends the job.
-  void leave_open() noexcept;
+  static void leave_open() noexcept;
+  static bool is_left_open() noexcept;
 
  private:
+  Status check_launcher(const Environment& environment) const;
   explicit Process(const MpiPlugin* calls) : calls_(calls) {}
   const MpiPlugin* calls_;
   bool is_ours_ = false;

@@ -55,7 +55,7 @@ MpiLink::~MpiLink() {
   if (!aborted_) abort(failure_);
   bool is_orderly = is_at_rest_ && failure_.code == ErrorCode::shut_down;
   if (is_orderly) communicator_->release();
-  else surroundings_.mpi->leave_open();
+  else hvd::mpi::Process::leave_open();
 }
 
 std::uint32_t MpiLink::open(Operation::Kind kind, Seat peer, std::size_t bytes) {

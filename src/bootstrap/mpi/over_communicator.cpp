@@ -1,0 +1,201 @@
+#include "bootstrap/mpi/over_communicator.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+using mpi::CollectiveCall;
+using mpi::Completion;
+
+// What MPI works on until it is done: given up, it is left to MPI for ever.
+struct Gathering {
+  Buffer mine, all;
+  std::vector<int> counts, displacements;
+  mpi::Request request{};
+};
+
+class OverCommunicator final : public Bootstrap {
+ public:
+  explicit OverCommunicator(std::shared_ptr<mpi::Communicator> communicator) : communicator_(std::move(communicator)) {}
+
+  const char* name() const override { return "mpi"; }
+  bool detected(const Environment&) const override { return true; }
+  Result<Identity> join(const Environment&, const Config&) override {
+    return Error(ErrorCode::invalid_argument, "a communicator is joined as it is made");
+  }
+
+  // The first rank names the job.
+  Result<Identity> join(Deadline deadline) {
+    static std::atomic<int> joinings{0};
+    std::string name =
+        "mpi-" + posix::host_name() + "-" + std::to_string(::getpid()) + "-" + std::to_string(joinings.fetch_add(1));
+    HVD_RETURN_IF_ERROR(put("job", as_bytes(name)));
+    HVD_RETURN_IF_ERROR(fence(deadline));
+    auto job = get(Rank{0}, "job", deadline);
+    if (!job) return std::move(job.error());
+    return Identity{Rank{communicator_->rank()}, communicator_->size(), to_string(*job)};
+  }
+
+  Status put(std::string_view key, ConstBytes value) override {
+    ByteWriter out(unsent_);
+    out.put_string(key);
+    out.put_string(to_string(value));
+    return {};
+  }
+
+  Result<Buffer> get(Rank from, std::string_view key, Deadline) override {
+    auto found = values_.find(std::pair(from.value, std::string(key)));
+    if (found != values_.end()) return found->second;
+    return Error(ErrorCode::invalid_argument, "rank " + std::to_string(from.value) + " put no value \"" +
+                                                  std::string(key) + "\" before the last fence");
+  }
+
+  Status fence(Deadline deadline) override {
+    auto ranks = static_cast<std::size_t>(communicator_->size());
+    Buffer length(sizeof(std::uint64_t));
+    std::uint64_t mine = unsent_.size();
+    std::memcpy(length.data(), &mine, sizeof mine);
+    auto lengths = gather(std::move(length), std::vector<int>(ranks, sizeof mine), deadline);
+    if (!lengths) return std::move(lengths.error());
+    std::vector<int> counts;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::uint64_t count = 0;
+      std::memcpy(&count, lengths->data() + rank * sizeof count, sizeof count);
+      counts.push_back(static_cast<int>(count));
+    }
+    auto all = gather(std::exchange(unsent_, {}), counts, deadline);
+    if (!all) return std::move(all.error());
+    std::size_t begin = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      auto count = static_cast<std::size_t>(counts[rank]);
+      HVD_RETURN_IF_ERROR(take(static_cast<int>(rank), ConstBytes(*all).subspan(begin, count)));
+      begin += count;
+    }
+    return {};
+  }
+
+  void abort(std::string_view) noexcept override {}  // who ends without MPI_Finalize ends the job
+
+ private:
+  Status take(int rank, ConstBytes bytes) {
+    ByteReader in(bytes);
+    while (in.ok() && !in.at_end()) {
+      std::string key(in.get_string());
+      ConstBytes value = as_bytes(in.get_string());
+      values_[{rank, std::move(key)}].assign(value.begin(), value.end());
+    }
+    if (in.ok()) return {};
+    return Error(ErrorCode::mismatch, "the values of rank " + std::to_string(rank) + " came damaged over MPI");
+  }
+
+  Result<Buffer> gather(Buffer mine, std::vector<int> counts, Deadline deadline) {
+    auto gathering = std::make_unique<Gathering>();
+    gathering->mine = std::move(mine);
+    gathering->counts = std::move(counts);
+    gathering->displacements.resize(gathering->counts.size());
+    std::exclusive_scan(gathering->counts.begin(), gathering->counts.end(), gathering->displacements.begin(), 0);
+    gathering->all.resize(static_cast<std::size_t>(gathering->displacements.back() + gathering->counts.back()));
+    CollectiveCall call;
+    call.verb = Verb::allgather;
+    call.input = gathering->mine.data();
+    call.output = gathering->all.data();
+    call.counts = gathering->counts;
+    call.displacements = gathering->displacements;
+    HVD_RETURN_IF_ERROR(communicator_->start(call, gathering->request));
+    auto pause = std::chrono::microseconds(10);
+    for (std::size_t unused = 0;;) {
+      Completion completion = communicator_->test(gathering->request, unused);
+      if (completion == Completion::done) return std::move(gathering->all);
+      if (completion != Completion::pending) return communicator_->failure();
+      if (deadline.passed()) break;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(1000));
+    }
+    (void)gathering.release();
+    mpi::Process::leave_open();
+    return Error(ErrorCode::timeout, "not all " + std::to_string(communicator_->size()) +
+                                         " processes of the communicator called hvd.init() with it in time "
+                                         "(HOROVOD_START_TIMEOUT sets the time)");
+  }
+
+  std::shared_ptr<mpi::Communicator> communicator_;
+  Buffer unsent_;
+  std::map<std::pair<int, std::string>, Buffer> values_;
+};
+
+std::string list_of(std::span<const int> ranks) {
+  std::string text;
+  for (int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return "[" + text + "]";
+}
+
+Status check_ranks(std::span<const int> ranks, int me, int size) {
+  std::vector<int> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.front() < 0 || sorted.back() >= size || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    return Error(ErrorCode::invalid_argument, "init(comm=" + list_of(ranks) + "): expected different ranks of the " +
+                                                  std::to_string(size) + " that MPI_COMM_WORLD has");
+  if (std::binary_search(sorted.begin(), sorted.end(), me)) return {};
+  return Error(ErrorCode::invalid_argument, "init(comm=" + list_of(ranks) + ") was called by rank " +
+                                                std::to_string(me) +
+                                                " of MPI_COMM_WORLD, which is not in the list: only members call it");
+}
+
+}  // namespace
+
+std::shared_ptr<mpi::Communicator> shared(std::unique_ptr<mpi::Communicator> communicator) {
+  return {communicator.release(), [](mpi::Communicator* last) {
+            if (!mpi::Process::is_left_open()) last->release();
+            delete last;
+          }};
+}
+
+Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& members, const Environment& environment,
+                                                           const Config& config) {
+  auto process = mpi::Process::open(environment, config);
+  if (!process) return std::move(process.error());
+  const mpi::MpiPlugin& calls = (*process)->calls();
+  if (members.mpi_communicator != nullptr) {
+    // The plugin is that of the MPI which made the handle, or the handle means nothing to it.
+    if (members.handle_bytes != calls.handle_bytes)
+      return Error(ErrorCode::invalid_argument, "a communicator's handle has " + std::to_string(members.handle_bytes) +
+                                                    " bytes, but " + calls.version() + " has handles of " +
+                                                    std::to_string(calls.handle_bytes) +
+                                                    ": it was made by another MPI than the one in this process");
+    if (!(*process)->is_running())
+      return Error(ErrorCode::invalid_argument,
+                   "a communicator was given, but MPI is not initialised, or was finalised");
+    auto made = calls.duplicate(members.mpi_communicator);
+    if (!made) return std::move(made.error());
+    return shared(std::move(*made));
+  }
+  if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
+  auto world = calls.world();
+  if (!world) return std::move(world.error());
+  if (members.ranks.empty()) return shared(std::move(*world));
+  HVD_RETURN_IF_ERROR(check_ranks(members.ranks, (*world)->rank(), (*world)->size()));
+  constexpr int tag = 0x4856;
+  auto made = (*world)->subgroup(members.ranks, tag);
+  if (!made) return std::move(made.error());
+  return shared(std::move(*made));
+}
+
+Result<Chosen> over_communicator(std::shared_ptr<mpi::Communicator> communicator, Deadline deadline) {
+  auto bootstrap = std::make_unique<OverCommunicator>(std::move(communicator));
+  auto identity = bootstrap->join(deadline);
+  if (!identity) return std::move(identity.error());
+  return Chosen{std::move(bootstrap), std::move(*identity), "asked for by init(comm=...)"};
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,238 @@
+// A program with an MPI of its own that uses horovod.h: `mpiexec -n 4 mpi_members SCENE`. Exits with 1 and one line per
+// thing that is not as it should be.
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "horovod.hpp"
+
+namespace {
+
+int failures = 0;
+int world_rank = -1, world_size = 0;
+
+void expect(bool truth, const std::string& what) {
+  if (truth) return;
+  ++failures;
+  std::printf("process %d: %s\n", world_rank, what.c_str());
+}
+void expect_equal(double found, double expected, const std::string& what) {
+  expect(found == expected, what + ": expected " + std::to_string(expected) + ", found " + std::to_string(found));
+}
+
+class Job {
+ public:
+  explicit Job(const MPI_Comm* communicator = nullptr, const std::vector<int>& ranks = {}) {
+    hvd_init_options options{};
+    options.struct_size = sizeof options;
+    options.mpi_comm = communicator;
+    options.mpi_comm_size = sizeof(MPI_Comm);
+    options.ranks = ranks.empty() ? nullptr : ranks.data();
+    options.rank_count = ranks.size();
+    horovod::check(hvd_init_with(&runtime_, &options));
+    place.struct_size = sizeof place;
+    horovod::check(hvd_get_world(runtime_, &place));
+  }
+  ~Job() { hvd_shutdown(runtime_); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  double sum(const char* name, double mine, int64_t elements = 1) {
+    std::vector<double> values(static_cast<std::size_t>(elements), mine);
+    hvd_op_description description{};
+    description.struct_size = sizeof description;
+    description.name = name;
+    description.verb = HVD_ALLREDUCE;
+    description.dtype = HVD_FLOAT64;
+    description.reduce_op = HVD_SUM;
+    description.dimensions = 1;
+    description.shape = &elements;
+    description.prescale = description.postscale = 1.0;
+    hvd_op* op = nullptr;
+    horovod::check(hvd_prepare(runtime_, &description, &op));
+    hvd_start_arguments arguments{op, values.data(), values.data(), 0};
+    hvd_handle handle = 0;
+    horovod::check(hvd_start(runtime_, &arguments, 1, &handle));
+    horovod::check(hvd_wait(runtime_, handle, -1));
+    hvd_release(runtime_, handle);
+    for (double value : values)
+      if (value != values[0]) return -1;
+    return values[0];
+  }
+  int thread_level() const { return hvd_mpi_thread_level(runtime_); }
+
+  hvd_world place{};
+
+ private:
+  hvd_runtime* runtime_ = nullptr;
+};
+
+void begin(int wanted) {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, wanted, &provided);
+  expect(provided >= wanted, "MPI provides thread level " + std::to_string(provided));
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+}
+
+std::string error_of(const hvd_init_options& options) {
+  hvd_runtime* runtime = nullptr;
+  if (hvd_init_with(&runtime, &options) != HVD_OK) return hvd_last_error();
+  hvd_shutdown(runtime);
+  return "";
+}
+
+// The ranks are those of the world; the program's own collectives go on meanwhile on another thread.
+void whole_world() {
+  begin(MPI_THREAD_MULTIPLE);
+  Job job;
+  expect_equal(job.place.rank, world_rank, "rank");
+  expect_equal(job.place.size, world_size, "size");
+  expect_equal(job.thread_level(), 3, "thread level");
+  std::atomic<bool> done{false};
+  std::thread own([&] {
+    std::vector<int> out(static_cast<std::size_t>(world_size)), in(out.size());
+    for (int turn = 0; turn < 50; ++turn) {
+      for (std::size_t to = 0; to < out.size(); ++to) out[to] = world_rank * 1000 + turn;
+      MPI_Alltoall(out.data(), 1, MPI_INT, in.data(), 1, MPI_INT, MPI_COMM_WORLD);
+      for (std::size_t from = 0; from < in.size(); ++from)
+        expect_equal(in[from], static_cast<int>(from) * 1000 + turn, "the program's own alltoall");
+    }
+    done = true;
+  });
+  for (int turn = 0; turn < 50; ++turn)
+    expect_equal(job.sum("gradient", world_rank + turn, 1000), world_size * (world_size - 1) / 2 + world_size * turn,
+                 "sum beside an alltoall");
+  own.join();
+}
+
+// Two disjoint halves, each a job of its own with another number of steps; then the whole world again.
+void halves() {
+  begin(MPI_THREAD_MULTIPLE);
+  MPI_Comm half = MPI_COMM_NULL;
+  int mine = world_rank % 2;
+  MPI_Comm_split(MPI_COMM_WORLD, mine, -world_rank, &half);  // the highest process becomes rank 0
+  int half_rank = -1, half_size = 0;
+  MPI_Comm_rank(half, &half_rank);
+  MPI_Comm_size(half, &half_size);
+  for (int again = 0; again < 3; ++again) {
+    Job job(&half);
+    if (again == 2) MPI_Comm_free(&half);  // it was copied
+    expect_equal(job.place.rank, half_rank, "rank in the half");
+    expect_equal(job.place.size, half_size, "size of the half");
+    double expected = 0;
+    for (int process = mine; process < world_size; process += 2) expected += process;
+    for (int turn = 0; turn < 20 + 30 * mine; ++turn)
+      expect_equal(job.sum("gradient", world_rank, 5000), expected, "sum of a half");
+  }
+  MPI_Comm everybody = MPI_COMM_WORLD;
+  Job job(&everybody);
+  expect_equal(job.sum("all", 1), world_size, "sum of all, after the halves");
+}
+
+void list_of_ranks() {
+  begin(MPI_THREAD_MULTIPLE);
+  std::vector<int> ranks = {world_size - 1, 0};
+  if (world_rank == 0 || world_rank == world_size - 1) {
+    Job job(nullptr, ranks);
+    expect_equal(job.place.rank, world_rank == 0 ? 1 : 0, "rank by the place in the list");
+    expect_equal(job.place.size, 2, "size of the list");
+    expect_equal(job.sum("listed", 1), 2, "sum of the listed");
+  } else {
+    hvd_init_options options{};
+    options.struct_size = sizeof options;
+    options.ranks = ranks.data();
+    options.rank_count = ranks.size();
+    std::string error = error_of(options);
+    expect(error.find("not in the list") != std::string::npos, "error of one who is not in the list: " + error);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::vector<int> all;
+  for (int rank = 0; rank < world_size; ++rank) all.push_back(rank);
+  Job job(nullptr, all);
+  expect_equal(job.sum("all", 1), world_size, "sum of a list of all");
+}
+
+void refusals() {
+  begin(MPI_THREAD_MULTIPLE);
+  MPI_Comm none = MPI_COMM_NULL;
+  hvd_init_options options{};
+  options.struct_size = sizeof options;
+  options.mpi_comm = &none;
+  options.mpi_comm_size = sizeof none;
+  std::string error = error_of(options);
+  expect(error.find("MPI_COMM_NULL") != std::string::npos, "error of the null communicator: " + error);
+  options.mpi_comm_size = sizeof none == 4 ? 8 : 4;
+  error = error_of(options);
+  expect(error.find("another MPI") != std::string::npos, "error of another MPI's handle: " + error);
+  int twice[] = {0, 0}, far[] = {0, 1000};
+  for (int* ranks : {twice, far}) {
+    options = {};
+    options.struct_size = sizeof options;
+    options.ranks = ranks;
+    options.rank_count = 2;
+    error = error_of(options);
+    expect(error.find("different ranks") != std::string::npos, "error of an impossible list: " + error);
+  }
+  MPI_Comm alone = MPI_COMM_SELF;
+  Job job(&alone);
+  expect_equal(job.place.size, 1, "size of a communicator of one");
+  expect_equal(job.sum("alone", 7), 7, "sum of one");
+}
+
+// Threads cannot call this MPI: the ranks meet by it, but talk without it.
+void without_threads() {
+  begin(MPI_THREAD_SINGLE);
+  Job job;
+  int level = 0;
+  MPI_Query_thread(&level);
+  expect_equal(job.thread_level(), level == MPI_THREAD_MULTIPLE ? 3 : -1, "thread level");
+  expect_equal(job.sum("gradient", 1), world_size, "sum without MPI");
+}
+
+// Nobody initialised: the library does, and finalises when the process exits.
+void library_starts_it() {
+  Job job;
+  int is_there = 0;
+  MPI_Initialized(&is_there);
+  expect(is_there != 0, "HOROVOD_MPI did not start MPI");
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  expect_equal(job.place.rank, world_rank, "rank");
+  expect_equal(job.place.size, world_size, "size");
+  expect_equal(job.sum("gradient", 1), world_size, "sum");
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const struct {
+    const char* name;
+    void (*play)();
+  } scenes[] = {{"whole_world", &whole_world},         {"halves", &halves},
+                {"list_of_ranks", &list_of_ranks},     {"refusals", &refusals},
+                {"without_threads", &without_threads}, {"library_starts_it", &library_starts_it}};
+  for (const auto& scene : scenes) {
+    if (count != 2 || std::strcmp(words[1], scene.name) != 0) continue;
+    try {
+      scene.play();
+    } catch (const horovod::Failure& failure) {
+      expect(false, failure.what());
+    }
+    if (failures != 0) {
+      std::fflush(nullptr);
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    if (scene.play != &library_starts_it) MPI_Finalize();
+    return 0;
+  }
+  std::fprintf(stderr,
+               "usage: mpiexec -n N mpi_members whole_world|halves|list_of_ranks|refusals|without_threads|"
+               "library_starts_it\n");
+  return 2;
+}
