@@ -95,17 +95,11 @@ Result<Mapped> load(const Soname& wanted) {
   return Error(ErrorCode::unsupported, std::string(wanted.name) + " is no MPI library");
 }
 
-// Best first: what the launcher seems to be made for.
-std::vector<Soname> in_order(const Environment& environment, const std::string& forced) {
-  std::vector<Soname> order;
-  for (const Soname& soname : sonames)
-    if (forced.empty() || forced == soname.abi) order.push_back(soname);
-  bool by_open_mpi = environment.has("OMPI_COMM_WORLD_SIZE");
-  std::stable_sort(order.begin(), order.end(), [&](const Soname& a, const Soname& b) {
-    auto place = [&](const Soname& it) { return (it.abi == std::string_view("openmpi")) == by_open_mpi ? 0 : 1; };
-    return place(a) < place(b);
-  });
-  return order;
+// MPI_Init ends the process, or makes it a world of its own, where the launcher does not speak with that MPI. So an MPI
+// that nobody asked for is loaded and started only where the launcher seems to be made for it.
+bool has_launcher_for(std::string_view abi, const Environment& environment) {
+  if (abi == "openmpi") return environment.has("PMIX_NAMESPACE");
+  return environment.has("PMI_FD") || environment.has("PMI_PORT");
 }
 
 Result<const MpiPlugin*> choose(const Environment& environment, const std::string& forced) {
@@ -127,7 +121,12 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
   if (here.size() == 1) return open_for(here.front(), environment);
 
   std::string tried;
-  for (const Soname& soname : in_order(environment, forced)) {
+  for (const Soname& soname : sonames) {
+    if (!forced.empty() && forced != soname.abi) continue;
+    if (forced.empty() && !has_launcher_for(soname.abi, environment)) {
+      tried += std::string("; ") + soname.name + " was not loaded, since the ranks' launcher has no server for it";
+      continue;
+    }
     if (!has_plugin(soname.abi, environment)) {
       tried += std::string("; no plugin for ") + soname.abi;
       continue;
@@ -137,7 +136,7 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
     if (plugin) return plugin;
     tried += "; " + plugin.error().message;
   }
-  return Error(ErrorCode::unsupported, "no MPI can be used" + tried);
+  return Error(ErrorCode::unsupported, "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
 }  // namespace
@@ -192,12 +191,9 @@ Result<Process*> Process::open(const Environment& environment, const Config& con
   return process;
 }
 
-// MPI_Init ends the process, or makes it a world of its own, where the launcher does not speak with that MPI. So an MPI
-// that nobody asked for is started only where the launcher seems to be made for it.
 Status Process::check_launcher(const Environment& environment) const {
   std::string abi = calls_->abi;
-  bool by_pmi = environment.has("PMI_FD") || environment.has("PMI_PORT");
-  if (abi == "openmpi" ? environment.has("PMIX_NAMESPACE") : by_pmi) return {};
+  if (has_launcher_for(abi, environment)) return {};
   return Error(ErrorCode::unsupported, calls_->version() + " was not started: the ranks' launcher has no " +
                                            (abi == "openmpi" ? "PMIx" : "PMI") + " server for it (HOROVOD_MPI=" + abi +
                                            " starts it anyway)");

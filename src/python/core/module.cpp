@@ -2,6 +2,9 @@
 // on. Pointers travel as integers (tensor.data_ptr()); no framework is known here.
 #include "python/core/python_api.hpp"
 
+#include <limits>
+#include <vector>
+
 #include "python/core/errors.hpp"
 #include "python/core/operation.hpp"
 #include "python/core/session.hpp"
@@ -22,8 +25,38 @@ bool read_handle(PyObject* number, hvd_handle* handle) {
   return PyErr_Occurred() == nullptr;
 }
 
-PyObject* init(PyObject*, PyObject*) {
-  return Session::get().init() ? none() : nullptr;
+bool read_ranks(PyObject* list, std::vector<int>* ranks) {
+  if (list == nullptr || list == Py_None) return true;
+  const Py_ssize_t count = PySequence_Size(list);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_GetItem(list, i);
+    if (item == nullptr) return false;
+    const long rank = PyLong_AsLong(item);
+    Py_DecRef(item);
+    if (PyErr_Occurred() != nullptr) return false;
+    if (rank < 0 || rank > std::numeric_limits<int>::max()) {
+      PyErr_Format(PyExc_ValueError, "init(comm=[...]) takes ranks; found %ld", rank);
+      return false;
+    }
+    ranks->push_back(static_cast<int>(rank));
+  }
+  return count >= 0;
+}
+
+PyObject* init(PyObject*, PyObject* arguments) {
+  unsigned long long communicator = 0;
+  Py_ssize_t handle_bytes = 0;
+  PyObject* list = nullptr;
+  if (!PyArg_ParseTuple(arguments, "|KnO:init", &communicator, &handle_bytes, &list)) return nullptr;
+  std::vector<int> ranks;
+  if (!read_ranks(list, &ranks)) return nullptr;
+  hvd_init_options options{};
+  options.struct_size = sizeof options;
+  options.mpi_comm = reinterpret_cast<const void*>(communicator);
+  options.mpi_comm_size = static_cast<std::size_t>(handle_bytes);
+  options.ranks = ranks.empty() ? nullptr : ranks.data();
+  options.rank_count = ranks.size();
+  return Session::get().init(options) ? none() : nullptr;
 }
 PyObject* shutdown(PyObject*, PyObject*) {
   return Session::get().shutdown() ? none() : nullptr;
@@ -46,6 +79,15 @@ PyObject* world(PyObject*, PyObject*) {
   if (status != HVD_OK) return raise_refused(status);
   return Py_BuildValue("(iiiiiiN)", found.rank, found.size, found.local_rank, found.local_size, found.cross_rank,
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
+}
+
+PyObject* mpi_built(PyObject*, PyObject*) {
+  return PyBool_FromLong(hvd_mpi_built());
+}
+
+PyObject* mpi_thread_level(PyObject*, PyObject*) {
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  return runtime == nullptr ? nullptr : PyLong_FromLong(hvd_mpi_thread_level(runtime));
 }
 
 PyObject* poll(PyObject*, PyObject* argument) {
@@ -185,12 +227,18 @@ PyObject* version(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"init", init, METH_NOARGS, "Joins the job. ValueError if that fails. Nothing happens if initialised already."},
+    {"init", init, METH_VARARGS,
+     "init(communicator=0, handle_bytes=0, ranks=None): joins the job of all, of an MPI_Comm at an address, or of "
+     "ranks "
+     "of MPI_COMM_WORLD. ValueError if that fails. Nothing happens if initialised already."},
     {"shutdown", shutdown, METH_NOARGS, "Ends the job's operations on all ranks. Nothing happens if not initialised."},
     {"is_initialized", is_initialized, METH_NOARGS, "Between init() and shutdown() of this process."},
     {"is_running", is_running, METH_NOARGS, "is_initialized(), and no other rank has shut down or was lost."},
     {"world", world, METH_NOARGS,
      "(rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous). ValueError if not initialised."},
+    {"mpi_built", mpi_built, METH_NOARGS, "Is there a plugin for any MPI?"},
+    {"mpi_thread_level", mpi_thread_level, METH_NOARGS,
+     "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},
     {"prepare", prepare, METH_VARARGS,
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient) -> Operation"},
     {"start_group", start_group, METH_O,

@@ -26,7 +26,7 @@ void Session::after_fork_in_child() {
   session.users_ = 0;
 }
 
-bool Session::init() {
+bool Session::init(const hvd_init_options& options) {
   if (runtime_ != nullptr) return true;
   if (changing_) {
     PyErr_SetString(PyExc_ValueError, "hvd.init() or hvd.shutdown() is under way in another thread of this process");
@@ -36,7 +36,7 @@ bool Session::init() {
   hvd_runtime* made = nullptr;
   hvd_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = hvd_init(&made);
+  status = hvd_init_with(&made, &options);
   Py_END_ALLOW_THREADS;
   changing_ = false;
   if (status != HVD_OK) {

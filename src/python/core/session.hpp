@@ -23,7 +23,7 @@ class Session {
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
   // Both are called with the GIL and release it while they block. False with a Python error set.
-  bool init();
+  bool init(const hvd_init_options& options);
   bool shutdown();
 
   // Holds off shutdown() while a thread is in the runtime without the GIL.

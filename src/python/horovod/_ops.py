@@ -26,13 +26,13 @@ new_unnamed = itertools.count(1).__next__
 # ---- the job ----------------------------------------------------------------------------------------------------
 
 
-def init():
-    """Joins the job; nothing happens if this process has done so already."""
+def init(*members):
+    """Joins the job; nothing happens if this process has done so already. For the arguments see _core.init."""
     global _atexit_registered
     with _changing:
         if not _core.is_initialized():
             _forget_everything()
-            _core.init()
+            _core.init(*members)
             # The C library has marked the environment, so that a child which inherits it does not join in this rank's
             # place. Python's copy of the environment needs the mark too: subprocess may be given os.environ.
             if _core.world()[1] > 1:

@@ -23,20 +23,21 @@ class HorovodBasics:
 
         Nothing happens if Horovod is initialised already. Raises ValueError if joining fails.
 
-        comm: None for all processes (a list that names them all is the same).
+        comm: None for all processes; an mpi4py communicator, whose processes become the ranks (it is copied and may be
+        freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Its members call this, nobody else.
         """
         wanted = _requested_process_sets(process_sets)
         _check_communicator(comm)
         if wanted:
             raise NotImplementedError("This version of Horovod has the global process set only; "
                                       "init(process_sets=...) is to come.")
-        _ops.init()
-        if comm and sorted(comm) != list(range(self.size())):
-            size = self.size()
-            _ops.shutdown()
-            raise ValueError(f"init(comm={list(comm)}) names other ranks than the {size} of this job; a sub-world by "
-                             "ranks is not supported: launch that many processes instead")
+        is_communicator = _process_sets._is_communicator(comm)
+        if is_communicator:
+            _ops.init(*_handle_of(comm))
+        else:
+            _ops.init(0, 0, list(comm) if comm else None)
         _process_sets._init_process_sets([])
+        _process_sets.global_process_set.mpi_comm = comm if is_communicator else None
 
     def shutdown(self):
         """Ends Horovod on all ranks; afterwards init() may be called again. Nothing happens if it is not running."""
@@ -74,14 +75,18 @@ class HorovodBasics:
         return _core.world()[6]
 
     def mpi_threads_supported(self):
-        _core.world()  # ValueError before init()
-        raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
+        """Does the MPI that connects the ranks allow calls from any thread at any time? ValueError without one."""
+        level = _core.mpi_thread_level()  # ValueError before init()
+        if level < 0:
+            raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
+        return level == 3
 
     def mpi_enabled(self):
-        return False
+        """Are the ranks connected by an MPI? False before init()."""
+        return _core.is_initialized() and _core.mpi_thread_level() >= 0
 
     def mpi_built(self):
-        return False
+        return _core.mpi_built()
 
     def gloo_enabled(self):
         return False
@@ -145,6 +150,15 @@ def _requested_process_sets(process_sets):
 def _check_communicator(comm):
     if comm is None or isinstance(comm, (list, tuple, range)):
         return
-    if _process_sets._is_communicator(comm):
+    if not _process_sets._is_communicator(comm):
+        raise ValueError("init(comm=...) takes a list of ranks or an mpi4py communicator, not "
+                         f"{type(comm).__name__}")
+    if not _core.mpi_built():
         raise ValueError("init(comm=...) was given an mpi4py communicator, but Horovod's MPI plugin is not there")
-    raise ValueError(f"init(comm=...) takes a list of ranks or an mpi4py communicator, not {type(comm).__name__}")
+
+
+def _handle_of(comm):
+    """Where the MPI_Comm of an mpi4py communicator lies, and its size."""
+    from mpi4py import MPI
+
+    return MPI._addressof(comm), MPI._sizeof(comm)
