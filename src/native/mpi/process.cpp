@@ -136,7 +136,8 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
     if (plugin) return plugin;
     tried += "; " + plugin.error().message;
   }
-  return Error(ErrorCode::unsupported, "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
+  return Error(ErrorCode::unsupported,
+               "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
 }  // namespace
