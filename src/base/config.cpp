@@ -146,7 +146,7 @@ constexpr Row rows[] = {
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_CONTROLLER", controller, "", "accepted; agreement needs neither MPI nor Gloo"},
-    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "accepted; transports are chosen by what reaches the ranks"},
+    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else accepted, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>},
     {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
     {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},

@@ -31,6 +31,7 @@ struct Config {
   std::string shared_dir;                     // a folder that all nodes see; empty: the working directory
   bool allow_singleton = false;               // one of several that found no other may run alone
   std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: what there is
+  std::string cpu_operations;                 // "gloo": no MPI unless `mpi` asks for it
   bool mpi_threads_disable = false;           // an MPI that one thread at a time may call is enough
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch

@@ -75,6 +75,22 @@ function(hvd_mpi_plugins)
   endif()
 endfunction()
 
+# libhorovod_pmi_bridge.so, to be preloaded, and what it opens when an MPI library starts.
+function(hvd_pmi_bridge)
+  if(HVD_SANITIZE)  # a sanitizer's runtime must be the first that is loaded
+    return()
+  endif()
+  get_property(sources GLOBAL PROPERTY hvd_plugin_bridge)
+  add_library(horovod_bridge MODULE ${sources})
+  target_link_libraries(horovod_bridge PRIVATE hvd_bootstrap)
+  target_link_options(horovod_bridge PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+  add_library(horovod_pmi_bridge MODULE bootstrap/pmi_bridge/preload.c)
+  target_link_libraries(horovod_pmi_bridge PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(horovod_bridge horovod_pmi_bridge PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_bridge horovod_pmi_bridge)
+  install(TARGETS horovod_bridge horovod_pmi_bridge LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 find_package(PkgConfig QUIET)
 if(NOT PkgConfig_FOUND)
   message(NOTICE "-- pkg-config was not found: no plugin is built (PMIx, hwloc)")

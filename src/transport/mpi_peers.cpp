@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "bootstrap/pmi_bridge/start.hpp"
 
 namespace hvd::transport {
 namespace {
@@ -12,21 +13,110 @@ bool is_on_one_node(const World& world) {
                      [&](const Member& member) { return member.node == world.members.front().node; });
 }
 
-struct Mine {
-  mpi::Process* process = nullptr;
-  std::shared_ptr<mpi::Communicator> base;
+// This rank's part of the agreement.
+class Mine {
+ public:
+  Mine(const MpiPeers::Request& request, bootstrap::Bootstrap& bootstrap, Deadline deadline)
+      : request_(request), bootstrap_(bootstrap), deadline_(deadline), base_(request.base) {}
+
+  // What there is, before anything is started.
+  MpiCard look() {
+    MpiCard card;
+    card.wanted = !request_.config->mpi.empty();
+    auto process = mpi::Process::open(*request_.environment, *request_.config);
+    if (!process) {
+      card.refusal = process.error().message;
+      return card;
+    }
+    process_ = *process;
+    card.version = process_->calls().version() + " (" + process_->calls().abi + ")";
+    card.over_bridge = !process_->is_running() && process_->lacks_pmi_server(*request_.environment);
+    return process_->is_running() ? started(std::move(card)) : card;
+  }
+
+  MpiCard start(MpiCard card) {
+    if (card.running) return card;
+    const World& world = *request_.world;
+    if (!card.over_bridge) return started(std::move(card));
+    std::vector<std::string> nodes;
+    for (const Member& member : world.members) nodes.push_back(member.node);
+    Status status = bootstrap::start_over_bridge(*process_, bootstrap_, {world.rank, world.size(), world.job}, nodes,
+                                                 *request_.environment, *request_.config);
+    if (!status) card.refusal = status.error().message;
+    return status ? started(std::move(card)) : card;
+  }
+
+  // Everybody's card, by rank.
+  Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
+    const World& world = *request_.world;
+    std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
+    HVD_RETURN_IF_ERROR(bootstrap_.put(key, card.encode()));
+    HVD_RETURN_IF_ERROR(bootstrap_.fence(deadline_));
+    std::vector<MpiCard> cards;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      if (Rank{rank} == world.rank) {
+        cards.push_back(card);
+        continue;
+      }
+      auto bytes = bootstrap_.get(Rank{rank}, key, deadline_);
+      if (!bytes) return std::move(bytes.error());
+      auto read = MpiCard::decode(*bytes);
+      if (!read) return std::move(read.error());
+      cards.push_back(std::move(*read));
+    }
+    return cards;
+  }
+
+  mpi::Process& process() { return *process_; }
+  std::shared_ptr<mpi::Communicator>& base() { return base_; }
+
+ private:
+  // Checks the thread level of one that runs already.
+  MpiCard started(MpiCard card) {
+    Status status = process_->start(*request_.environment, *request_.config);
+    card.running = process_->is_running();
+    if (status && base_ == nullptr) {
+      auto world = process_->calls().world();
+      if (world) base_ = std::move(*world);
+      else status = std::move(world.error());
+    }
+    if (!status) {
+      card.refusal = status.error().message;
+      return card;
+    }
+    card.rank = base_->rank();
+    card.size = base_->size();
+    return card;
+  }
+
+  const MpiPeers::Request& request_;
+  bootstrap::Bootstrap& bootstrap_;
+  const Deadline deadline_;
+  mpi::Process* process_ = nullptr;
+  std::shared_ptr<mpi::Communicator> base_;
 };
 
-Status take_mine(const MpiPeers::Request& request, Mine& mine) {
-  auto process = mpi::Process::open(*request.environment, *request.config);
-  if (!process) return std::move(process.error());
-  mine.process = *process;
-  HVD_RETURN_IF_ERROR(mine.process->start(*request.environment, *request.config));
-  mine.base = request.base;
-  if (mine.base != nullptr) return {};
-  auto world = mine.process->calls().world();
-  if (!world) return std::move(world.error());
-  mine.base = std::move(*world);
+Error refuse(const World& world, std::size_t rank, const std::string& why) {
+  return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
+}
+
+// Whether all can go on in the same way: else MPI_Init would wait for those who do not call it.
+Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (!cards[rank].refusal.empty()) return refuse(world, rank, cards[rank].refusal);
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    if (cards[rank].version != cards[0].version)
+      return refuse(world, rank,
+                    "its MPI is " + cards[rank].version + ", that of rank 0 is " + cards[0].version +
+                        ": all ranks must load the same");
+    if (cards[rank].running != cards[0].running)
+      return refuse(world, rank,
+                    std::string("its program has ") + (cards[rank].running ? "" : "not ") +
+                        "initialised MPI, that of rank 0 has" + (cards[0].running ? "" : " not") +
+                        ": do it on all ranks or on none");
+    if (cards[rank].over_bridge != cards[0].over_bridge)
+      return refuse(world, rank, "it finds another PMI server than rank 0");
+  }
   return {};
 }
 
@@ -40,6 +130,7 @@ Buffer MpiCard::encode() const {
   out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::uint8_t>(running));
+  out.put(static_cast<std::uint8_t>(over_bridge));
   out.put(static_cast<std::uint8_t>(wanted));
   return bytes;
 }
@@ -52,34 +143,28 @@ Result<MpiCard> MpiCard::decode(ConstBytes bytes) {
   card.rank = in.get<std::int32_t>();
   card.size = in.get<std::int32_t>();
   card.running = in.get<std::uint8_t>() != 0;
+  card.over_bridge = in.get<std::uint8_t>() != 0;
   card.wanted = in.get<std::uint8_t>() != 0;
   if (in.ok() && in.at_end()) return card;
   return Error(ErrorCode::mismatch, "what a rank told about its MPI came damaged");
 }
 
 Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCard>& cards) {
-  auto refuse = [&](std::size_t rank, const std::string& why) {
-    return Error(ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why);
-  };
-  for (std::size_t rank = 0; rank < cards.size(); ++rank)
-    if (!cards[rank].refusal.empty()) return refuse(rank, cards[rank].refusal);
-  for (std::size_t rank = 1; rank < cards.size(); ++rank)
-    if (cards[rank].version != cards[0].version)
-      return refuse(rank, "its MPI is " + cards[rank].version + ", that of rank 0 is " + cards[0].version +
-                              ": all ranks must load the same");
+  HVD_RETURN_IF_ERROR(check_alike(world, cards));
   std::vector<int> ranks;
   std::vector<bool> taken(cards.size(), false);
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const MpiCard& card = cards[rank];
     if (card.size != world.size())
-      return refuse(rank, "its MPI knows " + std::to_string(card.size) + " of the job's " +
-                              std::to_string(world.size()) + " processes" +
-                              (card.size == 1 ? ": the launcher does not speak with " + card.version : ""));
+      return refuse(world, rank,
+                    "its MPI knows " + std::to_string(card.size) + " of the job's " + std::to_string(world.size()) +
+                        " processes" + (card.size == 1 ? ": the launcher does not speak with " + card.version : ""));
     auto place = static_cast<std::size_t>(card.rank);
     if (place >= taken.size() || taken[place])
-      return refuse(rank, "its MPI calls it " + std::to_string(card.rank) +
-                              " as it calls another rank: the job has several "
-                              "MPI worlds");
+      return refuse(world, rank,
+                    "its MPI calls it " + std::to_string(card.rank) +
+                        " as it calls another rank: the job has several "
+                        "MPI worlds");
     taken[place] = true;
     ranks.push_back(card.rank);
   }
@@ -88,53 +173,34 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
   if (config.mpi == "none" || world.size() == 1) return false;
+  if (config.mpi.empty() && config.cpu_operations == "gloo") return false;
   return !config.mpi.empty() || has_base || !is_on_one_node(world);
 }
 
 Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,
                                                  Deadline deadline) {
   const World& world = *request.world;
-  Mine mine;
-  MpiCard card;
-  card.wanted = !request.config->mpi.empty();
-  if (Status status = take_mine(request, mine); !status) {
-    card.refusal = status.error().message;
-  } else {
-    card.version = mine.process->calls().version() + " (" + mine.process->calls().abi + ")";
-    card.rank = mine.base->rank();
-    card.size = mine.base->size();
+  Mine mine(request, bootstrap, deadline);
+  MpiCard card = mine.look();
+  auto cards = mine.exchange(card, "");
+  if (!cards) return std::move(cards.error());
+  bool is_wanted = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
+  if (!cards->front().running && check_alike(world, *cards)) {
+    cards = mine.exchange(mine.start(std::move(card)), ".started");
+    if (!cards) return std::move(cards.error());
   }
-  card.running = mine.process != nullptr && mine.process->is_running();
-  std::string key = "hvd.mpi." + std::to_string(world.epoch);
-  HVD_RETURN_IF_ERROR(bootstrap.put(key, card.encode()));
-  HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
-  std::vector<MpiCard> cards;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (Rank{rank} == world.rank) {
-      cards.push_back(card);
-      continue;
-    }
-    auto bytes = bootstrap.get(Rank{rank}, key, deadline);
-    if (!bytes) return std::move(bytes.error());
-    auto read = MpiCard::decode(*bytes);
-    if (!read) return std::move(read.error());
-    cards.push_back(std::move(*read));
-  }
-  auto ranks = match_ranks(world, cards);
-  bool is_wanted = std::any_of(cards.begin(), cards.end(), [](const MpiCard& it) { return it.wanted; });
-  if (!ranks && is_wanted) {
+  auto ranks = match_ranks(world, *cards);
+  if (ranks)
+    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_wanted);
+  if (is_wanted) {
     ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
     return std::move(ranks.error());
   }
-  if (!ranks) {
-    // Nobody misses an MPI that nobody started.
-    bool is_missed = std::any_of(cards.begin(), cards.end(), [](const MpiCard& it) { return it.running; });
-    if (world.rank == Rank{0})
-      (is_missed ? &log::warning : &log::info)("the ranks communicate without MPI: " + ranks.error().message,
-                                               std::source_location::current());
-    return std::shared_ptr<MpiPeers>();
-  }
-  return std::make_shared<MpiPeers>(mine.process->calls(), std::move(mine.base), std::move(*ranks), is_wanted);
+  // Nobody misses an MPI that nobody started.
+  bool is_missed = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.running; });
+  std::string told = "the ranks communicate without MPI: " + ranks.error().message;
+  if (world.rank == Rank{0}) is_missed ? log::warning(told) : log::info(told);
+  return std::shared_ptr<MpiPeers>();
 }
 
 Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {

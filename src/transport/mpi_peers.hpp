@@ -16,11 +16,12 @@ namespace hvd::transport {
 
 // What one rank knows about its MPI; travels as text.
 struct MpiCard {
-  std::string refusal;     // why it has none; empty if it has
-  std::string version;     // of the ABI and the library
-  int rank = 0, size = 0;  // in the communicator that the ranks are looked up in
-  bool running = false;    // it was started, by the program or here
-  bool wanted = false;     // also between the ranks of one node (HOROVOD_MPI)
+  std::string refusal;       // why it has none; empty if it has
+  std::string version;       // of the ABI and the library
+  int rank = 0, size = 0;    // in the communicator that the ranks are looked up in
+  bool running = false;      // it was started, by the program or here: then rank and size are known
+  bool over_bridge = false;  // it is to be started, and has no PMI server but ours
+  bool wanted = false;       // also between the ranks of one node (HOROVOD_MPI)
 
   Buffer encode() const;
   static Result<MpiCard> decode(ConstBytes bytes);
@@ -32,7 +33,7 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 
 class MpiPeers {
  public:
-  // `base` holds exactly the ranks of the job; null: MPI's own world. Starts MPI where it has to be started.
+  // `base` holds exactly the ranks of the job; null: MPI's own world.
   struct Request {
     const World* world = nullptr;
     const Config* config = nullptr;
@@ -42,8 +43,9 @@ class MpiPeers {
   // Whether the ranks should come together over MPI at all: a pure function of what is equal on all ranks. (Whoever
   // sets HOROVOD_MPI sets it on all ranks.)
   static bool is_wanted(const World& world, const Config& config, bool has_base);
-  // Collective over the job, blocking, on the thread that calls init. Null, and one line in the log of rank 0, where
-  // there is no MPI that fits; an error where HOROVOD_MPI demands one.
+  // Collective over the job, blocking, on the thread that calls init: the ranks tell each other what MPI they have; if
+  // it is the same everywhere it is started where it does not run yet, and they compare who it takes them for. Null,
+  // and one line in the log of rank 0, where there is no MPI that fits; an error where HOROVOD_MPI demands one.
   static Result<std::shared_ptr<MpiPeers>> meet(const Request& request, bootstrap::Bootstrap& bootstrap,
                                                 Deadline deadline);
 

@@ -97,9 +97,21 @@ Result<Mapped> load(const Soname& wanted) {
 
 // MPI_Init ends the process, or makes it a world of its own, where the launcher does not speak with that MPI. So an MPI
 // that nobody asked for is loaded and started only where the launcher seems to be made for it.
-bool has_launcher_for(std::string_view abi, const Environment& environment) {
-  if (abi == "openmpi") return environment.has("PMIX_NAMESPACE");
+bool has_pmi(const Environment& environment) {
   return environment.has("PMI_FD") || environment.has("PMI_PORT");
+}
+bool has_launcher_for(std::string_view abi, const Environment& environment) {
+  // MPICH is told in PMI-1 what a PMIx server knows (bootstrap/pmi_bridge).
+  return environment.has("PMIX_NAMESPACE") || (abi != "openmpi" && has_pmi(environment));
+}
+
+// Best first: what the launcher seems to be made for.
+std::vector<Soname> in_order(const Environment& environment) {
+  std::vector<Soname> order(std::begin(sonames), std::end(sonames));
+  bool by_open_mpi = environment.has("OMPI_COMM_WORLD_SIZE");
+  std::stable_partition(order.begin(), order.end(),
+                        [&](const Soname& it) { return (it.abi == std::string_view("openmpi")) == by_open_mpi; });
+  return order;
 }
 
 Result<const MpiPlugin*> choose(const Environment& environment, const std::string& forced) {
@@ -121,7 +133,7 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
   if (here.size() == 1) return open_for(here.front(), environment);
 
   std::string tried;
-  for (const Soname& soname : sonames) {
+  for (const Soname& soname : in_order(environment)) {
     if (!forced.empty() && forced != soname.abi) continue;
     if (forced.empty() && !has_launcher_for(soname.abi, environment)) {
       tried += std::string("; ") + soname.name + " was not loaded, since the ranks' launcher has no server for it";
@@ -190,6 +202,18 @@ Result<Process*> Process::open(const Environment& environment, const Config& con
     return Error(ErrorCode::unsupported, "HOROVOD_MPI=" + config.mpi + ", but this process uses the MPI of the ABI " +
                                              process->calls().abi + " already");
   return process;
+}
+
+bool Process::lacks_pmi_server(const Environment& environment) const {
+  if (std::string_view(calls_->abi) == "openmpi" || has_pmi(environment)) return false;
+  // One that was built over PMIx has it among its libraries.
+  Dl_info library{};
+  if (::dladdr(calls_->where(), &library) == 0 || library.dli_fname == nullptr) return true;
+  void* handle = ::dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) return true;
+  bool speaks_pmix = ::dlsym(handle, "PMIx_Init") != nullptr;
+  ::dlclose(handle);
+  return !speaks_pmix;
 }
 
 Status Process::check_launcher(const Environment& environment) const {

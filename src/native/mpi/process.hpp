@@ -37,6 +37,8 @@ class Process {
   // ErrorCode::unsupported, and nothing has happened, where the launcher does not seem to speak with this MPI and
   // HOROVOD_MPI does not insist.
   Status start(const Environment& environment, const Config& config);
+  // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
+  bool lacks_pmi_server(const Environment& environment) const;
   bool is_ours() const { return is_ours_; }
   ThreadLevel level() const { return calls_->thread_level(); }
   // Peers are gone, or something of MPI's is still under way: finalising would wait for them for ever. Left undone, so

@@ -1,0 +1,77 @@
+#pragma once
+// A PMI-1 server inside the process, for an MPI library that speaks nothing else (MPICH as most distributions build it)
+// under a launcher that speaks something else (PMIx, our own stores): it answers the library out of a bootstrap.
+//
+//  1. The library gets one end of a socket pair (PMI_FD); a thread of ours reads its requests at the other.
+//  2. `put` is kept here. At `barrier_in` all that was put since the last barrier travels as one value under one key
+//  per
+//     rank and barrier, and the barrier is the bootstrap's fence.
+//  3. `get` has a key but no rank: what was put here is looked at first, then what came from the rank that the key ends
+//     with (MPICH's keys do), then what came from everybody else. A rank's value is fetched when it is first needed.
+//  4. Which ranks share a node the library reads as PMI_process_mapping; the server invents it.
+// The bootstrap is used by that thread while the library waits for it: in MPI_Init and MPI_Finalize.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/result.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::bootstrap {
+
+// "(vector,(0,2,4))": blocks of (first node, nodes, processes on each), in the order of the ranks and over again, for
+// nodes numbered by rank. Nothing if it is longer than a client bears: it then finds out about the nodes by itself.
+std::optional<std::string> process_mapping(const std::vector<int>& node_of, std::size_t longest);
+
+class PmiBridge {
+ public:
+  // `nodes`: an id of its node for every rank. The bootstrap outlives the bridge.
+  static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity,
+                                                 const std::vector<std::string>& nodes,
+                                                 std::chrono::milliseconds patience);
+  // Collective, blocking: the same, where the ranks do not know each other's nodes yet.
+  static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity,
+                                                 std::chrono::milliseconds patience);
+  ~PmiBridge();
+  PmiBridge(const PmiBridge&) = delete;
+  PmiBridge& operator=(const PmiBridge&) = delete;
+
+  // The library's end; it closes it. Not inherited by programs that this process starts.
+  int descriptor() const { return library_end_; }
+  const Identity& identity() const { return identity_; }
+  // The answer to a request; empty if it has none.
+  std::string answer(std::string_view request);
+
+ private:
+  PmiBridge(Bootstrap& bootstrap, Identity identity, std::chrono::milliseconds patience)
+      : bootstrap_(bootstrap), identity_(std::move(identity)), patience_(patience) {}
+  Status start();
+  void serve();
+  std::string put(std::string_view request);
+  std::string barrier();
+  std::string get(std::string_view key);
+  // What rank put until the last barrier.
+  Status fetch(int rank);
+  const std::string* find(std::string_view key) const;
+
+  Bootstrap& bootstrap_;
+  const Identity identity_;
+  const std::chrono::milliseconds patience_;
+  std::string mapping_;
+  posix::FileDescriptor our_end_;
+  int library_end_ = -1;
+  std::thread thread_;
+
+  Buffer unsent_;
+  std::uint32_t barriers_ = 0;
+  std::vector<std::uint32_t> fetched_;  // by rank: of how many barriers
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+}  // namespace hvd::bootstrap

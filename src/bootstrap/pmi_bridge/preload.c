@@ -1,0 +1,130 @@
+/* libhorovod_pmi_bridge.so, for LD_PRELOAD in front of programs that start MPI themselves under a launcher that their
+ * MPI does not speak with: `from mpi4py import MPI` in a rank of `srun --mpi=pmix`, with MPICH.
+ *
+ * An MPI library finds its PMI server by getenv("PMI_FD"). This library stands before the C library's getenv and, when
+ * an MPI library asks, answers with a bridge to the launcher's PMIx server (bridge.hpp, in libhorovod_bridge.so, which
+ * is opened then). So it works however the MPI came into the process (linked, or loaded by mpi4py), does nothing before
+ * MPI_Init, and the environment, which children inherit, stays as it is. Everybody else's getenv is the C library's.
+ *
+ * In C and without any library of its own: it is loaded into every program that a rank starts. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* empty without a bridge */
+static volatile int under_way;
+
+static char* system_getenv(const char* name) {
+  static char* (*next)(const char*);
+  if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, "getenv");
+  return next == NULL ? NULL : next(name);
+}
+
+static int begins(const char* text, const char* with) {
+  return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* An MPI library that finds its peers by PMI alone. */
+static int is_mpi_without_pmix(const char* path) {
+  const char* file = path == NULL ? NULL : strrchr(path, '/');
+  file = file == NULL ? path : file + 1;
+  if (file == NULL || !(begins(file, "libmpi.so") || begins(file, "libmpich.so") || begins(file, "libmpi_abi.so")))
+    return 0;
+  void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == NULL) return 0;
+  int has_pmix = dlsym(library, "PMIx_Init") != NULL || dlsym(library, "ompi_mpi_comm_world") != NULL;
+  dlclose(library);
+  return !has_pmix;
+}
+
+/* Takes this library out of LD_PRELOAD, and leaves what sites preload: programs that the rank starts are no ranks. */
+static void stay_out_of_children(void) {
+  const char* before = system_getenv("LD_PRELOAD");
+  if (before == NULL) return;
+  char* after = malloc(strlen(before) + 1);
+  if (after == NULL) return;
+  after[0] = '\0';
+  for (const char* at = before; *at != '\0';) {
+    size_t length = strcspn(at, ": ");
+    char entry[PATH_MAX];
+    snprintf(entry, sizeof entry, "%.*s", (int)(length < sizeof entry ? length : sizeof entry - 1), at);
+    if (length > 0 && strstr(entry, "libhorovod_pmi_bridge.so") == NULL) {
+      if (after[0] != '\0') strcat(after, ":");
+      strncat(after, at, length);
+    }
+    at += length;
+    at += strspn(at, ": ");
+  }
+  if (after[0] == '\0') unsetenv("LD_PRELOAD");
+  else setenv("LD_PRELOAD", after, 1);
+  free(after);
+}
+
+static void stop(const char* why) {
+  fprintf(
+      stderr,
+      "horovod: MPI cannot find the other ranks: %s. HOROVOD_ALLOW_SINGLETON=1 lets every process be an MPI world of "
+      "its own\n",
+      why);
+  _exit(1);
+}
+
+/* Collective over the job: every rank is in MPI_Init. */
+static void build_bridge(void) {
+  int is_launched = system_getenv("PMIX_NAMESPACE") != NULL;
+  if (!is_launched || system_getenv("PMI_FD") != NULL || system_getenv("PMI_PORT") != NULL) return;
+  Dl_info own;
+  char path[PATH_MAX];
+  if (dladdr((void*)&pmi_fd, &own) == 0 || own.dli_fname == NULL) return;
+  const char* slash = strrchr(own.dli_fname, '/');
+  int folder = slash == NULL ? 0 : (int)(slash - own.dli_fname) + 1;
+  snprintf(path, sizeof path, "%.*slibhorovod_bridge.so", folder, own.dli_fname);
+  stay_out_of_children();
+  void (*open_bridge)(char*, char*, char*, size_t, const char**) = NULL;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library != NULL) *(void**)&open_bridge = dlsym(library, "horovod_open_bridge");
+  const char* failure = NULL;
+  if (open_bridge == NULL) failure = dlerror();
+  else open_bridge(pmi_fd, pmi_rank, pmi_size, sizeof pmi_fd, &failure);
+  if (failure == NULL) return;
+  pmi_fd[0] = '\0';
+  if (system_getenv("HOROVOD_ALLOW_SINGLETON") == NULL) stop(failure);
+}
+
+static void build_bridge_once(void) {
+  under_way = 1;
+  build_bridge();
+  under_way = 0;
+}
+
+/* Whether the answer is ours. */
+static int answers(const char* name, char** answer) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (under_way) return 0; /* who asks while the bridge is built wants the truth */
+  pthread_once(&once, build_bridge_once);
+  if (pmi_fd[0] == '\0') return 0;
+  if (strcmp(name, "PMI_FD") == 0) *answer = pmi_fd;
+  else if (strcmp(name, "PMI_RANK") == 0) *answer = pmi_rank;
+  else if (strcmp(name, "PMI_SIZE") == 0) *answer = pmi_size;
+  else if (begins(name, "PMIX_")) *answer = NULL; /* MPICH 5 refuses to choose between PMI and PMIx */
+  else return 0;
+  return 1;
+}
+
+PUBLIC char* getenv(const char* name) {
+  if (begins(name, "PMI_") || begins(name, "PMIX_")) {
+    Dl_info asking;
+    char* answer = NULL;
+    if (dladdr(__builtin_return_address(0), &asking) != 0 && is_mpi_without_pmix(asking.dli_fname) &&
+        answers(name, &answer))
+      return answer;
+  }
+  return system_getenv(name);
+}

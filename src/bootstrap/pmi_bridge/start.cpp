@@ -1,0 +1,44 @@
+#include "bootstrap/pmi_bridge/start.hpp"
+
+#include <cstdlib>
+
+namespace hvd::bootstrap {
+namespace {
+
+// A variable of the process that has another value, or none, as long as this lives.
+class Replaced {
+ public:
+  Replaced(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    if (value != nullptr) ::setenv(name, value, 1);
+    else ::unsetenv(name);
+  }
+  ~Replaced() {
+    if (before_) ::setenv(name_, before_->c_str(), 1);
+    else ::unsetenv(name_);
+  }
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Identity& identity,
+                         const std::vector<std::string>& nodes, const Environment& environment, const Config& config) {
+  auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+  auto opened = PmiBridge::open(bootstrap, identity, nodes, patience);
+  if (!opened) return std::move(opened.error());
+  PmiBridge* bridge = opened->release();  // the library comes back to it when the process exits
+  // MPICH 5 refuses to choose between PMI and PMIx, and so do others that look for what the launcher speaks.
+  Replaced fd("PMI_FD", std::to_string(bridge->descriptor()).c_str());
+  Replaced rank("PMI_RANK", std::to_string(identity.rank.value).c_str());
+  Replaced size("PMI_SIZE", std::to_string(identity.size).c_str());
+  Replaced pmix("PMIX_NAMESPACE", nullptr);
+  return process.start(environment, config);
+}
+
+}  // namespace hvd::bootstrap

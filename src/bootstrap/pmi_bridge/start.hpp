@@ -1,0 +1,13 @@
+#pragma once
+// MPI_Init for an MPI library that lacks its PMI server: over a bridge (bridge.hpp) that lives as long as the process.
+#include "bootstrap/pmi_bridge/bridge.hpp"
+#include "native/mpi/process.hpp"
+
+namespace hvd::bootstrap {
+
+// Collective, blocking. The bootstrap is never destroyed: MPI_Finalize uses it again when the process exits. `nodes` as
+// for the bridge. While it runs, the process's environment has PMI_* and lacks what would confuse the library.
+Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Identity& identity,
+                         const std::vector<std::string>& nodes, const Environment& environment, const Config& config);
+
+}  // namespace hvd::bootstrap
