@@ -2,9 +2,12 @@
 // thing that is not as it should be.
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -208,15 +211,57 @@ void library_starts_it() {
   expect_equal(job.sum("gradient", 1), world_size, "sum");
 }
 
+// Under any launcher, on the hosts of HVD_HOSTS (by rank, "n1,n1,n2"): MPI knows all processes and which of them share
+// a node, whoever initialises it, and the library works with it.
+void check_hosts() {
+  std::vector<std::string> hosts;
+  const char* text = std::getenv("HVD_HOSTS");
+  std::istringstream in(text != nullptr ? text : "");
+  for (std::string host; std::getline(in, host, ',');) hosts.push_back(host);
+  if (hosts.empty()) return;
+  expect_equal(world_size, static_cast<double>(hosts.size()), "size of MPI_COMM_WORLD");
+  if (world_size != static_cast<int>(hosts.size())) return;
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  int here = 0;
+  MPI_Comm_size(node, &here);
+  auto mine = std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(world_rank)]);
+  expect_equal(here, static_cast<double>(mine), "processes that MPI takes to share the node");
+}
+
+void on_hosts() {
+  begin(MPI_THREAD_MULTIPLE);
+  check_hosts();
+  for (int again = 0; again < 3; ++again) {
+    Job job;
+    expect_equal(job.place.rank, world_rank, "rank");
+    expect_equal(job.place.size, world_size, "size");
+    expect_equal(job.thread_level(), 3, "thread level");
+    for (int turn = 0; turn < 20; ++turn)
+      expect_equal(job.sum("gradient", world_rank + turn, 100'000),
+                   world_size * (world_size - 1) / 2 + world_size * turn, "sum");
+  }
+}
+
+void library_starts_it_on_hosts() {
+  library_starts_it();
+  check_hosts();
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   const struct {
     const char* name;
     void (*play)();
-  } scenes[] = {{"whole_world", &whole_world},         {"halves", &halves},
-                {"list_of_ranks", &list_of_ranks},     {"refusals", &refusals},
-                {"without_threads", &without_threads}, {"library_starts_it", &library_starts_it}};
+  } scenes[] = {{"whole_world", &whole_world},
+                {"halves", &halves},
+                {"list_of_ranks", &list_of_ranks},
+                {"refusals", &refusals},
+                {"without_threads", &without_threads},
+                {"library_starts_it", &library_starts_it},
+                {"on_hosts", &on_hosts},
+                {"library_starts_it_on_hosts", &library_starts_it_on_hosts}};
   for (const auto& scene : scenes) {
     if (count != 2 || std::strcmp(words[1], scene.name) != 0) continue;
     try {
@@ -228,11 +273,11 @@ int main(int count, char** words) {
       std::fflush(nullptr);
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    if (scene.play != &library_starts_it) MPI_Finalize();
+    if (std::strncmp(scene.name, "library", 7) != 0) MPI_Finalize();
     return 0;
   }
-  std::fprintf(stderr,
-               "usage: mpiexec -n N mpi_members whole_world|halves|list_of_ranks|refusals|without_threads|"
-               "library_starts_it\n");
+  std::fprintf(stderr, "usage: mpiexec -n N mpi_members SCENE, one of");
+  for (const auto& scene : scenes) std::fprintf(stderr, " %s", scene.name);
+  std::fprintf(stderr, "\n");
   return 2;
 }
