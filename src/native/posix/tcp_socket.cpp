@@ -100,7 +100,8 @@ std::optional<SendingState> sending_state(int socket) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ::ioctl(socket, SIOCOUTQNSD, &unsent) != 0)
     return std::nullopt;
   bool is_repeating = info.tcpi_retransmits > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
-  return SendingState{unsent > 0, is_repeating || info.tcpi_probes > 0,
+  // Linux answers one such question in half a second (tcp_invalid_ratelimit), so one without an answer means nothing.
+  return SendingState{unsent > 0, is_repeating || info.tcpi_probes > 1,
                       std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
