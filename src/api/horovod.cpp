@@ -364,6 +364,8 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
       {"batches", counters.batches},
       {"plans", counters.plans},
       {"engine_sleeps", counters.engine_sleeps},
+      {"frames_sent", counters.frames_sent},
+      {"frames_received", counters.frames_received},
   };
   for (const auto& [known, counter] : table)
     if (std::strcmp(known, name) == 0) return counter.get();

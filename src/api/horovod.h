@@ -161,7 +161,8 @@ HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 
-/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans", …
+/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans", "frames_sent" and
+ * "frames_received" (messages between nodes about what is ready, on the lowest rank of a node), …
  * -1 if there is none of that name. */
 HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
 /* Calls visit once per knob of the configuration: name, kind, default, meaning. */

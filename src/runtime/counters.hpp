@@ -24,6 +24,9 @@ struct Counters {
   Counter batches;        // run
   Counter plans;          // tasks planned; a restarted one is not counted
   Counter engine_sleeps;  // times the engine thread went to sleep
+  // Messages of the agreement between nodes, on the leader of a node; the others have none.
+  Counter frames_sent;
+  Counter frames_received;
 };
 
 }  // namespace hvd::runtime

@@ -36,7 +36,8 @@ Engine::Engine(Parts parts)
                                        settle(operation, error);
                                      });
   if (board_.me() == transport::NodeBoard::leader)
-    leader_ = std::make_unique<Leader>(Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_});
+    leader_ = std::make_unique<Leader>(
+        Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_, &counters_});
 }
 
 Engine::~Engine() {

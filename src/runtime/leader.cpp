@@ -43,6 +43,7 @@ Leader::Leader(Parts parts)
       layout_(*parts.layout),
       board_(*parts.board),
       observers_(*parts.observers),
+      counters_(*parts.counters),
       agreement_(settings_for(parts), *this) {
   if (parts.net == nullptr) return;
   auto leader_of = [&](int node) { return layout_.leaders.rank_at(Seat{node}); };
@@ -113,6 +114,7 @@ bool Leader::hear(Neighbour from, Link& link) {
     }
     if (!*frame) break;
     news = true;
+    counters_.frames_received.add();
     if (auto status = agreement_.receive(from, **frame); !status) link_failed(from, status.error());
   }
   if (auto status = link.flush(); !status) link_failed(from, status.error());
@@ -238,6 +240,7 @@ bool Leader::append_waiting() {
 void Leader::send(Neighbour to, ConstBytes frame) {
   Link* link = link_to(to);
   if (!link->is_connected() || link->peer_has_left()) return;
+  counters_.frames_sent.add();
   if (auto status = link->send(frame); !status) link_failed(to, status.error());
 }
 

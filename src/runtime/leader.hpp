@@ -12,6 +12,7 @@
 #include "base/task.hpp"
 #include "base/world.hpp"
 #include "runtime/agreement.hpp"
+#include "runtime/counters.hpp"
 #include "runtime/observer.hpp"
 #include "runtime/stall.hpp"
 #include "topology/layout.hpp"
@@ -29,6 +30,7 @@ class Leader final : private AgreementEffects {
     transport::NodeBoard* board = nullptr;
     transport::NetPeers* net = nullptr;  // null on one node
     const std::vector<Observer*>* observers = nullptr;
+    Counters* counters = nullptr;
   };
   explicit Leader(Parts parts);
 
@@ -78,6 +80,7 @@ class Leader final : private AgreementEffects {
   const topology::Layout& layout_;
   transport::NodeBoard& board_;
   const std::vector<Observer*>& observers_;
+  Counters& counters_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
   NodeAgreement agreement_;

@@ -11,6 +11,14 @@ add_test(NAME cluster.ranks_of_every_launcher_meet_on_every_layout
          COMMAND ${cluster}/matrix --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
-set_tests_properties(cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
+set(cluster_tests "")
+if(TARGET horovod)
+  add_executable(frames_rank ${cluster}/frames_rank.cpp)
+  target_link_libraries(frames_rank PRIVATE horovod)
+  add_test(NAME cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
+           COMMAND ${cluster}/frames_test ${PROJECT_BINARY_DIR})
+  list(APPEND cluster_tests cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle)
+endif()
+set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
                      PROPERTIES LABELS cluster TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -214,6 +215,43 @@ TEST(Runtime, sends_no_strings_and_plans_nothing_once_the_set_of_ops_repeats) {
     EXPECT_EQ(rig.runtime->counters().requests_sent.get(), requests);
     EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
   });
+}
+
+// However many tensors there are, a step is one message up and one down between neighbours in the tree of nodes; a rank
+// that is halted while it announces what it submitted may make more of one.
+TEST(Runtime, sends_at_most_three_messages_per_node_and_step_and_none_while_idle) {
+  for (const std::vector<int>& shape : {std::vector{2, 2}, {1, 2, 1}, {1, 1, 1, 1, 1}}) {
+    Ensemble ensemble(testing::made_up_world(shape));
+    std::atomic<std::int64_t> sent{0}, received{0}, while_idle{0};
+    constexpr int steps = 40, ops = 200;
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      const Counters& counters = rig.runtime->counters();
+      std::vector<std::vector<float>> data(ops, parts(rank, 10));
+      std::vector<Rig::Use> uses;
+      for (std::size_t op = 0; op < data.size(); ++op)
+        uses.push_back({Rig::floats(10), "gradient" + std::to_string(op), data[op].data(), data[op].data()});
+      auto step = [&] {
+        auto handle = rig.start(uses);
+        ASSERT_TRUE(handle) << handle.error().message;
+        EXPECT_EQ(rig.finish(*handle), "");
+      };
+      for (int i = 0; i < 3; ++i) step();
+      std::int64_t sent_before = counters.frames_sent.get(), received_before = counters.frames_received.get();
+      for (int i = 0; i < steps; ++i) step();
+      std::int64_t sent_then = counters.frames_sent.get();
+      sent += sent_then - sent_before;
+      received += counters.frames_received.get() - received_before;
+      // Whoever is slow sends nothing either: no length of this can make the test fail wrongly.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      while_idle += counters.frames_sent.get() - sent_then;
+      step();  // nobody shuts down while another still looks
+    });
+    auto nodes = static_cast<std::int64_t>(shape.size());
+    EXPECT_GE(sent.load(), 2 * (nodes - 1) * steps);
+    EXPECT_LE(sent.load(), 3 * nodes * steps);
+    EXPECT_GE(received.load(), 2 * (nodes - 1) * steps - nodes);
+    EXPECT_EQ(while_idle.load(), 0);
+  }
 }
 
 TEST_P(ThreeRanks, fails_a_mismatch_on_every_rank_and_goes_on) {
