@@ -1,6 +1,8 @@
 #include "runtime/runner.hpp"
 
 #include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
 
 namespace hvd::runtime {
@@ -50,7 +52,7 @@ bool Runner::step() {
   }
   if (stage_ == Stage::sizes) {
     start_gather(queued_.front());
-    return refusal_ ? refuse() : true;
+    return refusal_ ? refuse() : true;  // or failure_
   }
   finish(nullptr);
   return true;
@@ -121,7 +123,15 @@ void Runner::start_gather(Batch& batch) {
   collective.count = all_rows * operation.count;
   collective.counts = counts_;
   result.bytes = static_cast<std::size_t>(collective.count) * size_of(kind.dtype);
-  result.data = std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(result.bytes, 1));
+  result.data.reset(new (std::nothrow) std::byte[std::max<std::size_t>(result.bytes, 1)]);
+  if (!result.data) {
+    // The others go on into the exchange: there is no way back for this rank but to leave the job.
+    failure_ = Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
+                                                   " bytes of the result of allgather '" + operation.entry->name +
+                                                   "' on " + describe(world_, world_.rank));
+    finish(&*failure_);
+    return;
+  }
   const Submission& submission = operation.submission;
   in_.assign(1, segment(submission.input, submission.first_dimension * operation.count, kind.dtype));
   out_.assign(1, segment(result.data.get(), collective.count, kind.dtype));
@@ -152,11 +162,10 @@ Task* Runner::find_plan(const Collective& collective, const collectives::Algorit
       return plan.task.get();
   }
   // Results of changing sizes need a plan each; only the latest are worth keeping.
-  constexpr std::size_t most_gathers = 32;
-  if (!collective.counts.empty() && plans_.size() > most_gathers)
-    if (auto oldest = std::find_if(plans_.begin(), plans_.end(), [](const Plan& p) { return !p.counts.empty(); });
-        oldest != plans_.end())
-      plans_.erase(oldest);
+  constexpr std::ptrdiff_t most_gathers = 32;
+  auto gathers = [](const Plan& plan) { return !plan.counts.empty(); };
+  if (!collective.counts.empty() && std::count_if(plans_.begin(), plans_.end(), gathers) >= most_gathers)
+    plans_.erase(std::find_if(plans_.begin(), plans_.end(), gathers));
   counters_.plans.add();
   plans_.push_back({collective.verb,
                     collective.dtype,

@@ -222,20 +222,28 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   return *ended();
 }
 
-Status Runtime::at_one_point(const std::string& name, std::function<void()> action) {
-  Signature barrier;
-  barrier.verb = Verb::barrier;
-  barrier.transient = true;
-  auto operation = prepare(name, std::move(barrier));
+Status Runtime::at_one_point(const std::string& name, const Status& mine, std::function<void()> action) {
+  Signature vote;
+  vote.verb = Verb::allreduce;
+  vote.dtype = DataType::i32;
+  vote.op = ReduceOp::min;
+  vote.shape = {1};
+  vote.transient = true;
+  auto operation = prepare(name, std::move(vote));
   if (!operation) return operation.error();
-  (*operation)->when_done = std::move(action);
-  Submission submission{*operation, nullptr, nullptr, 0, nullptr, 0};
+  std::int32_t all = mine ? 1 : 0;
+  (*operation)->when_done = [&all, &action] {
+    if (all == 1) action();
+  };
+  Submission submission{*operation, &all, &all, 0, nullptr, 0};
   auto number = submit({&submission, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
-  Status status = cell->error ? Status(*cell->error) : Status();
+  Status status = cell->error ? Status(*cell->error) : mine;
   handles_.release(*cell);
+  if (status && all == 0)
+    return Error(ErrorCode::out_of_memory, "another rank could not do its part of '" + name + "'; its error says why");
   return status;
 }
 
@@ -246,11 +254,11 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
   auto deadline = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config_.start_timeout_s * 1000)));
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
-  if (!memory) return memory.error();
-  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
-  HVD_RETURN_IF_ERROR(at_one_point(name, [this, memory = *memory, part] {
-    if (surroundings_.regions) surroundings_.regions->add(memory, part, layout_.node.me.value);
+  // Who could not map it votes, too: the others must not wait for it.
+  HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {
+    if (surroundings_.regions) surroundings_.regions->add(*memory, part, layout_.node.me.value);
   }));
+  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
   shared_.emplace(mine, std::move(*memory));
   return mine;
 }
@@ -261,7 +269,7 @@ Status Runtime::free_shared(void* memory) {
     return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
   // After the end there is no schedule, and nobody reads it.
   if (ended() == nullptr)
-    HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), [this, memory] {
+    HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), {}, [this, memory] {
       if (surroundings_.regions) surroundings_.regions->remove(memory);
     }));
   shared_.erase(memory);

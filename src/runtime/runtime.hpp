@@ -74,8 +74,9 @@ class Runtime {
   Status share_board(Deadline deadline);
   // Memory of so many bytes that all ranks of my node map, under a name that is used once. Collective over the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
-  // Runs on every rank's engine at the same point of the schedule; returns when it has here.
-  Status at_one_point(const std::string& name, std::function<void()> action);
+  // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns
+  // when it has here. The same error comes back, or one that says that another rank had one.
+  Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   Status check(const Signature& signature) const;
 
   World world_;

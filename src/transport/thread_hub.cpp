@@ -30,18 +30,20 @@ ThreadHub::ThreadHub(int ranks) {
 
 ThreadHub::~ThreadHub() = default;
 
-std::shared_ptr<void> ThreadHub::share_memory(std::string_view name, std::size_t bytes) {
+Result<std::shared_ptr<void>> ThreadHub::share_memory(std::string_view name, std::size_t bytes) {
   std::lock_guard lock(mutex_);
   Shared& shared = memories_[std::string(name)];
   if (auto memory = shared.memory.lock()) {
     if (shared.bytes != bytes)
-      panic("shared memory '" + std::string(name) + "' of " + std::to_string(shared.bytes) +
-            " bytes was asked for with " + std::to_string(bytes));
+      return Error(ErrorCode::mismatch, "shared memory '" + std::string(name) + "' of " + std::to_string(shared.bytes) +
+                                            " bytes was asked for with " + std::to_string(bytes));
     return memory;
   }
   std::size_t rounded = std::max(bytes + page_bytes - 1, page_bytes) / page_bytes * page_bytes;
   void* data = std::aligned_alloc(page_bytes, rounded);
-  if (data == nullptr) return nullptr;
+  if (data == nullptr)
+    return Error(ErrorCode::out_of_memory,
+                 "no memory for " + std::to_string(rounded) + " bytes of '" + std::string(name) + "'");
   std::memset(data, 0, rounded);
   std::shared_ptr<void> memory(data, [](void* pointer) { std::free(pointer); });
   shared = {memory, bytes};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/result.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::transport {
@@ -27,8 +28,8 @@ class ThreadHub {
 
   int ranks() const noexcept { return static_cast<int>(desks_.size()); }
   // The same memory for all callers of the same name, page-aligned; zeroed at the first call. Lives as long as someone
-  // holds it. All callers of a name ask for the same size.
-  std::shared_ptr<void> share_memory(std::string_view name, std::size_t bytes);
+  // holds it. Refused: another size than the first caller's.
+  Result<std::shared_ptr<void>> share_memory(std::string_view name, std::size_t bytes);
   // The engine of a rank; posted when a message for it arrives, when one of its messages was taken, and at every death.
   // Null ends it: afterwards nobody touches the former word.
   void set_wake(Rank rank, posix::WaitWord* wake);

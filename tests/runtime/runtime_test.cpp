@@ -441,6 +441,20 @@ TEST(Runtime, reduces_in_shared_memory_in_place_and_packs_when_a_rank_has_left_i
   }
 }
 
+TEST(Runtime, goes_on_when_a_rank_cannot_have_its_part_of_shared_memory) {
+  Ensemble ensemble(testing::made_up_world({3}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto memory = rig.runtime->allocate_shared(rank == 1 ? 5'000 : 4'000);
+    EXPECT_FALSE(memory);
+    auto data = parts(rank, 7);
+    EXPECT_EQ(rig.allreduce("a", data), "");
+    EXPECT_EQ(data, sums(3, 7));
+    memory = rig.runtime->allocate_shared(4'000);
+    ASSERT_TRUE(memory) << memory.error().message;
+    EXPECT_TRUE(rig.runtime->free_shared(*memory));
+  });
+}
+
 // Writes down what it is told.
 class Recorder final : public Observer {
  public:

@@ -230,16 +230,16 @@ TEST(Inproc, a_sleeping_engine_is_woken_by_every_kind_of_news) {
 
 TEST(ThreadHub, shares_zeroed_memory_by_name_while_someone_holds_it) {
   ThreadHub hub(2);
-  auto first = hub.share_memory("slab", 10000);
+  auto first = *hub.share_memory("slab", 10000);
   auto* data = static_cast<unsigned char*>(first.get());
   EXPECT_EQ(data[9999], 0);
   data[9999] = 7;
-  auto second = hub.share_memory("slab", 10000);
+  auto second = *hub.share_memory("slab", 10000);
   EXPECT_EQ(second.get(), first.get());
-  EXPECT_NE(hub.share_memory("other", 10000).get(), first.get());
+  EXPECT_NE(hub.share_memory("other", 10000)->get(), first.get());
   first.reset();
   second.reset();
-  EXPECT_EQ(static_cast<unsigned char*>(hub.share_memory("slab", 10000).get())[9999], 0);
+  EXPECT_EQ(static_cast<unsigned char*>(hub.share_memory("slab", 10000)->get())[9999], 0);
 }
 
 }  // namespace

@@ -351,7 +351,7 @@ TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
     int me = rank.rank().value;
     constexpr std::size_t part = 1 << 20;
     auto regions = std::make_shared<shm::SharedRegions>();
-    regions->add(rank.hub->share_memory("region", 4 * part), part, me);
+    regions->add(*rank.hub->share_memory("region", 4 * part), part, me);
     rank.surroundings.regions = regions;
     auto transport = shm_for(rank.surroundings);
     auto everyone = connect_all(*transport, rank);
