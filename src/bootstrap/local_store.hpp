@@ -5,19 +5,16 @@
 // Wire format, over a SOCK_SEQPACKET socket of the abstract unix namespace whose name the kernel chose (host byte
 // order):
 //  1. A message is one packet of at most largest_message bytes: a u8 verb, a u32 ticket, a body that ends with the
-//  packet.
-//     Strings and values in a body are a u32 length and the bytes.
+//     packet. Strings and values in a body are a u32 length and the bytes.
 //  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
 //     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or
 //     `failed`. Anything else, or a wrong secret, is dropped without an answer. A rank is in at most once at a time.
-//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank, key}
-//  →
-//     `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this one;
-//     `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
-//  left may come back.
+//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank,
+//     key} → `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this
+//     one; `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
+//     left may come back.
 //  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
-//  of that
-//     rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
+//     of that rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
 //  5. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
 #include <cstddef>
 #include <cstdint>

@@ -14,8 +14,7 @@ namespace hvd::topology {
 //    scattered placement all have one numbering that every rank computes alike.
 //  - The local rank is a rank's position among the ranks of its node, ascending.
 //  - The k-th rail is the k-th rank of every node, by node. There are as many rails as the smallest node has ranks;
-//  ranks
-//    beyond that have no part in the rails.
+//    ranks beyond that have no part in the rails.
 //  - The cross group is what Horovod's users call cross: the nodes that have my local rank, the smaller ones left out.
 struct Layout {
   Group world;    // the ranks that the layout is about, in the order given

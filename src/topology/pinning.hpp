@@ -26,12 +26,10 @@ struct Pinning {
 // Each rank gets whole, neighbouring cores:
 //  - near to its GPU, where that is known and enough cores are there; a single rank keeps all that is allowed;
 //  - otherwise an even share. No share crosses the border of a package or NUMA node as long as the smallest one stays
-//  above
-//    three quarters of the even one (cores of a small part may then be left over), and none that of a cache as long as
-//    all are even; if that cannot be, evenness goes before borders.
+//    above three quarters of the even one (cores of a small part may then be left over), and none that of a cache as
+//    long as all are even; if that cannot be, evenness goes before borders.
 //  - With fewer cores than ranks each gets hardware threads of its own, and if those do not suffice either, an equal
-//  part
-//    of the processors in turn: neighbouring ranks overlap.
+//    part of the processors in turn: neighbouring ranks overlap.
 Result<Pinning> pin(const Machine& machine, const PinningRequest& request);
 
 // "cpus 0-27 (7 cores, package 0, NUMA node 0)"

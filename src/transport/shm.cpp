@@ -2,13 +2,11 @@
 //
 // How a link is made:
 //  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's
-//  name.
+//     name.
 //  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing
-//  has
-//     happened yet.
+//     has happened yet.
 //  3. The link is made when all have attached. So a rank that is done early does not take the memory along, and one
-//  that
-//     cannot map it fails the start and not the first collective.
+//     that cannot map it fails the start and not the first collective.
 //  4. If seat 0 cannot make it, it puts the reason where the others look for it.
 #include <optional>
 #include <string>

@@ -5,8 +5,7 @@
 //
 //  1. The side that accepted sends 8 bytes `HVDstor1` and 32 random bytes.
 //  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). A
-//  wrong
-//     one ends the connection.
+//     wrong one ends the connection.
 //  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, bytes),
 //     where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the connection; the first
 //     right one proves the acceptor.

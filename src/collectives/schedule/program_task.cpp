@@ -2,8 +2,7 @@
 //
 // The life of a chunk in a lane:
 //  1. Pack: the chunk's elements that this seat brings are put into the work area, prescaled. Where the chunk is one
-//  piece of
-//     the output tensor, that piece is the work area and large tensors are never copied; else it is scratch.
+//     piece of the output tensor, that piece is the work area and large tensors are never copied; else it is scratch.
 //  2. Rounds, one after the other. A round that receives begins when all earlier sends of the chunk are done, so no
 //     byte changes while a peer reads it; what is to be reduced arrives beside the work area.
 //  3. When all sends are done: unpack what this seat is to get, and take the next chunk of the lane (chunk + lanes).

@@ -8,8 +8,7 @@
 // uses half c mod 2 of the slabs:
 //  1. pack: copy what others will reduce (all but the own slice) into the own slab; raise `packed` to c + 1.
 //  2. reduce, once all have packed c: own slice = own tensor and the others' slabs, in seat order, scaled; store it
-//  into the
-//     own tensor and into all other slabs; raise `pushed` to c + 1.
+//     into the own tensor and into all other slabs; raise `pushed` to c + 1.
 //  3. unpack, once all have pushed c: copy the other slices from the own slab into the own tensors.
 // In place (batches in shared regions): see in_place.hpp. The seats find out in a small exchange whether all can.
 //

@@ -1,9 +1,8 @@
 #pragma once
 // An allreduce of tensors that lie in shared regions: nothing is packed.
 //
-//  1. Every seat says where its tensors of the batch lie (a digest of the places, in a small slot). Only if all say the
-//  same
-//     is the batch reduced in place; a seat whose tensors have moved makes all of them pack.
+//  1. Every seat says where its tensors of the batch lie (a digest of the places, in a small slot). Only if all say
+//     the same is the batch reduced in place; a seat whose tensors have moved makes all of them pack.
 //  2. Every seat reduces its slice of the batch, from all seats' memory into its own, in seat order; raises `packed`.
 //  3. Once all have, it copies the other slices out of the memory of the seats that reduced them; raises `pushed`.
 //  4. Once all have done that, nobody reads its tensors any more: done.

@@ -4,8 +4,7 @@
 //  1. The peer's addresses are tried in turn, the nearest first. The next is begun when one has failed, or has said
 //     nothing for a moment; so a dead address costs little, and a slow one is still waited for.
 //  2. Every connection that comes about begins a handshake; only one at a time introduces itself, so the peer never
-//  sees
-//     two of one name.
+//     sees two of one name.
 //  3. When all addresses have failed they are tried again after a pause: a host may be short of something. After three
 //     rounds of clear refusals, or when the peer's time is over, the dial has failed and tells what every address said.
 #include <chrono>
