@@ -366,6 +366,8 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
       {"engine_sleeps", counters.engine_sleeps},
       {"frames_sent", counters.frames_sent},
       {"frames_received", counters.frames_received},
+      {"frame_bytes_sent", counters.frame_bytes_sent},
+      {"frame_bytes_received", counters.frame_bytes_received},
   };
   for (const auto& [known, counter] : table)
     if (std::strcmp(known, name) == 0) return counter.get();

@@ -27,6 +27,8 @@ struct Counters {
   // Messages of the agreement between nodes, on the leader of a node; the others have none.
   Counter frames_sent;
   Counter frames_received;
+  Counter frame_bytes_sent;  // their lengths included
+  Counter frame_bytes_received;
 };
 
 }  // namespace hvd::runtime

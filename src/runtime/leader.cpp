@@ -16,6 +16,10 @@ constexpr auto goodbye_patience = std::chrono::seconds(1);
 // How long a node may take to say who is missing there.
 constexpr auto answer_patience = std::chrono::seconds(1);
 
+std::int64_t bytes_on_link(ConstBytes frame) {
+  return static_cast<std::int64_t>(frame.size()) + Leader::bytes_before_a_frame;
+}
+
 int children_of(const topology::Layout& layout) {
   return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
 }
@@ -115,6 +119,7 @@ bool Leader::hear(Neighbour from, Link& link) {
     if (!*frame) break;
     news = true;
     counters_.frames_received.add();
+    counters_.frame_bytes_received.add(bytes_on_link(**frame));
     if (auto status = agreement_.receive(from, **frame); !status) link_failed(from, status.error());
   }
   if (auto status = link.flush(); !status) link_failed(from, status.error());
@@ -241,6 +246,7 @@ void Leader::send(Neighbour to, ConstBytes frame) {
   Link* link = link_to(to);
   if (!link->is_connected() || link->peer_has_left()) return;
   counters_.frames_sent.add();
+  counters_.frame_bytes_sent.add(bytes_on_link(frame));
   if (auto status = link->send(frame); !status) link_failed(to, status.error());
 }
 

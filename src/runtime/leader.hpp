@@ -33,6 +33,7 @@ class Leader final : private AgreementEffects {
     Counters* counters = nullptr;
   };
   explicit Leader(Parts parts);
+  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (transport/control_link)
 
   // Until the neighbours are there. Never blocks.
   Progress connect();
