@@ -1,5 +1,6 @@
 // What the agent does, and in which order:
-//  1. It starts ranks as they are ordered; says for each whether it was started.
+//  1. Prepare: on another host it takes its lifeline; it shares out the processors and says that it is ready. Then it
+//  starts ranks as they are ordered; says for each whether it was started.
 //  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
 //  hide
 //     that a rank has failed.
@@ -23,19 +24,27 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "launcher/binding.hpp"
 #include "launcher/ending.hpp"
+#include "launcher/lifeline.hpp"
+#include "launcher/rank_environment.hpp"
 #include "launcher/rank_process.hpp"
 #include "native/posix/cgroup.hpp"
+#include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
 namespace {
 
+using std::chrono::milliseconds;
+
+constexpr milliseconds dial_time{10000};  // to reach horovodrun, which is one attempt to connect at every address
+
 class Agent {
  public:
-  Agent(posix::FileDescriptor stream, const AgentSettings& settings, posix::SignalReader signals)
+  Agent(Channel channel, const AgentSettings& settings, posix::SignalReader signals)
       : settings_(settings),
-        channel_(std::move(stream)),
+        channel_(std::move(channel)),
         signals_(std::move(signals)),
         group_at_start_(posix::read_memory_group()) {}
 
@@ -43,12 +52,10 @@ class Agent {
     while (!dismissed_) {
       wait();
       for (const Message& message : channel_.pump()) std::visit([this](const auto& m) { obey(m); }, message);
-      if (channel_.closed() && !orphaned_ && !dismissed_) {
-        orphaned_ = true;
-        ending_.begin(SIGTERM, settings_.grace);
-      }
+      if (channel_.closed()) be_orphaned();
       read_signals();
       for (RankProcess& rank : ranks_) hear_of_start(rank);
+      relay_input();
       relay_output();
       if (has_to_act()) ending_.step();
       finish_if_none_is_left();
@@ -61,10 +68,42 @@ class Agent {
   // Orders. What only an agent says is not for us.
   template <typename Report>
   void obey(const Report&) {}
-  void obey(const Launch& launch) {
-    auto started = start_rank(launch, settings_.inheritance);
+  void obey(const Prepare& order) {
+    grace_ = milliseconds(order.grace_ms);
+    tells_bindings_ = order.tells_bindings;
+    if (!order.lifeline.empty()) {
+      auto lifeline = take_lifeline(order.lifeline, order.lifeline_token, milliseconds(order.lifeline_patience_ms),
+                                    Deadline::after(dial_time));
+      if (!lifeline) return channel_.send(NotReady{lifeline.error().message});
+      lifeline_ = std::move(*lifeline);
+    }
+    std::vector<std::string> notices;
+    shares_ = share_processors(order.ranks, environment_, notices);
+    for (const std::string& notice : notices) channel_.send(Said{notice});
+    channel_.send(Ready{posix::host_name(), posix::node_id(), ::getpid()});
+  }
+  void obey(Launch launch) {
+    auto share_at = static_cast<std::size_t>(launch.local_rank);
+    Share share = share_at < shares_.size() ? shares_[share_at] : Share{};
+    if (tells_bindings_) channel_.send(Said{"rank " + std::to_string(launch.rank.value) + ": " + share.description});
+    complete_environment(launch, share, settings_.own_environment);
+    if (launch.program.find('/') == std::string::npos) {
+      int code = 0;
+      auto program = posix::find_program(launch.program, path_of(launch.environment), code);
+      if (!program) return channel_.send(NotStarted{launch.rank, 0, program.error().message, code});
+      launch.program = std::move(*program);
+    }
+    auto started = start_rank(launch, share.cpus, settings_.inheritance);
     if (started) ranks_.push_back(std::move(*started));
     else channel_.send(NotStarted{launch.rank, 0, started.error().message});
+  }
+  void obey(const Input& input) {
+    input_ += input.bytes;
+    input_ended_ = input_ended_ || input.is_last;
+  }
+  void obey(const Ask&) {
+    read_signals();
+    channel_.send(Answered{});
   }
   void obey(const Forward& order) {
     for (const RankProcess& rank : ranks_)
@@ -80,12 +119,49 @@ class Agent {
   void wait() {
     polled_.assign({{channel_.descriptor(), channel_.wants(), 0}, {signals_.descriptor(), POLLIN, 0}});
     if (orphaned_) polled_[0].fd = -1;
+    else if (channel_.writer() != channel_.descriptor() && channel_.has_unsent())
+      polled_.push_back({channel_.writer(), POLLOUT, 0});
+    watched_ = polled_.size();
+    if (!orphaned_) {
+      polled_.push_back({settings_.leash, POLLIN, 0});
+      polled_.push_back({lifeline_.get(), POLLIN, 0});
+    }
     for (RankProcess& rank : ranks_) {
       if (rank.start_report) polled_.push_back({rank.start_report.get(), POLLIN, 0});
       for (auto& pipe : rank.output)
         if (pipe && may_relay()) polled_.push_back({pipe.get(), POLLIN, 0});
+      if (rank.input) polled_.push_back({rank.input.get(), static_cast<short>(input_.empty() ? 0 : POLLOUT), 0});
     }
     ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
+    if (!orphaned_ && (polled_[watched_].revents != 0 || polled_[watched_ + 1].revents != 0)) be_orphaned();
+  }
+
+  // Horovodrun is gone, or its host is, or nobody can tell.
+  void be_orphaned() {
+    if (orphaned_ || dismissed_) return;
+    orphaned_ = true;
+    channel_.close();
+    lifeline_.reset();
+    ending_.begin(SIGTERM, grace_);
+  }
+
+  void relay_input() {
+    for (RankProcess& rank : ranks_) {
+      if (!rank.input) continue;
+      while (!input_.empty()) {
+        ssize_t count = ::write(rank.input.get(), input_.data(), input_.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0 && errno == EAGAIN) break;
+        if (count < 0) {  // nobody reads any more
+          rank.input.reset();
+          channel_.send(InputTaken{0, true});
+          return;
+        }
+        input_.erase(0, static_cast<std::size_t>(count));
+        channel_.send(InputTaken{static_cast<std::uint32_t>(count), false});
+      }
+      if (input_.empty() && input_ended_) rank.input.reset();
+    }
   }
 
   // Once nobody is left there is nothing to do but to wait: for credit, then for the front's leave. Nobody can come any
@@ -127,6 +203,7 @@ class Agent {
     Exited exited;
     exited.rank = rank->rank;
     exited.wait_status = status;
+    exited.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     if (WIFSIGNALED(status)) {
       auto now = posix::read_memory_group();
       exited.group_known = now && group_at_start_ && now->path == group_at_start_->path;
@@ -197,6 +274,13 @@ class Agent {
   std::optional<posix::MemoryGroup> group_at_start_;
   std::vector<RankProcess> ranks_;
   std::vector<pollfd> polled_;
+  std::size_t watched_ = 0;  // where in polled_ leash and lifeline are
+  Environment environment_ = Environment::of_this_process();
+  std::vector<Share> shares_;
+  posix::FileDescriptor lifeline_;
+  milliseconds grace_ = settings_.grace;
+  std::string input_;  // not taken yet by the rank that reads it
+  bool input_ended_ = false, tells_bindings_ = false;
   std::vector<char> chunk_ = std::vector<char>(64 << 10);
   Ending ending_;
   std::uint32_t credit_ = output_window_bytes;
@@ -205,7 +289,7 @@ class Agent {
 
 }  // namespace
 
-int run_agent(posix::FileDescriptor stream, const AgentSettings& settings) {
+int run_agent(Channel channel, const AgentSettings& settings) {
   ::prctl(PR_SET_NAME, "horovod-agent", 0, 0, 0);
   auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2},
                                            posix::ChildNews::ends_and_stops);
@@ -215,10 +299,10 @@ int run_agent(posix::FileDescriptor stream, const AgentSettings& settings) {
                  (signals ? subreaper.error() : signals.error()).message.c_str());
     return 1;
   }
-  return Agent(std::move(stream), settings, std::move(*signals)).run();
+  return Agent(std::move(channel), settings, std::move(*signals)).run();
 }
 
-Result<LocalAgent> start_local_agent(const AgentSettings& settings) {
+Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
   posix::FileDescriptor ours(ends[0]), theirs(ends[1]);
@@ -231,10 +315,12 @@ Result<LocalAgent> start_local_agent(const AgentSettings& settings) {
     // Whoever reads our standard output to its end must not have to wait for the agent. Errors it may still report.
     posix::FileDescriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
-    ::_exit(run_agent(std::move(theirs), settings));
+    posix::FileDescriptor no_input(gets_input ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (no_input) ::dup2(no_input.get(), STDIN_FILENO);
+    ::_exit(run_agent(Channel(std::move(theirs)), settings));
   }
   LocalAgent agent{child, Channel(std::move(ours))};
-  posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  posix::FileDescriptor nothing(gets_input ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
   if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // it is the first rank's now
   return agent;
 }

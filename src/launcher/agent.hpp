@@ -5,10 +5,12 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "launcher/messages.hpp"
+#include "launcher/channel.hpp"
 #include "launcher/rank_process.hpp"
 
 namespace hvd::launcher {
@@ -17,17 +19,22 @@ struct AgentSettings {
   std::string session_folder;       // removed when horovodrun is gone; empty: none
   Inheritance inheritance;          // what the ranks shall start with
   std::chrono::milliseconds grace;  // between the first signal and SIGKILL when horovodrun is gone
+  // Readable when whoever started the agent wants its end as if horovodrun were gone; -1: nobody.
+  int leash = -1;
+  // On another host: what the ranks get besides what horovodrun sends them.
+  std::optional<Environment> own_environment{};
 };
 
 // Serves the stream until it is dismissed, or until the other end is gone and nothing is left to end.
 // Call it in the agent's own process. Returns the exit code.
-int run_agent(posix::FileDescriptor stream, const AgentSettings& settings);
+int run_agent(Channel channel, const AgentSettings& settings);
 
 struct LocalAgent {
   pid_t process = 0;
   Channel channel;
 };
-// Forks the agent of this host. The caller has a single thread. In the agent this does not return.
-Result<LocalAgent> start_local_agent(const AgentSettings& settings);
+// Forks the agent of this host, which gets our standard input if one of its ranks is to read it. The caller has a
+// single thread. In the agent this does not return.
+Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input);
 
 }  // namespace hvd::launcher

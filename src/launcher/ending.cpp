@@ -40,8 +40,24 @@ std::chrono::milliseconds Ending::left() const {
   return std::max(span, std::chrono::milliseconds(0));
 }
 
+std::vector<posix::Descendant> Ending::condemned() const {
+  std::vector<posix::Descendant> all = posix::descendants_of(::getpid());
+  std::set<pid_t> spared(spared_.begin(), spared_.end());
+  for (std::size_t before = 0; before != spared.size() && !spared.empty();) {
+    before = spared.size();
+    for (const posix::Descendant& each : all)
+      if (spared.contains(each.parent)) spared.insert(each.process);
+  }
+  std::erase_if(all, [&](const posix::Descendant& each) { return spared.contains(each.process); });
+  return all;
+}
+
+bool Ending::has_somebody() const {
+  return spared_.empty() ? posix::has_children() : !condemned().empty();
+}
+
 void Ending::signal_all(int signal) const {
-  std::vector<posix::Descendant> descendants = posix::descendants_of(::getpid());
+  std::vector<posix::Descendant> descendants = condemned();
   for (const posix::Descendant& descendant : descendants) posix::signal_descendant(descendant, signal);
   // A stopped process acts on SIGTERM only when it is continued.
   if (signal != SIGKILL)

@@ -12,20 +12,27 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "native/posix/process.hpp"
 
 namespace hvd::launcher {
 
 class Ending {
  public:
+  // Not that child of this process, nor what is below it.
+  void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
   // A second call can only shorten the grace.
   void begin(int first_signal, std::chrono::milliseconds grace);
   // Sends what is due by now. Call it when left() has passed; the caller reaps and finds out that no child is left.
   void step();
   std::chrono::milliseconds left() const;  // until the next step
+  // False once there is nothing left to end.
+  bool has_somebody() const;
 
  private:
+  std::vector<posix::Descendant> condemned() const;
   void signal_all(int signal) const;
+  std::vector<pid_t> spared_;
   bool begun_ = false;
   int next_signal_ = 0;
   Clock::time_point next_at_{}, kill_at_{};

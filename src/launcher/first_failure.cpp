@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "native/posix/signals.hpp"
 
@@ -53,6 +55,21 @@ std::string describe_end(int wait_status) {
   return "was killed by signal " + std::to_string(signal) + " (" + posix::name_of_signal(signal) + ")";
 }
 
+const FirstFailure& likely_cause(const std::vector<FirstFailure>& failures) {
+  auto order = [](const FirstFailure& failure) {
+    switch (failure.kind) {
+      case FirstFailure::Kind::host_lost: return 0;
+      case FirstFailure::Kind::not_started: return 1;
+      case FirstFailure::Kind::ended: return WIFSIGNALED(failure.end.wait_status) ? 2 : 4;
+      case FirstFailure::Kind::asked_for_end: return 3;
+    }
+    return 5;
+  };
+  return *std::min_element(failures.begin(), failures.end(), [&](const FirstFailure& a, const FirstFailure& b) {
+    return std::pair(order(a), a.end.at_ns) < std::pair(order(b), b.end.at_ns);
+  });
+}
+
 std::string describe(const FirstFailure& failure, const std::vector<std::string>& last_errors) {
   std::string text =
       "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated. "
@@ -64,6 +81,7 @@ std::string describe(const FirstFailure& failure, const std::vector<std::string>
   switch (failure.kind) {
     case FirstFailure::Kind::ended: text += " " + describe_end(failure.end.wait_status); break;
     case FirstFailure::Kind::not_started: text += " could not be started: " + failure.text; break;
+    case FirstFailure::Kind::host_lost: text += " was lost: " + failure.text; break;
     case FirstFailure::Kind::asked_for_end:
       text += " asked for the end of the job: " + (failure.text.empty() ? "it gave no reason" : failure.text);
       break;

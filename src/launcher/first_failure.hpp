@@ -8,14 +8,14 @@
 namespace hvd::launcher {
 
 struct FirstFailure {
-  enum class Kind { ended, not_started, asked_for_end };
+  enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
   Rank rank;
   std::string host;
   int process = 0;
   Exited end;        // ended
-  std::string text;  // not_started: what failed; asked_for_end: the reason given
-  int code = 1;      // not_started, asked_for_end
+  std::string text;  // not_started: what failed; asked_for_end: the reason given; host_lost: what is known
+  int code = 1;      // but for ended
 };
 
 // The rank's own code; 128 and the number for a signal.
@@ -23,6 +23,10 @@ int exit_code_of(const FirstFailure& failure);
 
 // "ended with exit code 7", "was killed by signal 9 (SIGKILL)"
 std::string describe_end(int wait_status);
+
+// Of failures on several hosts, which were heard of in any order, the one that the others follow from: a lost host, a
+// rank that could not be started, one that was killed, then by the hosts' clocks.
+const FirstFailure& likely_cause(const std::vector<FirstFailure>& failures);
 
 // Several lines, without an end of line at the end.
 std::string describe(const FirstFailure& failure, const std::vector<std::string>& last_errors);

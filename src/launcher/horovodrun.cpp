@@ -6,14 +6,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "launcher/check_build.hpp"
 #include "launcher/flags.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/job.hpp"
-#include "native/posix/affinity.hpp"
+#include "launcher/remote_agent.hpp"
+#include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
-#include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
 
@@ -23,7 +24,6 @@ using namespace hvd;
 using launcher::Flags;
 
 constexpr int usage_error = 2;
-constexpr int most_ranks_per_processor = 16;
 
 int complain(const std::string& message, int code) {
   std::fprintf(stderr, "horovodrun: %s\n", message.c_str());
@@ -44,6 +44,13 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
+Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
+  if (!flags.has("hostfile")) return launcher::parse_hosts(flags.get("hosts"));
+  auto text = read_file(flags.get("hostfile"));
+  if (!text) return misuse("--hostfile: " + text.error().message);
+  return launcher::parse_host_file(*text, flags.get("hostfile"));
+}
+
 Result<Flags> read_flags(int count, char** arguments) {
   auto flags = launcher::parse_flags({arguments + 1, static_cast<std::size_t>(count - 1)});
   if (!flags || !flags->has("config_file")) return flags;
@@ -52,42 +59,6 @@ Result<Flags> read_flags(int count, char** arguments) {
   if (!text) return misuse("--config-file: " + text.error().message);
   HVD_RETURN_IF_ERROR(launcher::apply_config_file(*flags, *text, path));
   return flags;
-}
-
-// The hosts as one list; all of them have to be this machine.
-Result<std::vector<launcher::HostSlots>> hosts_of(const Flags& flags, int ranks) {
-  if (!flags.has("hosts") && !flags.has("hostfile")) return std::vector<launcher::HostSlots>{{"localhost", ranks}};
-  Result<std::vector<launcher::HostSlots>> hosts = launcher::parse_hosts(flags.get("hosts"));
-  if (flags.has("hostfile")) {
-    auto text = read_file(flags.get("hostfile"));
-    if (!text) return misuse("--hostfile: " + text.error().message);
-    hosts = launcher::parse_host_file(*text, flags.get("hostfile"));
-  }
-  if (!hosts) return hosts;
-  std::string remote;
-  int slots = 0;
-  for (const launcher::HostSlots& host : *hosts) {
-    if (!launcher::is_this_machine(host.host, posix::host_name())) remote += (remote.empty() ? "" : ", ") + host.host;
-    slots += host.slots;
-  }
-  if (!remote.empty())
-    return Error(ErrorCode::unsupported, "starting ranks on other hosts is not in this version, and " + remote +
-                                             " is not this machine (" + posix::host_name() +
-                                             "): leave -H out, or name localhost");
-  // Several names of this machine are one node with all of their slots, since its ranks share memory.
-  return std::vector<launcher::HostSlots>{{hosts->front().host, slots}};
-}
-
-Status check_number_of_ranks(const Flags& flags, int ranks) {
-  if (flags.is_set("oversubscribe") || flags.has("hosts") || flags.has("hostfile")) return {};
-  auto allowed = posix::affinity();
-  if (!allowed) return {};
-  int processors = allowed->count();
-  if (ranks <= processors * most_ranks_per_processor) return {};
-  return misuse("-np " + std::to_string(ranks) + " is too many for this machine: this process may use " +
-                std::to_string(processors) + " processors, and more than " + std::to_string(most_ranks_per_processor) +
-                " ranks on each are hardly meant. --oversubscribe (or -H localhost:" + std::to_string(ranks) +
-                ") starts them all the same");
 }
 
 Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
@@ -101,33 +72,38 @@ Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
 }
 
 Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
-  launcher::JobOptions options;
   if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
   int ranks = flags.number("num_proc", 0);
   if (flags.command.empty())
     return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
-  auto hosts = hosts_of(flags, ranks);
-  if (!hosts) return hosts.error();
-  HVD_RETURN_IF_ERROR(check_number_of_ranks(flags, ranks));
-  auto placements = launcher::place(*hosts, ranks);
-  if (!placements) return placements.error();
+  std::vector<launcher::HostSlots> hosts;
+  if (flags.has("hosts") || flags.has("hostfile")) {
+    auto read = read_hosts(flags);
+    if (!read) return read.error();
+    hosts = std::move(*read);
+  }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  options.grace = *grace;
-  options.placements = std::move(*placements);
-  options.command = flags.command;
-  options.variables = launcher::variables_of(flags);
-  options.verbose = flags.is_set("verbose");
-  options.printer.timestamps = flags.is_set("prefix_output_with_timestamp");
-  options.printer.folder = flags.get("output_filename");
-  options.printer.size = ranks;
+  auto options = launcher::plan_job({flags, environment, ranks, std::move(hosts)});
+  if (!options) return options;
+  options->grace = *grace;
+  options->command = flags.command;
+  options->variables = launcher::variables_of(flags);
+  options->verbose = flags.is_set("verbose");
+  options->printer.timestamps = flags.is_set("prefix_output_with_timestamp");
+  options->printer.folder = flags.get("output_filename");
+  options->printer.size = ranks;
   return options;
 }
 
 // What Horovod's launcher says with --verbose, and scripts look for.
-void print_verbose_start() {
-  std::printf("Filtering local host names.\nRemote host found: \n");
-  std::printf("All hosts are local, finding the interfaces with address 127.0.0.1\nLocal interface found lo\n");
+void print_verbose_start(const launcher::JobOptions& options) {
+  std::string remote;
+  for (const launcher::HostPlan& host : options.hosts)
+    if (!host.reach.empty()) remote += (remote.empty() ? "" : " ") + host.name;
+  std::printf("Filtering local host names.\nRemote host found: %s\n", remote.c_str());
+  if (remote.empty())
+    std::printf("All hosts are local, finding the interfaces with address 127.0.0.1\nLocal interface found lo\n");
   std::fflush(stdout);
 }
 
@@ -145,12 +121,16 @@ int run(int count, char** arguments) {
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
 
-  int code = 0;
-  auto program =
-      posix::find_program(options->command[0], environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
-  if (!program) return complain(program.error().message, code);
-  options->program = *program;
-  if (options->verbose) print_verbose_start();
+  if (std::all_of(options->hosts.begin(), options->hosts.end(), [](const auto& host) { return host.reach.empty(); })) {
+    int code = 0;
+    auto program = posix::find_program(options->command[0],
+                                       environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
+    if (!program) return complain(program.error().message, code);
+    options->program = *program;
+  } else {
+    options->program = options->command[0];  // every host looks for itself
+  }
+  if (options->verbose) print_verbose_start(*options);
 
   launcher::JobEnd end = launcher::run_job(*options, environment);
   if (end.by_signal != 0) {
@@ -188,5 +168,7 @@ const char* __tsan_default_suppressions() {
 
 int main(int count, char** arguments) {
   hvd::posix::fill_standard_descriptors();
+  if (count == 2 && std::string_view(arguments[1]) == hvd::launcher::remote_agent_flag)
+    return hvd::launcher::run_remote_agent();
   return run(count, arguments);
 }

@@ -71,11 +71,13 @@ Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std:
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks) {
   std::vector<Placement> placements;
   std::map<int, int> hosts_with_local_rank;
-  for (const HostSlots& host : hosts) {
+  for (std::size_t at = 0; at < hosts.size(); ++at) {
+    const HostSlots& host = hosts[at];
     int taken = std::min(host.slots, ranks - static_cast<int>(placements.size()));
     for (int local = 0; local < taken; ++local) {
       Placement placement;
       placement.host = host.host;
+      placement.host_index = at;
       placement.rank = Rank{static_cast<std::int32_t>(placements.size())};
       placement.local_rank = local;
       placement.local_size = taken;
@@ -89,6 +91,26 @@ Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ra
                      std::to_string(placements.size()) + "): give more slots or a smaller -np");
   for (Placement& placement : placements) placement.cross_size = hosts_with_local_rank[placement.local_rank];
   return placements;
+}
+
+Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, std::string_view own_name) {
+  std::vector<HostSlots> result;
+  for (const HostSlots& host : hosts) {
+    bool here = is_this_machine(host.host, own_name);
+    auto same = std::find_if(result.begin(), result.end(), [&](const HostSlots& other) {
+      return other.host == host.host || (here && is_this_machine(other.host, own_name));
+    });
+    if (same == result.end()) {
+      result.push_back(host);
+    } else if (here) {
+      same->slots += host.slots;
+    } else {
+      return Error(ErrorCode::invalid_argument, "the host " + host.host +
+                                                    " is named twice: name it once, with all of its slots (" +
+                                                    host.host + ":" + std::to_string(same->slots + host.slots) + ")");
+    }
+  }
+  return result;
 }
 
 bool is_this_machine(std::string_view host, std::string_view own_name) {

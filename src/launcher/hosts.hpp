@@ -1,5 +1,6 @@
 #pragma once
 // Hosts and their slots, and which rank goes where: pure functions.
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct HostSlots {
 // Where a rank runs, in Horovod's words: cross is the set of hosts that have this local rank.
 struct Placement {
   std::string host;
+  std::size_t host_index = 0;  // in the list of hosts
   Rank rank;
   int local_rank = 0, local_size = 1;
   int cross_rank = 0, cross_size = 1;
@@ -30,6 +32,10 @@ Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std:
 
 // Fills the hosts in order. Fails if they have fewer slots than `ranks`; slots beyond that stay empty.
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks);
+
+// The names of this machine as one host, the first of them, since its ranks share memory. Fails if another host is
+// named twice.
+Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, std::string_view own_name);
 
 // Names of this machine: localhost, loopback addresses, its own name with or without the domain.
 bool is_this_machine(std::string_view host, std::string_view own_name);

@@ -1,20 +1,37 @@
 #pragma once
-// One job on this machine, from start to end.
+// One job, on this machine or on several, from start to end.
 #include <chrono>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/environment.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/output.hpp"
 
 namespace hvd::launcher {
 
+struct HostPlan {
+  std::string name;
+  std::vector<std::string> reach;  // command that runs a shell there whose command follows; empty: this machine
+};
+
+// For jobs with ranks on other machines.
+struct NetworkOptions {
+  std::vector<std::string> interfaces;  // that horovodrun is reached over; empty: all
+  PortRange ports;
+  std::chrono::milliseconds start_timeout{30000};     // for every host to be there
+  std::chrono::milliseconds lifeline_patience{5000};  // after which a silent host counts as lost
+  std::string remote_program;                         // where horovodrun lies on the other hosts
+};
+
 struct JobOptions {
-  std::string program;               // path to execute
+  std::string program;               // to execute; without a slash every host looks for it along PATH
   std::vector<std::string> command;  // as the user gave it
-  std::vector<Placement> placements;
+  std::vector<HostPlan> hosts;
+  std::vector<Placement> placements;  // on these hosts
+  NetworkOptions network;
   std::map<std::string, std::string> variables;  // that flags set for the ranks
   PrinterOptions printer;
   bool verbose = false;

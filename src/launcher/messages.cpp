@@ -1,12 +1,6 @@
 #include "launcher/messages.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
+#include <utility>
 
 namespace hvd::launcher {
 namespace {
@@ -22,15 +16,30 @@ std::vector<std::string> get_list(ByteReader& from) {
   return list;
 }
 
+void write(ByteWriter& to, const Prepare& m) {
+  to.put(m.ranks);
+  to.put(m.grace_ms);
+  to.put(m.tells_bindings);
+  to.put_string(m.lifeline);
+  to.put_string(m.lifeline_token);
+  to.put(m.lifeline_patience_ms);
+}
+void read(ByteReader& from, Prepare& m) {
+  m.ranks = from.get<std::int32_t>();
+  m.grace_ms = from.get<std::int32_t>();
+  m.tells_bindings = from.get<bool>();
+  m.lifeline = from.get_string();
+  m.lifeline_token = from.get_string();
+  m.lifeline_patience_ms = from.get<std::int32_t>();
+}
 void write(ByteWriter& to, const Launch& m) {
   to.put(m.rank);
   to.put_string(m.program);
   put(to, m.command);
   put(to, m.environment);
   to.put_string(m.folder);
-  to.put(static_cast<std::uint32_t>(m.cpus.size()));
-  for (std::int32_t cpu : m.cpus) to.put(cpu);
-  to.put(m.inherits_input);
+  to.put(m.local_rank);
+  to.put(m.input);
 }
 void read(ByteReader& from, Launch& m) {
   m.rank = from.get<Rank>();
@@ -38,9 +47,19 @@ void read(ByteReader& from, Launch& m) {
   m.command = get_list(from);
   m.environment = get_list(from);
   m.folder = from.get_string();
-  for (auto left = from.get<std::uint32_t>(); left > 0 && from.ok(); --left) m.cpus.push_back(from.get<std::int32_t>());
-  m.inherits_input = from.get<bool>();
+  m.local_rank = from.get<std::int32_t>();
+  m.input = from.get<InputFrom>();
 }
+void write(ByteWriter& to, const Input& m) {
+  to.put_string(m.bytes);
+  to.put(m.is_last);
+}
+void read(ByteReader& from, Input& m) {
+  m.bytes = from.get_string();
+  m.is_last = from.get<bool>();
+}
+void write(ByteWriter&, const Ask&) {}
+void read(ByteReader&, Ask&) {}
 void write(ByteWriter& to, const Forward& m) {
   to.put(m.signal);
 }
@@ -63,6 +82,28 @@ void read(ByteReader& from, Credit& m) {
 }
 void write(ByteWriter&, const Dismiss&) {}
 void read(ByteReader&, Dismiss&) {}
+void write(ByteWriter& to, const Ready& m) {
+  to.put_string(m.host);
+  to.put_string(m.node_id);
+  to.put(m.process);
+}
+void read(ByteReader& from, Ready& m) {
+  m.host = from.get_string();
+  m.node_id = from.get_string();
+  m.process = from.get<std::int32_t>();
+}
+void write(ByteWriter& to, const NotReady& m) {
+  to.put_string(m.reason);
+}
+void read(ByteReader& from, NotReady& m) {
+  m.reason = from.get_string();
+}
+void write(ByteWriter& to, const Said& m) {
+  to.put_string(m.text);
+}
+void read(ByteReader& from, Said& m) {
+  m.text = from.get_string();
+}
 void write(ByteWriter& to, const Started& m) {
   to.put(m.rank);
   to.put(m.process);
@@ -75,11 +116,13 @@ void write(ByteWriter& to, const NotStarted& m) {
   to.put(m.rank);
   to.put(m.error);
   to.put_string(m.step);
+  to.put(m.code);
 }
 void read(ByteReader& from, NotStarted& m) {
   m.rank = from.get<Rank>();
   m.error = from.get<std::int32_t>();
   m.step = from.get_string();
+  m.code = from.get<std::int32_t>();
 }
 void write(ByteWriter& to, const Output& m) {
   to.put(m.rank);
@@ -91,9 +134,20 @@ void read(ByteReader& from, Output& m) {
   m.stream = from.get<Stream>();
   m.bytes = from.get_string();
 }
+void write(ByteWriter& to, const InputTaken& m) {
+  to.put(m.bytes);
+  to.put(m.is_closed);
+}
+void read(ByteReader& from, InputTaken& m) {
+  m.bytes = from.get<std::uint32_t>();
+  m.is_closed = from.get<bool>();
+}
+void write(ByteWriter&, const Answered&) {}
+void read(ByteReader&, Answered&) {}
 void write(ByteWriter& to, const Exited& m) {
   to.put(m.rank);
   to.put(m.wait_status);
+  to.put(m.at_ns);
   to.put(m.group_known);
   to.put(m.oom_kills);
   to.put(m.limit_bytes);
@@ -102,6 +156,7 @@ void write(ByteWriter& to, const Exited& m) {
 void read(ByteReader& from, Exited& m) {
   m.rank = from.get<Rank>();
   m.wait_status = from.get<std::int32_t>();
+  m.at_ns = from.get<std::int64_t>();
   m.group_known = from.get<bool>();
   m.oom_kills = from.get<std::uint64_t>();
   m.limit_bytes = from.get<std::uint64_t>();
@@ -151,69 +206,6 @@ std::optional<Message> decode(ConstBytes content) {
   ByteReader from(content);
   auto index = from.get<std::uint8_t>();
   return decode_any(index, from, std::make_index_sequence<std::variant_size_v<Message>>{});
-}
-
-Channel::Channel(posix::FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {
-  ::fcntl(descriptor_.get(), F_SETFL, ::fcntl(descriptor_.get(), F_GETFL) | O_NONBLOCK);
-}
-
-short Channel::wants() const noexcept {
-  return static_cast<short>(POLLIN | (sent_ < outgoing_.size() ? POLLOUT : 0));
-}
-
-void Channel::send(const Message& message) {
-  std::size_t at = outgoing_.size();
-  outgoing_.resize(at + sizeof(std::uint32_t));
-  encode(message, outgoing_);
-  auto size = static_cast<std::uint32_t>(outgoing_.size() - at - sizeof(std::uint32_t));
-  std::memcpy(outgoing_.data() + at, &size, sizeof size);
-}
-
-void Channel::flush() {
-  while (!closed_ && sent_ < outgoing_.size()) {
-    ssize_t count = ::send(descriptor_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL);
-    if (count > 0) {
-      sent_ += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      // A broken stream shows at the next read; what was sent before it broke can still be read.
-      if (errno != EAGAIN && errno != EWOULDBLOCK) sent_ = outgoing_.size();
-      break;
-    }
-  }
-  if (sent_ == outgoing_.size()) {
-    outgoing_.clear();
-    sent_ = 0;
-  }
-}
-
-std::vector<Message> Channel::pump() {
-  flush();
-  std::vector<Message> messages;
-  if (closed_) return messages;
-  std::array<std::byte, 64 << 10> chunk;
-  // Bounded, so that a talkative peer cannot keep us from everything else.
-  for (int round = 0; round < 16; ++round) {
-    ssize_t count = ::read(descriptor_.get(), chunk.data(), chunk.size());
-    if (count > 0) {
-      incoming_.insert(incoming_.end(), chunk.begin(), chunk.begin() + count);
-      continue;
-    }
-    if (count < 0 && errno == EINTR) continue;
-    closed_ = count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-    break;
-  }
-  std::size_t at = 0;
-  while (incoming_.size() - at >= sizeof(std::uint32_t)) {
-    std::uint32_t size = 0;
-    std::memcpy(&size, incoming_.data() + at, sizeof size);
-    if (incoming_.size() - at - sizeof size < size) break;
-    auto message = decode(ConstBytes(incoming_).subspan(at + sizeof size, size));
-    if (!message) panic("a message between horovodrun and its agent is malformed");
-    messages.push_back(std::move(*message));
-    at += sizeof size + size;
-  }
-  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(at));
-  return messages;
 }
 
 }  // namespace hvd::launcher

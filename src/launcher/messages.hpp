@@ -1,8 +1,7 @@
 #pragma once
-// What horovodrun and the agent of a host say to each other, and the stream that carries it. Only bytes, no
-// descriptors, so that the same stream can run through a socket on this host or through ssh to another.
+// What horovodrun and the agent of a host say to each other (channel.hpp carries it). Only bytes, no descriptors, so
+// that the same stream can run through a socket on this host or through ssh to another.
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -10,23 +9,35 @@
 
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
-#include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
 
 namespace hvd::launcher {
 
 enum class Stream : std::uint8_t { standard_output, standard_error };
 
 // Orders to the agent.
+struct Prepare {           // the first
+  std::int32_t ranks = 0;  // that this host will get
+  std::int32_t grace_ms = 0;
+  bool tells_bindings = false;
+  std::string lifeline;  // where to reach horovodrun (lifeline.hpp); empty on its own host
+  std::string lifeline_token;
+  std::int32_t lifeline_patience_ms = 0;
+};
+enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct Launch {
   Rank rank;
-  std::string program;                   // path to execute
+  std::string program;                   // to execute; without a slash it is looked for along its PATH
   std::vector<std::string> command;      // its arguments, from the name on that the user gave it
   std::vector<std::string> environment;  // NAME=value, all of it
   std::string folder;                    // to start in
-  std::vector<std::int32_t> cpus;        // to run on; empty: wherever the agent may
-  bool inherits_input = false;           // gets the agent's standard input; else /dev/null
+  std::int32_t local_rank = 0;           // its share of the processors
+  InputFrom input = InputFrom::nowhere;
 };
+struct Input {  // for the rank that has it from horovodrun
+  std::string bytes;
+  bool is_last = false;
+};
+struct Ask {};    // to be answered after everything that the agent knows by now
 struct Forward {  // to the process group of every rank
   std::int32_t signal = 0;
 };
@@ -40,14 +51,31 @@ struct Credit {  // the agent may send that many bytes of output more
 struct Dismiss {};  // all is done and cleaned up
 
 // Reports of the agent.
+struct Ready {       // answers Prepare
+  std::string host;  // as it calls itself
+  std::string node_id;
+  std::int32_t process = 0;
+};
+struct NotReady {
+  std::string reason;
+};
+struct Said {  // for the user
+  std::string text;
+};
+struct InputTaken {  // horovodrun may send that many bytes more
+  std::uint32_t bytes = 0;
+  bool is_closed = false;  // nobody reads any more
+};
+struct Answered {};
 struct Started {
   Rank rank;
   std::int32_t process = 0;
 };
 struct NotStarted {  // counts as an end, too
   Rank rank;
-  std::int32_t error = 0;  // errno; 0: `step` says it all
-  std::string step;        // what failed
+  std::int32_t error = 0;   // errno; 0: `step` says it all
+  std::string step;         // what failed
+  std::int32_t code = 126;  // exit code that stands for it
 };
 struct Output {
   Rank rank;
@@ -57,6 +85,7 @@ struct Output {
 struct Exited {
   Rank rank;
   std::int32_t wait_status = 0;
+  std::int64_t at_ns = 0;  // of the host's clock
   // The memory control group, as far as it could be read: how often the out-of-memory killer struck since the start.
   bool group_known = false;
   std::uint64_t oom_kills = 0;
@@ -72,39 +101,14 @@ struct Told {  // the agent itself got this signal and asks for the end of the j
 };
 struct AllGone {};  // after End: no process is left and all of their output was sent
 
-using Message =
-    std::variant<Launch, Forward, End, Credit, Dismiss, Started, NotStarted, Output, Exited, Stopped, Told, AllGone>;
+using Message = std::variant<Prepare, Launch, Input, Ask, Forward, End, Credit, Dismiss, Ready, NotReady, Said, Started,
+                             NotStarted, Output, InputTaken, Answered, Exited, Stopped, Told, AllGone>;
 
 void encode(const Message& message, Buffer& out);   // appends one frame's content
 std::optional<Message> decode(ConstBytes content);  // nothing: malformed
 
-// One end of the stream. Never blocks; the owner polls descriptor() for wants().
-class Channel {
- public:
-  Channel() = default;
-  explicit Channel(posix::FileDescriptor descriptor);  // made non-blocking
-
-  int descriptor() const noexcept { return descriptor_.get(); }
-  short wants() const noexcept;  // poll events
-
-  void send(const Message& message);  // queues; flush() or pump() moves it
-  void flush();
-  // Reads what has come and writes what is queued. Returns the messages; closed() tells whether the other end is gone.
-  std::vector<Message> pump();
-  bool closed() const noexcept { return closed_; }
-  void close() {
-    descriptor_.reset();
-    closed_ = true;
-  }
-
- private:
-  posix::FileDescriptor descriptor_;
-  Buffer incoming_, outgoing_;
-  std::size_t sent_ = 0;  // of outgoing_
-  bool closed_ = false;
-};
-
-// Bytes of output that an agent may have under way before it waits for Credit.
+// Bytes of output that an agent may have under way before it waits for Credit, and of input that horovodrun may have.
 inline constexpr std::uint32_t output_window_bytes = 1 << 20;
+inline constexpr std::uint32_t input_window_bytes = 256 << 10;
 
 }  // namespace hvd::launcher

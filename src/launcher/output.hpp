@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "launcher/messages.hpp"
+#include "native/posix/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

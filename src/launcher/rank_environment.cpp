@@ -11,11 +11,12 @@ bool is_trace_of_launcher(std::string_view name) {
   if (name.starts_with("PMIX_MCA_")) return false;
   for (std::string_view prefix : {"PMIX_", "PMI_", "OMPI_COMM_WORLD_", "PALS_", "HOROVOD_LOCAL_STORE"})
     if (name.starts_with(prefix)) return true;
-  constexpr std::string_view names[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "OMPI_UNIVERSE_SIZE", "HOROVOD_RANK",
-                                        "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
-                                        "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
-                                        // For horovodrun alone, not for the ranks.
-                                        "HOROVOD_TERMINATION_GRACE_SECONDS", "_HOROVOD_SECRET_KEY"};
+  constexpr std::string_view names[] = {
+      "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "OMPI_UNIVERSE_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK",
+      "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
+      // For horovodrun alone, not for the ranks.
+      "HOROVOD_TERMINATION_GRACE_SECONDS", "_HOROVOD_SECRET_KEY", "HOROVOD_SSH", "HOROVOD_SECRET_KEY",
+      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -47,13 +48,44 @@ std::vector<std::string> environment_of(const Environment& cleaned, const RankVa
   all.set("HOROVOD_CROSS_RANK", std::to_string(placement.cross_rank));
   all.set("HOROVOD_CROSS_SIZE", std::to_string(placement.cross_size));
   all.set("PYTHONUNBUFFERED", "1");  // lines appear when they are printed, also through our pipes
-  // Without it every rank of an unpatched OpenMP may take all cores of the machine.
-  if (variables.threads > 0 && !all.has("OMP_NUM_THREADS"))
-    all.set("OMP_NUM_THREADS", std::to_string(variables.threads));
   for (const auto& [name, value] : variables.wire_up) all.set(name, value);
   std::vector<std::string> lines;
   for (const auto& [name, value] : all.variables()) lines.push_back(name + "=" + value);
   return lines;
+}
+
+Environment exportable(const Environment& own) {
+  constexpr std::string_view of_this_place[] = {"OLDPWD", "HOSTNAME", "DISPLAY", "XAUTHORITY",
+                                                "DBUS_SESSION_BUS_ADDRESS"};
+  Environment result;
+  for (const auto& [name, value] : own.variables()) {
+    std::string_view text = name;
+    bool stays = std::find(std::begin(of_this_place), std::end(of_this_place), text) != std::end(of_this_place) ||
+                 text.starts_with("BASH_FUNC_") || text.starts_with("SSH_") || text.starts_with("XDG_") ||
+                 text.ends_with("CUDA_VISIBLE_DEVICES");
+    if (!stays) result.set(name, value);
+  }
+  return result;
+}
+
+void complete_environment(Launch& launch, const Share& share, const std::optional<Environment>& own) {
+  auto has = [&](const std::string& name) {
+    return std::any_of(launch.environment.begin(), launch.environment.end(), [&](const std::string& line) {
+      return line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name);
+    });
+  };
+  if (own)
+    for (const auto& [name, value] : own->variables())
+      if (!has(name)) launch.environment.push_back(name + "=" + value);
+  // Without it every rank of an unpatched OpenMP may take all cores of the machine.
+  if (share.threads > 0 && !has("OMP_NUM_THREADS"))
+    launch.environment.push_back("OMP_NUM_THREADS=" + std::to_string(share.threads));
+}
+
+std::string path_of(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines)
+    if (line.starts_with("PATH=")) return line.substr(5);
+  return "/usr/local/bin:/usr/bin:/bin";
 }
 
 }  // namespace hvd::launcher

@@ -1,12 +1,15 @@
 #pragma once
 // The environment that a rank starts with.
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "launcher/binding.hpp"
 #include "launcher/hosts.hpp"
+#include "launcher/messages.hpp"
 
 namespace hvd::launcher {
 
@@ -19,11 +22,19 @@ void drop_traces_of_launchers();
 struct RankVariables {
   Placement placement;
   int size = 1;
-  int threads = 0;  // for OMP_NUM_THREADS where the user has not set it; 0: leave it unset
   std::map<std::string, std::string> from_flags;
   std::vector<std::pair<std::string, std::string>> wire_up;
 };
 // Lines NAME=value.
 std::vector<std::string> environment_of(const Environment& cleaned, const RankVariables& variables);
+
+// `own` without what is about this host, this session or this terminal: what ranks on other hosts can use.
+Environment exportable(const Environment& own);
+
+// What only the agent knows: OMP_NUM_THREADS where the user has not set it; on another host, its own variables where
+// horovodrun sent none of that name.
+void complete_environment(Launch& launch, const Share& share, const std::optional<Environment>& own);
+// The value of PATH.
+std::string path_of(const std::vector<std::string>& lines);
 
 }  // namespace hvd::launcher

@@ -43,21 +43,28 @@ bool bind_to(const std::vector<std::int32_t>& cpus) {
   return bound;
 }
 
+struct RankEnds {
+  int input, output, errors;  // input -1: see launch.input
+};
+
 // The child's side of the fork. Only returns when the program could not be executed.
-StartFailure become_rank(const Launch& launch, const Inheritance& inheritance, pid_t agent, int output, int errors) {
+StartFailure become_rank(const Launch& launch, const std::vector<std::int32_t>& cpus, const Inheritance& inheritance,
+                         pid_t agent, const RankEnds& ends) {
   ::setpgid(0, 0);
   // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
-  if (!launch.inherits_input) {
+  if (ends.input >= 0) {
+    ::dup2(ends.input, STDIN_FILENO);
+  } else if (launch.input == InputFrom::nowhere) {
     int nothing = ::open("/dev/null", O_RDONLY);
     if (nothing > 0) {
       ::dup2(nothing, STDIN_FILENO);
       ::close(nothing);
     }
   }
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(errors, STDERR_FILENO);
-  if (!bind_to(launch.cpus)) return {errno, StartFailure::cpus};
+  ::dup2(ends.output, STDOUT_FILENO);
+  ::dup2(ends.errors, STDERR_FILENO);
+  if (!bind_to(cpus)) return {errno, StartFailure::cpus};
   if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
   std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
   posix::set_descriptor_limit(inheritance.descriptors);
@@ -83,8 +90,11 @@ const char* StartFailure::describe(Step step) {
   return "starting";
 }
 
-Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inheritance) {
+Result<RankProcess> start_rank(const Launch& launch, const std::vector<std::int32_t>& cpus,
+                               const Inheritance& inheritance) {
   auto output = make_pipe(), errors = make_pipe(), report = make_pipe();
+  auto input = launch.input == InputFrom::horovodrun ? make_pipe() : Result<Pipe>(Pipe{});
+  if (!input) return input.error();
   if (!output) return output.error();
   if (!errors) return errors.error();
   if (!report) return report.error();
@@ -93,12 +103,13 @@ Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inherita
   if (child < 0)
     return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
   if (child == 0) {
-    StartFailure failure = become_rank(launch, inheritance, agent, output->write.get(), errors->write.get());
+    StartFailure failure =
+        become_rank(launch, cpus, inheritance, agent, {input->read.get(), output->write.get(), errors->write.get()});
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }
   ::setpgid(child, child);  // both sides do it, so that it is done whoever is first
-  if (launch.inherits_input) {
+  if (launch.input == InputFrom::agent) {
     // The writer of our input must notice when the rank that reads it is gone.
     posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
@@ -109,8 +120,9 @@ Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inherita
   rank.output[0] = std::move(output->read);
   rank.output[1] = std::move(errors->read);
   rank.start_report = std::move(report->read);
-  for (int descriptor : {rank.output[0].get(), rank.output[1].get(), rank.start_report.get()})
-    ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
+  rank.input = std::move(input->write);
+  for (int descriptor : {rank.output[0].get(), rank.output[1].get(), rank.start_report.get(), rank.input.get()})
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
   return rank;
 }
 

@@ -13,6 +13,7 @@ struct RankProcess {
   Rank rank;
   pid_t process = 0;                // also its process group; 0 after it was reaped
   posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
+  posix::FileDescriptor input;      // what it reads, if that comes from horovodrun; non-blocking
   // Closes without a word when the program has been executed; else says why not.
   posix::FileDescriptor start_report;
 };
@@ -31,8 +32,9 @@ struct StartFailure {
   static const char* describe(Step step);
 };
 
-// Forks; the program is executed (or not: start_report) after this returns. Gives away this process's standard input if
-// the rank inherits it. The caller has a single thread.
-Result<RankProcess> start_rank(const Launch& launch, const Inheritance& inheritance);
+// Forks; the program is executed (or not: start_report) on these processors (none: wherever the agent may) after this
+// returns. Gives away this process's standard input if the rank gets the agent's. The caller has a single thread.
+Result<RankProcess> start_rank(const Launch& launch, const std::vector<std::int32_t>& cpus,
+                               const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

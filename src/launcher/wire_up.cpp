@@ -1,6 +1,7 @@
 #include "launcher/wire_up.hpp"
 
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,10 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
   std::unique_ptr<WireUp> wire_up(new WireUp);
   wire_up->abort_event_ = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wire_up->abort_event_) return system_error("eventfd", errno);
+  if (options.is_on_several_hosts) {
+    HVD_RETURN_IF_ERROR(wire_up->start_tcp_store(options));
+    return wire_up;
+  }
   auto store = bootstrap::LocalStoreServer::open(
       {options.job, options.size, [raw = wire_up.get()](Rank rank, std::string_view reason) {
          raw->request({rank, 1, std::string(reason)});
@@ -31,6 +36,25 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
     notices.push_back("no PMIx here, the ranks meet over horovodrun's own store: " + started.error().message);
   }
   return wire_up;
+}
+
+Status WireUp::start_tcp_store(const WireUpOptions& options) {
+  unsigned char noise[32];
+  if (::getrandom(noise, sizeof noise, 0) != static_cast<ssize_t>(sizeof noise))
+    return system_error("getrandom", errno);
+  std::string secret;
+  for (unsigned char byte : noise) {
+    secret += "0123456789abcdef"[byte >> 4];
+    secret += "0123456789abcdef"[byte & 15];
+  }
+  auto store = bootstrap::TcpStoreServer::open({options.job, options.size, std::move(secret), options.ports.first,
+                                                options.ports.last, options.interfaces,
+                                                [this](Rank rank, std::string_view reason) {
+                                                  request({rank, 1, std::string(reason)});
+                                                }});
+  if (!store) return std::move(store.error());
+  tcp_store_ = std::move(*store);
+  return {};
 }
 
 Status WireUp::start_pmix(const WireUpOptions& options, const Environment& environment) {
@@ -53,7 +77,7 @@ WireUp::~WireUp() {
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> WireUp::variables_for(Rank rank) {
-  auto variables = store_->variables();
+  auto variables = store_ != nullptr ? store_->variables() : tcp_store_->variables();
   if (server_ != nullptr) {
     auto more = server_->variables_for(rank);
     if (!more) return more;
@@ -69,8 +93,14 @@ void WireUp::request(AbortRequest request) {
   (void)!::write(abort_event_.get(), &one, sizeof one);
 }
 
+void WireUp::rank_ended(Rank rank, const std::string& how) {
+  if (store_ != nullptr) store_->rank_ended(rank, how);
+  else tcp_store_->rank_ended(rank, how);
+}
+
 std::vector<AbortRequest> WireUp::serve() {
-  store_->serve();
+  if (store_ != nullptr) store_->serve();
+  else tcp_store_->serve();
   std::uint64_t count = 0;
   (void)!::read(abort_event_.get(), &count, sizeof count);
   std::lock_guard lock(mutex_);

@@ -1,16 +1,19 @@
 #pragma once
-// What lets the ranks find each other: a PMIx server where the plugin and its library are there, and beside it always
-// our own store (a rank may lack PMIx though we have it: another container, another Python).
+// What lets the ranks find each other. On one host: a PMIx server where the plugin and its library are there, and
+// beside it always our own store (a rank may lack PMIx though we have it: another container, another Python). On
+// several: our store over TCP.
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "bootstrap/local_store.hpp"
+#include "bootstrap/store/tcp_server.hpp"
 #include "native/pmix/server.hpp"
 #include "native/posix/file_descriptor.hpp"
 
@@ -27,6 +30,9 @@ struct WireUpOptions {
   int size = 1;
   std::string host;
   Result<std::string> folder;  // for files of the PMIx server; exists, or why there is none
+  bool is_on_several_hosts = false;
+  std::vector<std::string> interfaces{};  // for several hosts; empty: all
+  PortRange ports{};
 };
 
 // Used by one thread; start it after the agent was forked, since the PMIx server has threads.
@@ -41,18 +47,20 @@ class WireUp {
   bool has_pmix() const noexcept { return server_ != nullptr; }
 
   // For the owner's poll(): both readable when serve() has something to do.
-  int store_descriptor() const { return store_->descriptor(); }
+  int store_descriptor() const { return store_ != nullptr ? store_->descriptor() : tcp_store_->descriptor(); }
   int abort_descriptor() const { return abort_event_.get(); }
   // Serves the store; returns what ranks asked for since.
   std::vector<AbortRequest> serve();
-  void rank_ended(Rank rank, const std::string& how) { store_->rank_ended(rank, how); }
+  void rank_ended(Rank rank, const std::string& how);
 
  private:
   WireUp() = default;
   void request(AbortRequest request);  // any thread
+  Status start_tcp_store(const WireUpOptions& options);
   Status start_pmix(const WireUpOptions& options, const Environment& environment);
 
-  std::unique_ptr<bootstrap::LocalStoreServer> store_;
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two
+  std::unique_ptr<bootstrap::TcpStoreServer> tcp_store_;
   posix::FileDescriptor abort_event_;
   std::mutex mutex_;
   std::vector<AbortRequest> requests_;

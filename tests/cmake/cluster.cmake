@@ -11,6 +11,10 @@ add_test(NAME cluster.ranks_of_every_launcher_meet_on_every_layout
          COMMAND ${cluster}/matrix --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
+         COMMAND ${cluster}/horovodrun_test.py ${PROJECT_BINARY_DIR})
+set_tests_properties(cluster.horovodrun_starts_and_ends_jobs_over_several_hosts PROPERTIES ENVIRONMENT
+                     PYTHONDONTWRITEBYTECODE=1)
 set(cluster_tests "")
 if(TARGET horovod)
   add_executable(frames_rank ${cluster}/frames_rank.cpp)
@@ -21,4 +25,5 @@ if(TARGET horovod)
 endif()
 set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
+                     cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
                      PROPERTIES LABELS cluster TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -50,5 +50,23 @@ TEST(FirstFailure, of_a_crash_is_no_matter_of_memory) {
   EXPECT_EQ(exit_code_of(ended(SIGSEGV | 0x80)), 139);
 }
 
+FirstFailure ended(int rank, int wait_status, std::int64_t at_ns) {
+  FirstFailure failure;
+  failure.rank = Rank{rank};
+  failure.end.wait_status = wait_status;
+  failure.end.at_ns = at_ns;
+  return failure;
+}
+
+TEST(FirstFailure, of_several_hosts_is_the_one_that_the_others_follow_from) {
+  constexpr int exited_with_1 = 1 << 8;
+  EXPECT_EQ(likely_cause({ended(1, exited_with_1, 30), ended(2, exited_with_1, 20)}).rank, Rank{2});
+  EXPECT_EQ(likely_cause({ended(1, exited_with_1, 10), ended(2, SIGKILL, 20)}).rank, Rank{2});
+  FirstFailure lost;
+  lost.kind = FirstFailure::Kind::host_lost;
+  lost.rank = Rank{3};
+  EXPECT_EQ(likely_cause({ended(2, SIGKILL, 20), lost}).rank, Rank{3});
+}
+
 }  // namespace
 }  // namespace hvd::launcher

@@ -58,6 +58,18 @@ TEST(Placement, of_more_ranks_than_slots_fails) {
   EXPECT_FALSE(place({{"a", 1}, {"b", 2}}, 4));
 }
 
+TEST(Hosts, that_are_names_of_this_machine_are_one) {
+  auto hosts = distinct_hosts({{"localhost", 2}, {"far", 3}, {"127.0.0.1", 1}, {"n12", 4}}, "n12");
+  ASSERT_TRUE(hosts);
+  EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"localhost", 7}, {"far", 3}}));
+}
+
+TEST(Hosts, that_are_named_twice_are_refused_with_what_to_write) {
+  auto hosts = distinct_hosts({{"far", 3}, {"near", 1}, {"far", 2}}, "n12");
+  ASSERT_FALSE(hosts);
+  EXPECT_NE(hosts.error().message.find("far:5"), std::string::npos);
+}
+
 TEST(Hosts, know_this_machine_by_all_of_its_names) {
   for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "n12", "n12.site.org"})
     EXPECT_TRUE(is_this_machine(name, "n12")) << name;

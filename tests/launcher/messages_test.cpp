@@ -1,4 +1,4 @@
-#include "launcher/messages.hpp"
+#include "launcher/channel.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -25,8 +25,8 @@ TEST(Messages, arrive_as_they_were_sent) {
   launch.command = {"echo", "", "a b"};
   launch.environment = {"A=1", "B=x=y"};
   launch.folder = "/tmp";
-  launch.cpus = {0, 1500};
-  launch.inherits_input = true;
+  launch.local_rank = 2;
+  launch.input = InputFrom::horovodrun;
   Exited exited;
   exited.rank = Rank{1};
   exited.wait_status = 9;
@@ -48,8 +48,8 @@ TEST(Messages, arrive_as_they_were_sent) {
   EXPECT_EQ(got.command, launch.command);
   EXPECT_EQ(got.environment, launch.environment);
   EXPECT_EQ(got.folder, launch.folder);
-  EXPECT_EQ(got.cpus, launch.cpus);
-  EXPECT_TRUE(got.inherits_input);
+  EXPECT_EQ(got.local_rank, 2);
+  EXPECT_EQ(got.input, InputFrom::horovodrun);
   const auto& end = std::get<Exited>(messages[1]);
   EXPECT_EQ(end.wait_status, 9);
   EXPECT_EQ(end.oom_kills, 2u);
@@ -95,6 +95,38 @@ TEST(Messages, that_are_malformed_are_recognised) {
   content[0] = std::byte{200};
   EXPECT_FALSE(decode(content));
   EXPECT_FALSE(decode({}));
+}
+
+TEST(Messages, begin_after_the_greeting_whatever_came_before) {
+  Ends ends = make_channels();
+  ends.other.expect_greeting("\nhello, version 1\n");
+  ends.one.greet("Welcome to this machine!\nhello, version 2");
+  ends.one.flush();
+  EXPECT_TRUE(ends.other.pump().empty());
+  EXPECT_FALSE(ends.other.was_greeted());
+  EXPECT_EQ(ends.other.other_greeting("hello, version "), "");  // may go on
+  ends.one.greet("\nhello, version 1\n");
+  ends.one.send(AllGone{});
+  ends.one.flush();
+  EXPECT_EQ(ends.other.pump().size(), 1u);
+  EXPECT_TRUE(ends.other.was_greeted());
+}
+
+TEST(Messages, of_another_version_are_told_by_its_greeting) {
+  Ends ends = make_channels();
+  ends.other.expect_greeting("\nhello, version 1\n");
+  ends.one.greet("\nhello, version 2\n");
+  ends.one.flush();
+  EXPECT_TRUE(ends.other.pump().empty());
+  EXPECT_EQ(ends.other.other_greeting("hello, version "), "hello, version 2");
+}
+
+TEST(Messages, that_make_no_sense_end_the_stream) {
+  Ends ends = make_channels();
+  ends.one.greet(std::string("\3\0\0\0abc", 7));
+  ends.one.flush();
+  EXPECT_TRUE(ends.other.pump().empty());
+  EXPECT_TRUE(ends.other.closed());
 }
 
 }  // namespace

@@ -174,8 +174,8 @@ class Ranks(LauncherTest):
 
 
 class WrongCommandLines(LauncherTest):
-    def refused(self, code, *arguments):
-        result = run(*arguments)
+    def refused(self, code, *arguments, **environment):
+        result = run(*arguments, **environment)
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertEqual(result.stdout, "")
         self.assertTrue(result.stderr.startswith("horovodrun: "), result.stderr)
@@ -199,7 +199,9 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("Is a directory", self.refused(2, "-np", "2", "--config-file", "/etc", "true"))
         self.assertIn("--cycle-time-ms", self.refused(2, "-np", "2", "--cycle-time", "-1", "true"))
         self.assertIn("not in this version", self.refused(2, "-np", "2", "--min-np", "2", "true"))
-        self.assertIn("not in this version", self.refused(2, "-np", "2", "-H", "far.away:2", "true"))
+        self.assertIn("the host far.away cannot be used", self.refused(1, "-np", "2", "-H", "far.away:2", "true", HOROVOD_SSH="false"))
+        self.assertIn("cannot be executed", self.refused(1, "-np", "2", "-H", "far.away:2", "true", HOROVOD_SSH="/etc/passwd"))
+        self.assertIn("far.away is named twice", self.refused(2, "-np", "2", "-H", "far.away:1,far.away:1", "true"))
         self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3", "true"))
 
     def test_that_name_a_script_of_this_folder_are_told_how_to_start_it(self):

@@ -1,0 +1,47 @@
+#pragma once
+// The connection that tells an agent and horovodrun whether the other one's host is still there: nothing goes over it
+// but the kernel's keepalive, so that a process that is stopped is not taken for dead. ssh may not notice for hours.
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::launcher {
+
+// Of horovodrun. Used by one thread, never blocks.
+class Lifelines {
+ public:
+  struct Options {
+    std::size_t hosts = 0;
+    std::vector<std::string> interfaces;  // to listen on; empty: all
+    PortRange ports;
+    std::chrono::milliseconds patience;
+  };
+  static Result<std::unique_ptr<Lifelines>> open(const Options& options);
+  ~Lifelines();
+
+  const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
+  std::string token(std::size_t host) const;  // what that agent proves itself with; a secret
+  int descriptor() const;                     // readable when serve() has something to do
+  // The hosts whose lifeline broke since.
+  std::vector<std::size_t> serve();
+  void forget(std::size_t host);  // its end is no news any more
+
+ private:
+  struct State;
+  explicit Lifelines(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Of an agent: tries all addresses at once and takes the one where horovodrun proves that it knows the token. The
+// socket is readable when the lifeline breaks. Blocks until the deadline at most.
+Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const std::string& token,
+                                            std::chrono::milliseconds patience, Deadline deadline);
+
+}  // namespace hvd::launcher

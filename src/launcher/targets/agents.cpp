@@ -1,0 +1,119 @@
+// Ranks below agents of ours: one on this machine, one on every other host, started there over one ssh connection.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "base/config.hpp"
+#include "launcher/remote_agent.hpp"
+#include "launcher/targets/target.hpp"
+#include "native/posix/affinity.hpp"
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int most_ranks_per_processor = 16;
+
+Error misuse(std::string message) {
+  return Error(ErrorCode::invalid_argument, std::move(message));
+}
+
+Status check_number_of_ranks(const Request& request) {
+  if (request.flags.is_set("oversubscribe") || !request.hosts.empty()) return {};
+  auto allowed = posix::affinity();
+  if (!allowed) return {};
+  int processors = allowed->count();
+  if (request.ranks <= processors * most_ranks_per_processor) return {};
+  std::string ranks = std::to_string(request.ranks);
+  return misuse("-np " + ranks + " is too many for this machine: this process may use " + std::to_string(processors) +
+                " processors, and more than " + std::to_string(most_ranks_per_processor) +
+                " ranks on each are hardly meant. --oversubscribe (or -H localhost:" + ranks +
+                ") starts them all the same");
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// ssh, or what the user has in its place, up to the host.
+std::vector<std::string> ssh_words(const Request& request) {
+  std::vector<std::string> words = words_of(request.environment.get("HOROVOD_SSH").value_or(""));
+  // Of Kubeflow's MPI operator, whose pods have no ssh.
+  constexpr const char* kubexec = "/etc/mpi/kubexec.sh";
+  if (words.empty() && request.environment.get("OMPI_MCA_plm_rsh_agent") == kubexec) words = {kubexec};
+  if (words.empty())
+    // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
+    words = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"};
+  if (request.flags.has("ssh_port")) words.insert(words.end(), {"-p", request.flags.get("ssh_port")});
+  if (request.flags.has("ssh_identity_file")) words.insert(words.end(), {"-i", request.flags.get("ssh_identity_file")});
+  return words;
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < list.size();) {
+    std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) names.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+Result<NetworkOptions> network_of(const Request& request) {
+  Environment environment = request.environment;
+  for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
+  std::vector<std::string> warnings;  // the ranks say them
+  auto config = Config::from(environment, warnings);
+  if (!config) return std::move(config.error());
+  NetworkOptions network;
+  network.interfaces = names_in(request.flags.has("nics") ? request.flags.get("nics") : config->network_interfaces);
+  network.ports = config->port_range;
+  network.start_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000));
+  network.lifeline_patience = std::chrono::milliseconds(static_cast<std::int64_t>(config->peer_timeout_s * 500));
+  network.remote_program = environment.get("HOROVOD_REMOTE_PROGRAM").value_or("");
+  if (!network.remote_program.empty()) return network;
+  std::error_code failed;
+  network.remote_program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  if (failed) return Error(ErrorCode::system, "/proc/self/exe cannot be read: set HOROVOD_REMOTE_PROGRAM");
+  return network;
+}
+
+}  // namespace
+
+Result<JobOptions> plan_with_agents(const Request& request) {
+  HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
+  const std::string own_name = posix::host_name();
+  std::vector<HostSlots> named = request.hosts;
+  if (named.empty()) named = {{"localhost", request.ranks}};
+  auto hosts = distinct_hosts(named, own_name);
+  if (!hosts) return hosts.error();
+  auto placements = place(*hosts, request.ranks);
+  if (!placements) return placements.error();
+
+  JobOptions options;
+  options.placements = std::move(*placements);
+  hosts->resize(options.placements.back().host_index + 1);  // the others get no rank
+  bool any_remote = false;
+  for (const HostSlots& host : *hosts) {
+    options.hosts.push_back({host.host, {}});
+    any_remote = any_remote || !is_this_machine(host.host, own_name);
+  }
+  if (!any_remote) return options;
+  auto network = network_of(request);
+  if (!network) return network.error();
+  options.network = std::move(*network);
+  for (HostPlan& host : options.hosts) {
+    if (is_this_machine(host.name, own_name)) continue;
+    host.reach = ssh_words(request);
+    host.reach.push_back(host.name);
+    host.reach.push_back(remote_agent_command(options.network.remote_program));
+  }
+  return options;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""horovodrun over several virtual nodes, with the stand-in for ssh. horovodrun_test.py BUILD [Class.test]
+
+Starts a cluster for itself. Ranks carry a mark in their environment, agents are known by their command line; nothing
+sleeps, and time limits only turn a hang into a failure.
+"""
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NODES = os.path.join(HERE, "nodes")
+sys.path.insert(0, os.path.join(HERE, "..", "multiprocess"))
+
+if __name__ == "__main__" and "HVD_CLUSTER" not in os.environ:
+    can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True)
+    if can.returncode != 0:
+        print("cluster tests were not run:", can.stdout.strip())
+        sys.exit(77)
+    build = os.path.realpath(sys.argv[1])
+    os.execv(NODES, [NODES, "with", "3", "--share", build, "--", sys.executable, __file__, build, *sys.argv[2:]])
+
+BUILD = os.path.realpath(sys.argv.pop(1))
+os.environ["HOROVODRUN"] = HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
+os.environ["HOROVOD_SSH"] = os.path.join(HERE, "agent")
+from launcher_harness import Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
+
+AGENT_FLAG = b"--as-agent-of-a-host"
+WAIT = "(setsid sleep 1000 &) ; echo ready; exec sleep 1000"
+
+
+def read(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def pid_namespace(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
+def cluster_processes():
+    with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/root") as file:
+        ours = pid_namespace(file.read().split()[0])
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and pid_namespace(name) == ours]
+
+
+def agents():
+    """Watchers (the processes that ssh started) and the agents proper that they watch over, on all nodes."""
+    return [pid for pid in cluster_processes() if AGENT_FLAG in read(pid, "cmdline").split(b"\0")]
+
+
+def parent_of(pid):
+    return int(read(pid, "stat").rpartition(b")")[2].split()[1])
+
+
+def nodes(*arguments):
+    subprocess.run([NODES, *arguments], check=True)
+
+
+def on_n1(*arguments, stdin=None, **environment):
+    return subprocess.run([NODES, "on", "n1", HOROVODRUN, *arguments], env=dict(os.environ, **environment), input=stdin or "",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+class ClusterJob(Job):
+    def __init__(self, hosts, shell, ranks=4, flags=(), **environment):
+        command = [NODES, "on", "n1", HOROVODRUN, "-np", str(ranks), "-H", hosts, *flags, "sh", "-c", shell]
+        super().__init__(ranks, shell, whole_command=command, **environment)
+
+    def launcher(self):
+        """horovodrun's process (Job.front is what enters the node)."""
+        for pid in marked_processes(self.mark):
+            if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+                    os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) != b"horovodrun":
+                return pid
+        raise AssertionError("there is no horovodrun")
+
+    def rank(self, number):
+        for pid in marked_processes(self.mark):
+            if f"HOROVOD_RANK={number}".encode() in read(pid, "environ").split(b"\0") and \
+                    os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+                    b"1000" in read(pid, "cmdline"):
+                return pid
+        raise AssertionError(f"there is no rank {number}")
+
+    def assert_nothing_is_left(self, test):
+        """Waits until it is so: what ends on other nodes when horovodrun was killed takes its time."""
+        while left := [pid for pid in agents() + marked_processes(self.mark) if read(pid, "cmdline")]:
+            try:
+                descriptor = os.pidfd_open(left[0])
+            except OSError:
+                continue
+            try:
+                wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
+            finally:
+                os.close(descriptor)
+        super().assert_nothing_is_left(test)
+
+
+class Ranks(unittest.TestCase):
+    def test_know_their_places_on_two_hosts(self):
+        shell = "echo $(hostname) $HOROVOD_RANK $HOROVOD_SIZE $HOROVOD_LOCAL_RANK $HOROVOD_LOCAL_SIZE " \
+                "$HOROVOD_CROSS_RANK $HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME $MINE"
+        result = on_n1("-np", "3", "-H", "n1:2,n2:4", "sh", "-c", shell, MINE="x")
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         ["[0]<stdout>:n1 0 3 0 2 0 2 n1 x", "[1]<stdout>:n1 1 3 1 2 0 1 n1 x", "[2]<stdout>:n2 2 3 0 1 1 2 n2 x"],
+                         result.stderr)
+
+    def test_meet(self):
+        for hosts in ("n1:2,n2:2", "n3:1,n2:3", "n2:4"):
+            listing = ",".join(host.split(":")[0] for host in hosts.split(",") for _ in range(int(host.split(":")[1])))
+            result = on_n1("-np", "4", "-H", hosts, os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous", "5", listing)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_meet_on_ports_of_a_range(self):
+        result = on_n1("-np", "2", "-H", "n1:1,n2:1", os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous", "2", "n1,n2",
+                       HOROVOD_PORT_RANGE="23000-23009")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_get_the_interface_that_was_asked_for(self):
+        result = on_n1("-np", "2", "--network-interfaces", "eth0", "-H", "n1:1,n2:1", "sh", "-c",
+                       "echo $HOROVOD_GLOO_IFACE $HOROVOD_GLOO_RENDEZVOUS_ADDR")
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         [f"[{rank}]<stdout>:eth0 10.77.0.1,[fd77::1]" for rank in range(2)], result.stderr)
+        result = on_n1("-np", "2", "--network-interfaces", "ib7", "-H", "n1:1,n2:1", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("none of the network interfaces asked for is", result.stderr)
+
+    def test_on_another_host_read_standard_input(self):
+        text = "".join(f"line {number}\n" for number in range(100000))
+        result = on_n1("-np", "2", "-H", "n2:1,n3:1", "sh", "-c", "exec cat | cksum", stdin=text)
+        wanted = subprocess.run(["cksum"], input=text, stdout=subprocess.PIPE, text=True).stdout.strip()
+        self.assertIn("[0]<stdout>:" + wanted, result.stdout.splitlines(), result.stderr)
+        self.assertIn("[1]<stdout>:4294967295 0", result.stdout.splitlines())
+
+    def test_take_no_more_than_the_secret_and_leave_it_off_every_command_line(self):
+        job = ClusterJob("n1:1,n2:1", "echo secret $HOROVOD_SECRET_KEY; exec sleep 1000", ranks=2)
+        secret = job.wait_for_lines(2, b"secret")[0].split()[-1]
+        self.assertGreaterEqual(len(secret), 32)
+        for pid in cluster_processes():
+            self.assertNotIn(secret, read(pid, "cmdline"))
+        os.kill(job.launcher(), signal.SIGTERM)
+        job.finish()
+        job.assert_nothing_is_left(self)
+
+
+class Hosts(unittest.TestCase):
+    def refused(self, hosts, ranks=2, **environment):
+        result = on_n1("-np", str(ranks), "-H", hosts, "echo", "started", **environment)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(agents(), [])
+        return result.stderr
+
+    def test_that_cannot_be_used_are_named_with_the_remedy_before_anything_runs(self):
+        self.assertIn("the host n9 cannot be used: it cannot be reached (ssh: Could not resolve hostname", self.refused("n2:1,n9:1"))
+        self.assertIn("n2 is named twice", self.refused("n2:1,n2:1"))
+        self.assertIn("n2 and 10.77.0.2 are one and the same", self.refused("n2:1,10.77.0.2:1"))
+        self.assertIn("more ranks than the hosts have slots", self.refused("n1:1,n2:1", 3))
+        self.assertIn("the host n2 cannot be used: the program /no/horovodrun cannot be executed there",
+                      self.refused("n1:1,n2:1", HOROVOD_REMOTE_PROGRAM="/no/horovodrun"))
+
+    def test_that_cannot_reach_horovodrun_are_named(self):
+        self.assertRegex(self.refused("n2:1,n3:1", HOROVOD_GLOO_IFACE="lo"),
+                         "the host n[23] cannot take part: horovodrun cannot be reached at 127.0.0.1:")
+
+    def test_may_talk_before_the_agent_does(self):
+        talker = f"sh -c 'echo hello; head -c 100000 /dev/zero; exec {HERE}/agent \"$@\"' sh"
+        script = os.path.join(BUILD, "talkative-agent")
+        with open(script, "w") as file:
+            file.write("#!/bin/sh\nexec " + talker + ' "$@"\n')
+        os.chmod(script, 0o755)
+        result = on_n1("-np", "2", "-H", "n1:1,n2:1", "echo", "hello", HOROVOD_SSH=script)
+        os.unlink(script)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:hello", "[1]<stdout>:hello"], result.stderr)
+
+
+class Ends(LauncherTest):
+    def end(self, job, expected, first_failure=None):
+        code = job.finish()
+        job.assert_nothing_is_left(self)
+        self.assertEqual(code, expected, job.errors.decode(errors="replace"))
+        if first_failure:
+            self.assertIn("FIRST FAILURE: " + first_failure, last_block(job.errors))
+
+    def test_with_the_code_of_the_rank_that_failed(self):
+        job = ClusterJob("n1:2,n3:2", 'if [ $HOROVOD_RANK = 3 ]; then echo "the reason" >&2; exit 7; fi; exec sleep 1000')
+        self.end(job, 7, "rank 3 on host n3 ")
+        self.assertIn("| the reason", last_block(job.errors))
+
+    def test_when_a_rank_is_killed(self):
+        job = ClusterJob("n1:2,n2:2", WAIT)
+        job.wait_for_lines(4)
+        os.kill(job.rank(3), signal.SIGKILL)
+        self.end(job, 137, "rank 3 on host n2 ")
+
+    def test_when_an_agent_is_killed(self):
+        job = ClusterJob("n2:2,n3:2", WAIT)
+        job.wait_for_lines(4)
+        os.kill(next(pid for pid in agents() if parent_of(pid) in agents()), signal.SIGKILL)
+        self.end(job, 137)
+        self.assertIn("was lost", job.errors.decode())
+
+    def test_when_what_ssh_started_is_killed(self):
+        job = ClusterJob("n2:2,n3:2", WAIT)
+        job.wait_for_lines(4)
+        os.kill(next(pid for pid in agents() if parent_of(pid) not in agents()), signal.SIGKILL)
+        self.end(job, 137)
+
+    def test_when_the_agent_of_its_own_host_is_killed(self):
+        job = ClusterJob("n1:2,n3:2", WAIT)
+        job.wait_for_lines(4)
+        os.kill(parent_of(job.rank(0)), signal.SIGKILL)
+        self.end(job, 137)
+
+    def test_when_horovodrun_is_killed(self):
+        for hosts in ("n2:2,n3:2", "n1:2,n3:2"):
+            job = ClusterJob(hosts, WAIT)
+            job.wait_for_lines(4)
+            os.kill(job.launcher(), signal.SIGKILL)
+            job.finish()
+            job.assert_nothing_is_left(self)
+
+    def test_by_a_signal_to_horovodrun(self):
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            job = ClusterJob("n1:2,n3:2", WAIT)
+            job.wait_for_lines(4)
+            os.kill(job.launcher(), one)
+            job.finish()
+            job.assert_nothing_is_left(self)
+            self.assertIn(signal.Signals(one).name + " received", job.errors.decode())
+
+    def test_with_signals_forwarded_to_all_hosts(self):
+        job = ClusterJob("n1:1,n3:1", "trap 'echo caught; exit 0' USR1; echo ready; while :; do sleep 0.1; done", ranks=2)
+        job.wait_for_lines(2)
+        os.kill(job.launcher(), signal.SIGUSR1)
+        job.wait_for_lines(2, b"caught")
+        self.end(job, 0)
+
+    def test_when_a_node_dies(self):
+        job = ClusterJob("n1:2,n2:2", WAIT)
+        job.wait_for_lines(4)
+        nodes("kill", "n2")
+        self.end(job, 137, "rank 2 on host n2 ")
+
+    def test_when_a_node_is_cut_off(self):
+        job = ClusterJob("n1:2,n2:2", WAIT, HOROVOD_PEER_TIMEOUT="4")
+        job.wait_for_lines(4)
+        nodes("cut", "n2")
+        try:
+            self.end(job, 137, "rank 2 on host n2 ")
+            self.assertIn("nothing is heard of its host any more", job.errors.decode())
+        finally:
+            nodes("mend", "n2")
+
+
+if __name__ == "__main__":
+    unittest.main()
