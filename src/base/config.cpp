@@ -73,9 +73,13 @@ struct Row {
   const char* default_value;
   const char* meaning;
   Place place = {};
-  bool missed = false;  // whoever sets it counts on something that does not exist yet: tell them
+  enum Trait : std::uint8_t {
+    ordinary,
+    missed,  // whoever sets it counts on something that does not exist yet: tell them
+    equal,   // ranks that differ in it would go different ways and wait for each other
+  } trait = ordinary;
 };
-constexpr bool missed = true;
+constexpr Row::Trait missed = Row::missed, equal = Row::equal;
 constexpr std::monostate nowhere;
 
 // clang-format off
@@ -83,7 +87,7 @@ constexpr Row rows[] = {
     // What the runtime goes by.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1", "accepted; a tensor never waits for a clock here", decimal_at<&Config::cycle_time_ms>},
-    {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>},
+    {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
     {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "accepted; the operations of a group may be fused with others", flag_at<&Config::disable_group_fusion>},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported", decimal_at<&Config::stall_check_time_s>},
@@ -95,10 +99,10 @@ constexpr Row rows[] = {
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
-    {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>},
+    {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>, equal},
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
-    {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>},
-    {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>},
+    {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
+    {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DETERMINISTIC", flag, "0", "accepted; no choice depends on measurements yet", flag_at<&Config::deterministic>},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
@@ -148,7 +152,7 @@ constexpr Row rows[] = {
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_CONTROLLER", controller, "", "accepted; agreement needs neither MPI nor Gloo"},
-    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else accepted, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>},
+    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else accepted, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>, equal},
     {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
     {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},
@@ -343,10 +347,23 @@ Result<Config> Config::from(const Environment& environment, std::vector<std::str
     std::string_view value = trimmed(raw_value);
     if (value.empty()) continue;  // "HOROVOD_X= command" is the shell's way of saying unset
     if (!take(*row, value, config)) return malformed(*row, raw_value);
-    if (row->missed && asks_for_something(*row, value))
+    if (row->trait == missed && asks_for_something(*row, value))
       warnings.push_back(variable + "=" + raw_value + " has no effect in this version (" + row->meaning + ")");
   }
   return config;
+}
+
+std::string Config::equal_knobs() const {
+  std::string all;
+  Config copy = *this;  // places are not const
+  for (const Row& row : rows) {
+    if (row.trait != equal) continue;
+    all += std::string(row.name) + "=";
+    if (auto integer = std::get_if<std::int64_t& (*)(Config&)>(&row.place)) all += std::to_string((*integer)(copy));
+    if (auto text_place = std::get_if<std::string& (*)(Config&)>(&row.place)) all += (*text_place)(copy);
+    all += "\n";
+  }
+  return all;
 }
 
 std::span<const KnobRow> knobs() {

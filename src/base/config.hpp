@@ -45,6 +45,9 @@ struct Config {
   // `warnings` with the nearest known name, and so are known ones that ask for what does not exist yet.
   static Result<Config> from(const Environment& environment, std::vector<std::string>& warnings);
 
+  // What must be equal on all ranks of a job, a line NAME=value each.
+  std::string equal_knobs() const;
+
   friend bool operator==(const Config&, const Config&) = default;
 };
 

@@ -3,6 +3,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::bootstrap {
@@ -21,6 +23,7 @@ Buffer card_of(const Member& member, const std::string& secret) {
   out.put(member.pid);
   out.put_string(member.address);
   out.put_string(member.endpoints);
+  out.put_string(member.knobs);
   out.put_string(secret);
   return card;
 }
@@ -43,11 +46,26 @@ Result<Member> read_card(ConstBytes card, Rank from, Rank me, std::string& secre
   member.pid = in.get<std::int32_t>();
   member.address = in.get_string();
   member.endpoints = in.get_string();
+  member.knobs = in.get_string();
   std::string its_secret(in.get_string());
   if (from == Rank{0}) secret = std::move(its_secret);
   if (!in.ok() || !in.at_end())
     return Error(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
   return member;
+}
+
+// Ranks with different knobs would go different ways, and wait for each other for ever.
+Status compare_knobs(const Member& mine, Rank me, const Member& other, Rank from) {
+  if (mine.knobs == other.knobs) return {};
+  std::istringstream my_lines(mine.knobs), its_lines(other.knobs);
+  std::string my_line, its_line;
+  while (std::getline(my_lines, my_line) && std::getline(its_lines, its_line) && my_line == its_line) {
+  }
+  return Error(ErrorCode::mismatch, "rank " + std::to_string(me.value) + " (host " + mine.host + ") has " + my_line +
+                                        ", rank " + std::to_string(from.value) + " (host " + other.host + ") has " +
+                                        its_line +
+                                        ": all ranks must have the same; set it where the job is started, "
+                                        "or unset it everywhere");
 }
 
 // Bytes that nobody can guess.
@@ -125,6 +143,7 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
     if (!card) return std::move(card.error());
     auto member = read_card(*card, Rank{rank}, identity.rank, world.secret);
     if (!member) return std::move(member.error());
+    HVD_RETURN_IF_ERROR(compare_knobs(me, identity.rank, *member, Rank{rank}));
     world.members.push_back(std::move(*member));
   }
   return world;

@@ -104,6 +104,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
+  me.knobs = config.equal_knobs();
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
     // The others may have gone the way that was closed to this rank.
