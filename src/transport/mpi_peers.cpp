@@ -37,6 +37,7 @@ class Mine {
   MpiCard start(MpiCard card) {
     if (card.running) return card;
     const World& world = *request_.world;
+    if (leaves_by_itself(card)) process_->skip_finalize();
     if (!card.over_bridge) return started(std::move(card));
     std::vector<std::string> nodes;
     for (const Member& member : world.members) nodes.push_back(member.node);
@@ -71,6 +72,14 @@ class Mine {
   std::shared_ptr<mpi::Communicator>& base() { return base_; }
 
  private:
+  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) when ranks come to it one after
+  // another: who is first waits in PMI's barrier, where nothing answers those that still take leave of its endpoints.
+  // Where the library's requests to the launcher go through us we end them in order without it.
+  bool leaves_by_itself(const MpiCard& card) const {
+    if (std::string_view(process_->calls().abi) == "openmpi" || is_on_one_node(*request_.world)) return false;
+    bool has_doorway = std::string_view(bootstrap_.name()) == "pmi" && request_.environment->has("PMI_FD");
+    return card.over_bridge || has_doorway;
+  }
   // Checks the thread level of one that runs already.
   MpiCard started(MpiCard card) {
     Status status = process_->start(*request_.environment, *request_.config);

@@ -244,7 +244,7 @@ Status Process::start(const Environment& environment, const Config& config) {
     mine = this;
     // After the library's own handlers were registered, so before them it runs.
     std::atexit([] {
-      if (!stays_open.load() && mine->is_running()) mine->calls_->finalize();
+      if (!stays_open.load() && !mine->skips_finalize_ && mine->is_running()) mine->calls_->finalize();
     });
   }
   if (level >= least) return {};

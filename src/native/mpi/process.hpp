@@ -40,6 +40,8 @@ class Process {
   // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
   bool is_ours() const { return is_ours_; }
+  // What was started here is not finalised either: for who tells the launcher himself that the process leaves in order.
+  void skip_finalize() noexcept { skips_finalize_ = true; }
   ThreadLevel level() const { return calls_->thread_level(); }
   // Peers are gone, or something of MPI's is still under way: finalising would wait for them for ever. Left undone, so
   // that the launcher ends the job.
@@ -51,6 +53,7 @@ class Process {
   explicit Process(const MpiPlugin* calls) : calls_(calls) {}
   const MpiPlugin* calls_;
   bool is_ours_ = false;
+  bool skips_finalize_ = false;
 };
 
 }  // namespace hvd::mpi

@@ -1,0 +1,46 @@
+"""A rank of tests/cluster/matrix: its MPI is mpi4py's, started before anything of ours is imported."""
+import os
+
+from mpi4py import MPI
+
+import torch
+import horovod.torch as hvd
+
+world = MPI.COMM_WORLD
+hosts = os.environ["HVD_HOSTS"].split(",")
+assert world.size == len(hosts), f"mpi4py knows {world.size} of {len(hosts)} ranks"
+
+
+def check(members, **arguments):
+    """All of `members`, ranks of the world in the order of the job's, come here."""
+    hvd.init(**arguments)
+    assert (hvd.rank(), hvd.size()) == (members.index(world.rank), len(members))
+    here = [member for member in members if hosts[member] == hosts[world.rank]]
+    assert (hvd.local_rank(), hvd.local_size()) == (here.index(world.rank), len(here))
+    assert hvd.mpi_threads_supported()
+    for step in range(5):
+        total = hvd.allreduce(torch.full((1000,), float(world.rank + step)), op=hvd.Sum, name="gradient")
+        assert total.tolist() == [float(sum(members) + step * len(members))] * 1000
+        gathered = hvd.allgather(torch.tensor([world.rank]), name="who")
+        assert gathered.tolist() == members
+    hvd.shutdown()
+
+
+everybody = list(range(world.size))
+check(everybody, comm=world)
+assert world.alltoall([(world.rank, to) for to in everybody]) == [(sender, world.rank) for sender in everybody]
+if world.size > 1:
+    # Disjoint halves at once; with cyclic ranks each has all nodes.
+    half = world.Split(world.rank % 2, -world.rank)
+    check([rank for rank in reversed(everybody) if rank % 2 == world.rank % 2], comm=half)
+    half.Free()
+    # A subset, then a list of ranks in an order of its own: the others stay outside.
+    subset = world.Split(0 if world.rank < world.size - 1 else MPI.UNDEFINED)
+    if subset != MPI.COMM_NULL:
+        check(everybody[:-1], comm=subset)
+    chosen = [world.size - 1, 0]
+    if world.rank in chosen:
+        check(chosen, comm=chosen)
+    world.Barrier()
+check(everybody)  # as the launcher, or this MPI, sees it
+print("done", flush=True)
