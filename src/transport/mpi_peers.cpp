@@ -31,18 +31,19 @@ class Mine {
     process_ = *process;
     card.version = process_->calls().version() + " (" + process_->calls().abi + ")";
     card.over_bridge = !process_->is_running() && process_->lacks_pmi_server(*request_.environment);
+    if (card.over_bridge) card.space = bootstrap::PmiBridge::new_space();
     return process_->is_running() ? started(std::move(card)) : card;
   }
 
-  MpiCard start(MpiCard card) {
+  MpiCard start(MpiCard card, const std::string& space) {
     if (card.running) return card;
     const World& world = *request_.world;
     if (leaves_by_itself(card)) process_->skip_finalize();
     if (!card.over_bridge) return started(std::move(card));
     std::vector<std::string> nodes;
     for (const Member& member : world.members) nodes.push_back(member.node);
-    Status status = bootstrap::start_over_bridge(*process_, bootstrap_, {world.rank, world.size(), world.job}, nodes,
-                                                 *request_.environment, *request_.config);
+    Status status = bootstrap::start_over_bridge(*process_, bootstrap_, {world.rank, world.size(), world.job}, space,
+                                                 nodes, *request_.environment, *request_.config);
     if (!status) card.refusal = status.error().message;
     return status ? started(std::move(card)) : card;
   }
@@ -136,6 +137,7 @@ Buffer MpiCard::encode() const {
   ByteWriter out(bytes);
   out.put_string(refusal);
   out.put_string(version);
+  out.put_string(space);
   out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::uint8_t>(running));
@@ -149,6 +151,7 @@ Result<MpiCard> MpiCard::decode(ConstBytes bytes) {
   MpiCard card;
   card.refusal = in.get_string();
   card.version = in.get_string();
+  card.space = in.get_string();
   card.rank = in.get<std::int32_t>();
   card.size = in.get<std::int32_t>();
   card.running = in.get<std::uint8_t>() != 0;
@@ -195,7 +198,7 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
   if (!cards) return std::move(cards.error());
   bool is_wanted = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
   if (!cards->front().running && check_alike(world, *cards)) {
-    cards = mine.exchange(mine.start(std::move(card)), ".started");
+    cards = mine.exchange(mine.start(std::move(card), cards->front().space), ".started");
     if (!cards) return std::move(cards.error());
   }
   auto ranks = match_ranks(world, *cards);

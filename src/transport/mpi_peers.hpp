@@ -21,6 +21,7 @@ struct MpiCard {
   int rank = 0, size = 0;    // in the communicator that the ranks are looked up in
   bool running = false;      // it was started, by the program or here: then rank and size are known
   bool over_bridge = false;  // it is to be started, and has no PMI server but ours
+  std::string space;         // what a bridge calls the job's values (rank 0's counts)
   bool wanted = false;       // also between the ranks of one node (HOROVOD_MPI)
 
   Buffer encode() const;

@@ -86,8 +86,8 @@ class Bridge : public ::testing::Test {
   void SetUp() override {
     for (int rank = 0; rank < 3; ++rank) {
       bootstraps.push_back(std::make_unique<MadeUp>(store, rank));
-      auto opened =
-          PmiBridge::open(*bootstraps.back(), {Rank{rank}, 3, "job"}, {"a", "b", "a"}, std::chrono::milliseconds(1000));
+      auto opened = PmiBridge::open(*bootstraps.back(), {Rank{rank}, 3, "job"}, "kvs_horovod", {"a", "b", "a"},
+                                    std::chrono::milliseconds(1000));
       ASSERT_TRUE(opened) << opened.error().message;
       bridges.push_back(std::move(*opened));
     }

@@ -237,7 +237,7 @@ void on_hosts() {
     Job job;
     expect_equal(job.place.rank, world_rank, "rank");
     expect_equal(job.place.size, world_size, "size");
-    expect_equal(job.thread_level(), 3, "thread level");
+    if (world_size > 1) expect_equal(job.thread_level(), 3, "thread level");
     for (int turn = 0; turn < 20; ++turn)
       expect_equal(job.sum("gradient", world_rank + turn, 100'000),
                    world_size * (world_size - 1) / 2 + world_size * turn, "sum");

@@ -1,6 +1,7 @@
 #include "bootstrap/pmi_bridge/bridge.hpp"
 
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +23,6 @@ using pmi::value_in;
 // MPICH 4.0's client has lines of 1024 bytes in all, and dies of longer values than these; what it puts it cuts itself.
 constexpr std::size_t longest_name = 64;
 constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
-constexpr const char* name_of_values = "kvs_horovod";
 // How long MPI_Finalize's barrier may take. While one rank waits in it, another's MPI_Finalize may wait for an answer
 // of the first one's endpoints, which nobody gives (MPICH 4 over UCX and TCP): it goes on when the first does.
 constexpr std::chrono::milliseconds farewell_time{3000};
@@ -94,10 +94,18 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
   return std::nullopt;
 }
 
-Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const Identity& identity,
+std::string PmiBridge::new_space() {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random)
+    random = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  return "kvs_" + std::to_string(random) + "_" + std::to_string(::getpid());
+}
+
+Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const Identity& identity, std::string space,
                                                    const std::vector<std::string>& nodes,
                                                    std::chrono::milliseconds patience) {
   std::unique_ptr<PmiBridge> bridge(new PmiBridge(bootstrap, identity, patience));
+  bridge->space_ = std::move(space);
   bridge->mapping_ = process_mapping(number(nodes), longest_value).value_or("");
   bridge->fetched_.resize(static_cast<std::size_t>(identity.size), 0);
   HVD_RETURN_IF_ERROR(bridge->start());
@@ -107,19 +115,23 @@ Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const I
 Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const Identity& identity,
                                                    std::chrono::milliseconds patience) {
   Deadline deadline = Deadline::after(patience);
-  HVD_RETURN_IF_ERROR(bootstrap.put("pmi.node", as_bytes(posix::node_id())));
+  std::string mine = new_space() + " " + posix::node_id();
+  HVD_RETURN_IF_ERROR(bootstrap.put("pmi.node", as_bytes(mine)));
   HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
+  std::string space;
   std::vector<std::string> nodes;
   for (int rank = 0; rank < identity.size; ++rank) {
-    if (Rank{rank} == identity.rank) {
-      nodes.push_back(posix::node_id());
-      continue;
+    std::string text = mine;
+    if (Rank{rank} != identity.rank) {
+      auto theirs = bootstrap.get(Rank{rank}, "pmi.node", deadline);
+      if (!theirs) return std::move(theirs.error());
+      text = to_string(*theirs);
     }
-    auto node = bootstrap.get(Rank{rank}, "pmi.node", deadline);
-    if (!node) return std::move(node.error());
-    nodes.push_back(to_string(*node));
+    std::size_t blank = std::min(text.find(' '), text.size());
+    if (rank == 0) space = text.substr(0, blank);
+    nodes.push_back(text.substr(blank));
   }
-  return open(bootstrap, identity, nodes, patience);
+  return open(bootstrap, identity, space, nodes, patience);
 }
 
 Status PmiBridge::start() {
@@ -169,7 +181,7 @@ std::string PmiBridge::answer(std::string_view request) {
     return "cmd=maxes kvsname_max=" + std::to_string(longest_name) + " keylen_max=" + std::to_string(longest_name) +
            " vallen_max=1024";
   if (command == "get_appnum") return "cmd=appnum appnum=0";
-  if (command == "get_my_kvsname") return std::string("cmd=my_kvsname kvsname=") + name_of_values;
+  if (command == "get_my_kvsname") return std::string("cmd=my_kvsname kvsname=") + space_;
   if (command == "get_universe_size") return "cmd=universe_size size=" + std::to_string(identity_.size);
   if (command == "put") return put(request);
   if (command == "barrier_in") return barrier();

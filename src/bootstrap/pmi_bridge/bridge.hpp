@@ -31,11 +31,14 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
 
 class PmiBridge {
  public:
-  // `nodes`: an id of its node for every rank. The bootstrap outlives the bridge.
-  static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity,
+  // `space`: a name for the job's values, alike on all ranks and never used before, since MPICH 5 names the memory that
+  // the ranks of a node share after it: one rank's new_space(). `nodes`: an id of its node for every rank. The bootstrap
+  // outlives the bridge.
+  static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity, std::string space,
                                                  const std::vector<std::string>& nodes,
                                                  std::chrono::milliseconds patience);
-  // Collective, blocking: the same, where the ranks do not know each other's nodes yet.
+  static std::string new_space();
+  // Collective, blocking: the same, where the ranks do not know each other yet.
   static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity,
                                                  std::chrono::milliseconds patience);
   ~PmiBridge();
@@ -63,7 +66,7 @@ class PmiBridge {
   Bootstrap& bootstrap_;
   const Identity identity_;
   const std::chrono::milliseconds patience_;
-  std::string mapping_;
+  std::string space_, mapping_;
   posix::FileDescriptor our_end_;
   int library_end_ = -1;
   std::thread thread_;

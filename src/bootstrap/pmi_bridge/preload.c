@@ -19,7 +19,7 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* empty without a bridge */
-static volatile int under_way;
+static volatile int under_way, is_alone; /* alone: a job of one, which needs no server, but must not see PMIx */
 
 static char* system_getenv(const char* name) {
   static char* (*next)(const char*);
@@ -93,6 +93,7 @@ static void build_bridge(void) {
   const char* failure = NULL;
   if (open_bridge == NULL) failure = dlerror();
   else open_bridge(pmi_fd, pmi_rank, pmi_size, sizeof pmi_fd, &failure);
+  is_alone = failure == NULL && pmi_fd[0] == '\0';
   if (failure == NULL) return;
   pmi_fd[0] = '\0';
   if (system_getenv("HOROVOD_ALLOW_SINGLETON") == NULL) stop(failure);
@@ -109,7 +110,8 @@ static int answers(const char* name, char** answer) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (under_way) return 0; /* who asks while the bridge is built wants the truth */
   pthread_once(&once, build_bridge_once);
-  if (pmi_fd[0] == '\0') return 0;
+  if (pmi_fd[0] == '\0' && !is_alone) return 0;
+  if (is_alone && !begins(name, "PMIX_")) return 0;
   if (strcmp(name, "PMI_FD") == 0) *answer = pmi_fd;
   else if (strcmp(name, "PMI_RANK") == 0) *answer = pmi_rank;
   else if (strcmp(name, "PMI_SIZE") == 0) *answer = pmi_size;

@@ -28,9 +28,10 @@ class Replaced {
 }  // namespace
 
 Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Identity& identity,
-                         const std::vector<std::string>& nodes, const Environment& environment, const Config& config) {
+                         const std::string& space, const std::vector<std::string>& nodes,
+                         const Environment& environment, const Config& config) {
   auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
-  auto opened = PmiBridge::open(bootstrap, identity, nodes, patience);
+  auto opened = PmiBridge::open(bootstrap, identity, space, nodes, patience);
   if (!opened) return std::move(opened.error());
   PmiBridge* bridge = opened->release();  // the library comes back to it when the process exits
   // MPICH 5 refuses to choose between PMI and PMIx, and so do others that look for what the launcher speaks.
