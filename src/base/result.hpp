@@ -31,6 +31,8 @@ struct Error {
   ErrorCode code;
   std::string message;
   std::source_location origin;
+  // Of something that another rank knows better and is about to tell: a peer that ended for a reason of its own.
+  bool is_a_consequence = false;
 
   Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())
       : code(code_), message(std::move(message_)), origin(origin_) {}

@@ -15,6 +15,10 @@ constexpr auto engine_deadline = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
                                    longest_nap = std::chrono::milliseconds(1);
 
+std::chrono::nanoseconds earlier(std::chrono::nanoseconds sleep, std::chrono::nanoseconds other) {
+  return sleep == posix::WaitWord::forever ? other : std::min(sleep, other);
+}
+
 }  // namespace
 
 Engine::Engine(Parts parts)
@@ -102,7 +106,7 @@ void Engine::run(Deadline start_deadline) {
     std::chrono::nanoseconds longest = longest_sleep();
     // Nobody posts the word for a link that has to be looked at: naps then, longer and longer.
     if (teams_.needs_polling()) {
-      longest = longest == posix::WaitWord::forever ? nap : std::min(longest, nap);
+      longest = earlier(longest, nap);
       nap = std::min(2 * nap, longest_nap);
     } else {
       nap = shortest_nap;
@@ -172,9 +176,13 @@ bool Engine::notice_losses() {
     return true;
   }
   int lost = lost_rank_.load(std::memory_order_acquire);
-  if (auto remote = board_.lost(); remote && lost < 0) lost = remote->value;
-  if (lost < 0 || read_log()) return false;
-  lost_rank_.store(lost, std::memory_order_relaxed);
+  if ((lost < 0 && !board_.has_lost()) || read_log()) return false;
+  // A rank that ends because of a loss says so first: its own end is not the cause.
+  if (auto loss = board_.loss()) {
+    lost_rank_.store(loss->rank.value, std::memory_order_relaxed);
+    end({ErrorCode::peer_lost, std::move(loss->why)});
+    return true;
+  }
   end({ErrorCode::peer_lost, describe(world_, Rank{lost}) +
                                  " ended or was killed without hvd.shutdown(); what was in flight with it is lost. "
                                  "Look at that rank's own output for the cause"});
@@ -293,11 +301,14 @@ bool Engine::run_batches() {
   int before = runner_->batches_in_flight();
   bool news = runner_->step();
   if (runner_->batches_in_flight() < before) handles_.announce();
-  if (const Error* failure = runner_->failure()) {
-    end(*failure);
-    return true;
-  }
-  return news;
+  const Error* failure = runner_->failure();
+  if (failure == nullptr) return news;
+  if (failure->is_a_consequence && !cause_deadline_)
+    cause_deadline_ =
+        Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config_.peer_timeout_s * 1000)));
+  if (failure->is_a_consequence && !cause_deadline_->passed()) return news;  // notice_losses() will hear of the cause
+  end(*failure);
+  return true;
 }
 
 void Engine::settle(Operation& operation, const Error* error) {
@@ -315,10 +326,12 @@ void Engine::settle(Operation& operation, const Error* error) {
 
 void Engine::end(const Error& reason) {
   phase_ = Phase::ended;
+  int lost = lost_rank_.load(std::memory_order_relaxed);
+  Rank whose{lost >= 0 ? lost : world_.rank.value};
+  if (!ending_ && reason.code == ErrorCode::peer_lost) board_.announce_lost(whose, reason.message);
   if (leader_) {
-    int lost = lost_rank_.load(std::memory_order_relaxed);
     if (ending_) leader_->leave();
-    else leader_->leave_because(Rank{lost >= 0 ? lost : world_.rank.value}, reason.message);
+    else leader_->leave_because(whose, reason.message);
   }
   {
     std::lock_guard lock(ended_mutex_);
@@ -361,9 +374,9 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
   // Room in a ring is not announced: look for it.
   if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due();
+  if (cause_deadline_) sleep = earlier(sleep, cause_deadline_->left() + std::chrono::milliseconds(1));
   if (!stop_sent_) return sleep;
-  std::chrono::nanoseconds until_stop = stop_deadline_.left() + std::chrono::milliseconds(1);
-  return sleep == posix::WaitWord::forever ? until_stop : std::min(sleep, until_stop);
+  return earlier(sleep, stop_deadline_.left() + std::chrono::milliseconds(1));
 }
 
 // True if that was the end.

@@ -114,6 +114,8 @@ class Engine final : private transport::Exchange {
   bool has_tree_ = false;  // the leaders of the nodes can talk to each other
   bool stop_sent_ = false;
   Deadline stop_deadline_ = Deadline::never();
+  // A batch failed because a peer has gone; until then whoever knows why is given time to say so.
+  std::optional<Deadline> cause_deadline_;
   std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out
   std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
   std::vector<NameEntry*> slots_;      // by slot

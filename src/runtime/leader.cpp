@@ -135,7 +135,7 @@ void Leader::lost(Rank rank, std::string_view why) {
   if (verdict_) return;
   verdict_ = Error{ErrorCode::peer_lost, std::string(why)};
   lost_ = rank;
-  board_.announce_lost(rank);
+  board_.announce_lost(rank, why);
 }
 
 void Leader::arm() {

@@ -25,7 +25,7 @@ class Runner {
   // Opens a batch at the end of the queue; the caller fills in its operations.
   std::vector<Operation*>& queue(Sequence sequence);
   int batches_in_flight() const { return static_cast<int>(queued_.size()); }
-  // True if a batch began or ended. After a failure of the links the error is in failure(). A batch that nobody can
+  // True if a batch began or ended. After a failure of the links the error is in failure(), and the batch stays in flight. A batch that nobody can
   // carry out fails by itself, alike on all ranks; the next ones are run.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }

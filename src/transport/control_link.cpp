@@ -24,6 +24,11 @@ ControlLink::~ControlLink() {
 }
 
 Error ControlLink::lost(const std::string& how) const {
+  if (socket_ && net_.has_fallen_silent(socket_.get())) {
+    return {ErrorCode::peer_lost, describe(world_, peer_) +
+                                      " gives no sign of life: its host or the network to it is down "
+                                      "(HOROVOD_PEER_TIMEOUT sets how long that may last)"};
+  }
   return {ErrorCode::peer_lost, "the connection to " + describe(world_, peer_) + " " + how +
                                     ": that process, its machine or the network between us has failed"};
 }

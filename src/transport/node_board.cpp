@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace hvd::transport {
@@ -75,10 +76,23 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
   log_ = ByteRing(reinterpret_cast<RingHead*>(log), log + sizeof(RingHead), log_ring_bytes);
 }
 
-void NodeBoard::announce_lost(Rank rank) {
-  std::int32_t nobody = 0;
-  common_->lost.compare_exchange_strong(nobody, rank.value + 1);
+void NodeBoard::announce_lost(Rank rank, std::string_view why) {
+  if (has_lost()) return;
+  SeatState& mine = seats_[me_.value];
+  mine.why_bytes = static_cast<std::uint32_t>(std::min(why.size(), most_bytes_of_why));
+  std::memcpy(mine.why, why.data(), mine.why_bytes);
+  std::uint64_t nobody = 0;
+  std::uint64_t said = static_cast<std::uint64_t>(me_.value) << 32 | static_cast<std::uint32_t>(rank.value + 1);
+  common_->lost.compare_exchange_strong(nobody, said, std::memory_order_acq_rel);
   for (int seat = 0; seat < shape_.seats; ++seat) seats_[seat].wake.post();
+}
+
+std::optional<NodeBoard::Loss> NodeBoard::loss() const {
+  std::uint64_t said = common_->lost.load(std::memory_order_acquire);
+  if (said == 0) return std::nullopt;
+  const SeatState& from = seats_[said >> 32];
+  return Loss{Rank{static_cast<std::int32_t>(said & 0xffffffff) - 1},
+              std::string(from.why, std::min<std::size_t>(from.why_bytes, most_bytes_of_why))};
 }
 
 void NodeBoard::arrive(SlotId slot) {

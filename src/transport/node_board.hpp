@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -46,12 +48,15 @@ class NodeBoard {
   void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
   bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
 
-  // For the leader: a rank of another node is gone; everybody here must know. The first one counts.
-  void announce_lost(Rank rank);
-  std::optional<Rank> lost() const {
-    std::int32_t lost = common_->lost.load(std::memory_order_acquire);
-    return lost == 0 ? std::nullopt : std::optional(Rank{lost - 1});
-  }
+  // A rank is gone; everybody here must know, and in the words of who noticed. The first one counts. Before this rank
+  // ends for it, so that nobody takes its own end for the cause.
+  void announce_lost(Rank rank, std::string_view why);
+  bool has_lost() const { return common_->lost.load(std::memory_order_relaxed) != 0; }
+  struct Loss {
+    Rank rank;
+    std::string why;
+  };
+  std::optional<Loss> loss() const;
 
   // I have arrived at the slot, or take that back before all have; the others see it with announce_arrivals().
   void arrive(SlotId slot);
@@ -87,15 +92,18 @@ class NodeBoard {
   std::uint64_t records_appended() const { return records_appended_; }
 
  private:
+  static constexpr std::size_t most_bytes_of_why = 2048;
   struct alignas(64) SeatState {
     posix::WaitWord wake;
     alignas(64) std::atomic<std::uint64_t> log_bytes_read;
     std::atomic<std::uint64_t> log_records_read;
     std::atomic<std::uint64_t> request_bytes_taken;  // written by the leader
     std::atomic<std::uint32_t> has_left;
+    std::uint32_t why_bytes;      // of what this seat says about a loss; written before it is announced
+    char why[most_bytes_of_why];  // of the seat's own, so that one killed in mid-sentence keeps nobody else from it
   };
   struct alignas(64) Common {
-    std::atomic<std::int32_t> lost;  // rank + 1
+    std::atomic<std::uint64_t> lost;  // rank + 1, and in the upper half the seat that says why
   };
   struct Layout;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -384,21 +385,22 @@ TEST_P(ThreeRanks, fails_what_is_in_flight_when_another_rank_shuts_down) {
   });
 }
 
-TEST(Runtime, names_a_lost_peer_in_the_error) {
-  Ensemble ensemble(testing::made_up_world({3}));
-  with_runtimes(ensemble, [&](Rig& rig, int rank) {
-    auto data = parts(rank, 4);
-    EXPECT_EQ(rig.allreduce("together", data), "");
-    if (rank != 2) {
-      auto handle = rig.start({{Rig::floats(4), "alone", data.data(), data.data()}});
-      ASSERT_TRUE(handle);
-      rig.runtime->report_lost(Rank{2});
-      std::string text = rig.finish(*handle);
-      EXPECT_NE(text.find("rank 2 (host n0, process 1002)"), std::string::npos) << text;
-    } else {
-      rig.runtime->report_lost(Rank{0});
-    }
-  });
+// Only one rank notices; all others, of other nodes too, hear of it in the same words.
+TEST(Runtime, names_a_lost_peer_in_the_error_of_every_rank) {
+  for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 3, 2}, {1, 1, 2}}) {
+    Ensemble ensemble(testing::made_up_world(shape));
+    std::barrier all_did(ensemble.world.size());
+    with_runtimes(ensemble, [&](Rig& rig, int rank) {
+      auto data = parts(rank, 4);
+      EXPECT_EQ(rig.allreduce("together", data), "");
+      all_did.arrive_and_wait();
+      auto handle = rig.start({{Rig::floats(4), "alone" + std::to_string(rank), data.data(), data.data()}});
+      if (rank == rig.runtime->world().size() - 1) rig.runtime->report_lost(Rank{1});
+      std::string text = handle ? rig.finish(*handle) : handle.error().message;
+      std::string lost = "rank 1 (host " + ensemble.world.members[1].host + ", process 1001) ended or was killed";
+      EXPECT_NE(text.find(lost), std::string::npos) << text;
+    });
+  }
 }
 
 TEST(Runtime, starts_again_in_the_same_process) {

@@ -199,6 +199,29 @@ TEST(NodeBoard, knows_who_has_left) {
   }
 }
 
+TEST(NodeBoard, tells_every_seat_the_first_loss_in_the_words_of_who_noticed) {
+  Boards boards(3);
+  EXPECT_FALSE(boards.leader().has_lost());
+  EXPECT_FALSE(boards.leader().loss());
+  boards.seat(2).announce_lost(Rank{7}, "rank 7 gives no sign of life");
+  boards.seat(1).announce_lost(Rank{2}, "rank 2 has ended");
+  for (int seat = 0; seat < 3; ++seat) {
+    EXPECT_TRUE(boards.seat(seat).has_lost());
+    ASSERT_TRUE(boards.seat(seat).loss());
+    EXPECT_EQ(boards.seat(seat).loss()->rank, Rank{7});
+    EXPECT_EQ(boards.seat(seat).loss()->why, "rank 7 gives no sign of life");
+  }
+}
+
+TEST(NodeBoard, cuts_words_about_a_loss_that_are_too_long) {
+  Boards boards(2);
+  boards.seat(1).announce_lost(Rank{0}, std::string(100'000, 'x'));
+  ASSERT_TRUE(boards.leader().loss());
+  EXPECT_EQ(boards.leader().loss()->rank, Rank{0});
+  EXPECT_GT(boards.leader().loss()->why.size(), 1000u);
+  EXPECT_LT(boards.leader().loss()->why.size(), 10'000u);
+}
+
 // ---- requests and the log
 // --------------------------------------------------------------------------------------------
 
