@@ -78,14 +78,15 @@ class Agent {
       lifeline_ = std::move(*lifeline);
     }
     std::vector<std::string> notices;
-    shares_ = share_processors(order.ranks, environment_, notices);
+    if (order.ranks > 0) shares_ = share_processors(order.ranks, environment_, notices);
     for (const std::string& notice : notices) channel_.send(Said{notice});
     channel_.send(Ready{posix::host_name(), posix::node_id(), ::getpid()});
   }
   void obey(Launch launch) {
     auto share_at = static_cast<std::size_t>(launch.local_rank);
     Share share = share_at < shares_.size() ? shares_[share_at] : Share{};
-    if (tells_bindings_) channel_.send(Said{"rank " + std::to_string(launch.rank.value) + ": " + share.description});
+    if (tells_bindings_ && !launch.is_site_launcher)
+      channel_.send(Said{"rank " + std::to_string(launch.rank.value) + ": " + share.description});
     complete_environment(launch, share, settings_.own_environment);
     if (launch.program.find('/') == std::string::npos) {
       int code = 0;
@@ -107,7 +108,7 @@ class Agent {
   }
   void obey(const Forward& order) {
     for (const RankProcess& rank : ranks_)
-      if (rank.process > 0) ::kill(-rank.process, order.signal);
+      if (rank.process > 0) ::kill(rank.is_site_launcher ? rank.process : -rank.process, order.signal);
   }
   void obey(const End& order) {
     asked_to_end_ = true;

@@ -1,19 +1,10 @@
 #include "launcher/check_build.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <vector>
 
-#include "base/deadline.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "launcher/ask_program.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
 
@@ -30,34 +21,8 @@ std::string ask_python(const Environment& environment) {
   std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
   auto python = posix::find_program("python", path, code);
   if (!python) python = posix::find_program("python3", path, code);
-  int ends[2];
-  if (!python || ::pipe2(ends, O_CLOEXEC) != 0) return "";
-  posix::FileDescriptor output(ends[0]), input(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<std::string> words = {*python, "-c", script};
-  std::vector<char*> arguments = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-  pid_t child = 0;
-  int failed = ::posix_spawn(&child, python->c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  input.reset();
-  if (failed != 0) return "";
-  std::string text;
-  Deadline deadline = Deadline::after(std::chrono::seconds(20));
-  for (char chunk[256];;) {
-    pollfd readable{output.get(), POLLIN, 0};
-    if (::poll(&readable, 1, static_cast<int>(deadline.left().count())) <= 0) {
-      ::kill(child, SIGKILL);
-      break;
-    }
-    ssize_t count = ::read(output.get(), chunk, sizeof chunk);
-    if (count <= 0) break;
-    text.append(chunk, static_cast<std::size_t>(count));
-  }
-  ::waitpid(child, nullptr, 0);
-  return text;
+  if (!python) return "";
+  return answer_of({*python, "-c", script}, std::chrono::seconds(20), false);
 }
 
 std::string item(bool available, const char* name) {

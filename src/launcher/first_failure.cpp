@@ -75,8 +75,10 @@ std::string describe(const FirstFailure& failure, const std::vector<std::string>
       "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated. "
       "The "
       "first process to do so was:\nProcess name: " +
-      std::to_string(failure.rank.value) + "\nExit code:    " + std::to_string(exit_code_of(failure)) +
-      "\nFIRST FAILURE: rank " + std::to_string(failure.rank.value) + " on host " + failure.host;
+      (failure.rank.value < 0 ? "unknown" : std::to_string(failure.rank.value)) +
+      "\nExit code:    " + std::to_string(exit_code_of(failure)) +
+      "\nFIRST FAILURE: " + (failure.rank.value < 0 ? "a rank" : "rank " + std::to_string(failure.rank.value)) +
+      (failure.host.empty() ? "" : " on host " + failure.host);
   if (failure.process > 0) text += " (process " + std::to_string(failure.process) + ")";
   switch (failure.kind) {
     case FirstFailure::Kind::ended: text += " " + describe_end(failure.end.wait_status); break;

@@ -10,8 +10,8 @@ namespace hvd::launcher {
 struct FirstFailure {
   enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
-  Rank rank;
-  std::string host;
+  Rank rank;         // -1: not known, as where a site's launcher does not tell
+  std::string host;  // likewise empty
   int process = 0;
   Exited end;        // ended
   std::string text;  // not_started: what failed; asked_for_end: the reason given; host_lost: what is known

@@ -9,7 +9,6 @@ using enum Range;
 using enum Written;
 
 constexpr const char* elastic = "elastic jobs (ranks that come and go) are not in this version";
-constexpr const char* with_mpi = "it is for jobs started through an MPI, which this version does not do";
 
 // clang-format off
 constexpr FlagRow rows[] = {
@@ -57,10 +56,10 @@ constexpr FlagRow rows[] = {
 
     {"tcp_flag", "--tcp", "", toggle, any, "NCCL_IB_DISABLE", when_true, nullptr, nullptr, nullptr, "no InfiniBand"},
     {"use_gloo", "--gloo", "", toggle, any, nullptr, as_given, nullptr, nullptr, nullptr, "start the ranks by ourselves: on this machine, on other hosts over ssh"},
-    {"use_mpi", "--mpi", "", toggle, any, nullptr, as_given, nullptr, nullptr, "MPI support has not been built.  If this is not expected, ensure MPI is installed and reinstall Horovod with HOROVOD_WITH_MPI=1 to debug the build error. (Starting jobs through mpirun is not in this version; without --mpi the ranks are started directly.)", "start the ranks through mpirun"},
-    {"use_jsrun", "--jsrun", "", toggle, any, nullptr, as_given, nullptr, nullptr, "MPI support has not been built.  If this is not expected, ensure MPI is installed and reinstall Horovod with HOROVOD_WITH_MPI=1 to debug the build error. (Starting jobs through jsrun is not in this version; without --jsrun the ranks are started directly.)", "start the ranks through jsrun"},
-    {"mpi_args", "--mpi-args", "", text, any, nullptr, as_given, nullptr, nullptr, with_mpi, "arguments for mpirun"},
-    {"binding_args", "--binding-args", "", text, any, nullptr, as_given, nullptr, nullptr, with_mpi, "binding arguments for mpirun"},
+    {"use_mpi", "--mpi", "", toggle, any, nullptr, as_given, nullptr, nullptr, nullptr, "start the ranks through the mpiexec that is there"},
+    {"use_jsrun", "--jsrun", "", toggle, any, nullptr, as_given, nullptr, nullptr, nullptr, "start the ranks through jsrun"},
+    {"mpi_args", "--mpi-args", "", text, any, nullptr, as_given, nullptr, nullptr, nullptr, "--mpi: more arguments for the launcher"},
+    {"binding_args", "--binding-args", "", text, any, nullptr, as_given, nullptr, nullptr, nullptr, "--mpi: binding arguments for the launcher, instead of none"},
     {"host_discovery_script", "--host-discovery-script", "", text, any, nullptr, as_given, nullptr, nullptr, elastic, "script that prints the hosts of an elastic job"},
     {"min_num_proc", "--min-np --min-num-proc", "", integer, at_least_1, nullptr, as_given, nullptr, nullptr, elastic, "least number of ranks of an elastic job"},
     {"max_num_proc", "--max-np --max-num-proc", "", integer, at_least_1, nullptr, as_given, nullptr, nullptr, elastic, "greatest number of ranks of an elastic job"},

@@ -84,7 +84,10 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  auto options = launcher::plan_job({flags, environment, ranks, std::move(hosts)});
+  launcher::Request request{flags, environment, ranks, flags.command, std::move(hosts)};
+  auto chosen = launcher::choose_target(request);
+  if (!chosen) return chosen.error();
+  auto options = chosen->target->plan(request);
   if (!options) return options;
   options->grace = *grace;
   options->command = flags.command;
@@ -112,6 +115,9 @@ int run(int count, char** arguments) {
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error);
   for (const std::string& notice : flags->notices) complain(notice, 0);
+  for (const char* flag : {"mpi_args", "binding_args"})
+    if (flags->has(flag) && !flags->is_set("use_mpi"))
+      complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (flags->has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags->has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags->has("check_build"))
@@ -121,7 +127,10 @@ int run(int count, char** arguments) {
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
 
-  if (std::all_of(options->hosts.begin(), options->hosts.end(), [](const auto& host) { return host.reach.empty(); })) {
+  if (options->site) {
+    // Its hosts look for the command; it is looked for itself by the agent.
+  } else if (std::all_of(options->hosts.begin(), options->hosts.end(),
+                         [](const auto& host) { return host.reach.empty(); })) {
     int code = 0;
     auto program = posix::find_program(options->command[0],
                                        environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);

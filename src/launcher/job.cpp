@@ -12,6 +12,7 @@
 //  gone, and its agent thinks the same of us.
 #include "launcher/job.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -53,7 +54,9 @@ class Job {
         host_(posix::host_name()),
         folder_(environment, notices_),
         printer_(options.printer),
-        ranks_(options.placements.size()) {}
+        ranks_(options.placements.size()) {
+    if (options.site) site_.emplace(*options.site->dialect, options.printer.size);
+  }
 
   JobEnd run() {
     if (auto started = start(); !started) fail_to_start(started.error().message);
@@ -71,6 +74,7 @@ class Job {
       check_start();
       if (wire_up_ != nullptr) read_requests();
       settle_failure();
+      hurry_site();
       give_credit();
       watch_readers();
       if (own_ending_.begun()) end_what_was_taken_over();
@@ -145,7 +149,7 @@ class Job {
   void prepare(std::size_t at) {
     HostLink& host = hosts_[at];
     Prepare order;
-    order.ranks = static_cast<std::int32_t>(host.ranks.size());
+    order.ranks = site_ ? 0 : static_cast<std::int32_t>(host.ranks.size());
     order.grace_ms = static_cast<std::int32_t>(options_.grace.count());
     order.tells_bindings = options_.verbose;
     if (!host.is_here) {
@@ -174,6 +178,7 @@ class Job {
   }
 
   Status wire_up() {
+    if (site_) return {};  // by the site's launcher
     if (is_on_several_machines()) {
       auto lifelines = Lifelines::open(
           {hosts_.size(), options_.network.interfaces, options_.network.ports, options_.network.lifeline_patience});
@@ -200,6 +205,7 @@ class Job {
     start_by_ = Deadline::never();
     char folder[4096];
     if (::getcwd(folder, sizeof folder) == nullptr) folder[0] = '\0';
+    if (site_) return launch_site(folder);
     Environment abroad = exportable(environment_);
     for (std::size_t at = 0; at < ranks_.size(); ++at) {
       const Placement& placement = options_.placements[at];
@@ -220,6 +226,35 @@ class Job {
     }
     for (HostLink& host : hosts_) host.channel.flush();
     tell_time("launch orders sent");
+    return {};
+  }
+
+  Status launch_site(const char* working_folder) {
+    const SiteLauncher& site = *options_.site;
+    Launch order;
+    order.command = site.command;
+    for (std::string& word : order.command) {
+      if (word != host_file_word) continue;
+      auto folder = folder_.make();
+      if (!folder) return folder.error();
+      word = *folder + "/hosts";
+      posix::FileDescriptor file(::open(word.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      if (!file || ::write(file.get(), site.host_file.data(), site.host_file.size()) !=
+                       static_cast<ssize_t>(site.host_file.size()))
+        return system_error("the file " + word + " cannot be written", errno);
+    }
+    order.program = order.command[0];
+    Environment environment = environment_;
+    for (const auto& [name, value] : options_.variables) environment.set(name, value);
+    for (const std::string& name : site.unset) environment.erase(name);
+    environment.set("PYTHONUNBUFFERED", "1");
+    for (const auto& [name, value] : environment.variables()) order.environment.push_back(name + "=" + value);
+    order.folder = working_folder;
+    order.input = InputFrom::agent;
+    order.is_site_launcher = true;
+    hosts_[0].channel.send(order);
+    hosts_[0].channel.flush();
+    if (options_.verbose) say("starting " + joined(order.command));
     return {};
   }
 
@@ -273,7 +308,7 @@ class Job {
       polled_.push_back({host.errors.get(), POLLIN, 0});
     }
     milliseconds span = std::min(own_ending_.left(), start_by_.left());
-    for (const auto& time : {give_up_at_, gather_until_})
+    for (const auto& time : {give_up_at_, gather_until_, site_ends_by_})
       if (time && Clock::now() < *time) span = std::min(span, std::chrono::ceil<milliseconds>(*time - Clock::now()));
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     if ((polled_[0].revents & (POLLERR | POLLNVAL)) != 0) printer_.sink(Stream::standard_output).abandon();
@@ -327,7 +362,10 @@ class Job {
   }
   void hear(HostLink& host, const Output& output) {
     host.owed_credit += static_cast<std::uint32_t>(output.bytes.size());
-    printer_.add(output);
+    if (!site_) return printer_.add(output);
+    site_->add(output, print_, say_);
+    // The launcher itself ends the others, in its own time; unless it does not.
+    if (site_->failure() && !site_ends_by_) site_ends_by_ = Clock::now() + options_.grace + patience;
   }
   void hear(HostLink& host, const Exited& end) {
     RankState& rank = ranks_[index(end.rank)];
@@ -335,7 +373,10 @@ class Job {
     rank.ended = true;
     rank.wait_status = end.wait_status;
     if (wire_up_ != nullptr) wire_up_->rank_ended(end.rank, describe_end(end.wait_status));
-    if (end.wait_status != 0 && was_started) {
+    if (site_) {
+      // What it said last may still be on its way.
+      if (!ending_ && was_started) site_end_ = end;
+    } else if (end.wait_status != 0 && was_started) {
       FirstFailure failure;
       failure.rank = end.rank;
       failure.process = rank.process;
@@ -347,7 +388,7 @@ class Job {
   }
   // Nobody else would say so where nobody waits for that rank. Those that the user stopped by Ctrl-Z are no news.
   void hear(HostLink& host, const Stopped& stop) {
-    if (ending_ || stop.signal == SIGTSTP) return;
+    if (site_ || ending_ || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(ranks_[index(stop.rank)].process);
     say("rank " + std::to_string(stop.rank.value) + " on host " + host.name + " (process " + process +
         ") was stopped by signal " + std::to_string(stop.signal) + " (" + posix::name_of_signal(stop.signal) +
@@ -374,6 +415,35 @@ class Job {
     settle_failure();
   }
 
+  // A rank's code is told apart from that of its launcher.
+  void judge_site() {
+    site_->finish(print_, say_);
+    if (!site_end_ || site_end_->wait_status == 0 || first_failure_) return;
+    first_failure_ = site_->failure();
+    if (first_failure_) {
+      if (first_failure_->end.wait_status == 0) first_failure_->end.wait_status = site_end_->wait_status;
+      if (first_failure_->rank.value >= 0) say_exit_code();
+      return;
+    }
+    int status = site_end_->wait_status;
+    std::string last = site_->last_line();
+    say(std::string(options_.site->dialect->name) + " " + describe_end(status) +
+        (last.empty() ? "" : "; the last that it said: " + last));
+    site_code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+  void say_exit_code() {
+    printer_.say("Process " + std::to_string(first_failure_->rank.value) + " exit with status code " +
+                 std::to_string(exit_code_of(*first_failure_)) + ".");
+  }
+
+  void hurry_site() {
+    if (!site_ends_by_ || Clock::now() < *site_ends_by_ || ending_) return;
+    site_end_ = Exited{};
+    site_end_->wait_status = SIGKILL;  // unless the rank's own end is known
+    begin_end(SIGTERM);
+  }
+
   void settle_failure() {
     if (!gather_until_ || ending_) return;
     bool answered = std::none_of(hosts_.begin(), hosts_.end(),
@@ -381,9 +451,7 @@ class Job {
     if (!answered && Clock::now() < *gather_until_) return;
     gather_until_.reset();
     first_failure_ = likely_cause(failures_);
-    if (first_failure_->kind == FirstFailure::Kind::ended)
-      printer_.say("Process " + std::to_string(first_failure_->rank.value) + " exit with status code " +
-                   std::to_string(exit_code_of(*first_failure_)) + ".");
+    if (first_failure_->kind == FirstFailure::Kind::ended) say_exit_code();
     begin_end(SIGTERM);
   }
 
@@ -585,13 +653,19 @@ class Job {
             " could not be ended within " + std::to_string((options_.grace + patience).count() / 1000) +
             " s (they hang in the kernel?); the agent" +
             (host.is_here ? " (process " + std::to_string(host.process) + ")" : " there") + " goes on trying");
+    if (site_) judge_site();
     printer_.finish();
     wire_up_.reset();
     if (all_gone) folder_.remove();
-    if (first_failure_) printer_.say(describe(*first_failure_, printer_.last_errors(first_failure_->rank)));
+    if (first_failure_) printer_.say(describe(*first_failure_, last_errors()));
     flush(ended_by_signal_ != 0 ? Deadline::after(patience) : Deadline::never());
     dismiss_all();
     return verdict(all_gone);
+  }
+
+  std::vector<std::string> last_errors() const {
+    if (first_failure_->rank.value < 0 || first_failure_->rank.value >= options_.printer.size) return {};
+    return printer_.last_errors(first_failure_->rank);
   }
 
   // Their processes go last, so that there is nothing left when we have ended.
@@ -616,6 +690,8 @@ class Job {
   JobEnd verdict(bool all_gone) const {
     if (first_failure_) return {exit_code_of(*first_failure_), 0};
     if (failed_to_start_) return {1, 0};
+    if (site_code_ != 0) return {site_code_, 0};
+    if (site_ && ended_by_signal_ != 0 && !all_ranks_succeeded()) return {128 + ended_by_signal_, ended_by_signal_};
     if (ended_by_signal_ != 0) {
       // Ranks that caught the signal and ended in their own way (a checkpoint, a code that asks to be queued again)
       // decide.
@@ -661,6 +737,12 @@ class Job {
   std::vector<HostLink> hosts_;
   std::vector<pollfd> polled_;
   InputRelay input_;
+  std::optional<SiteOutput> site_;  // if a launcher of the site starts the ranks
+  std::function<void(const Output&)> print_ = [this](const Output& output) { printer_.add(output); };
+  std::function<void(std::string_view)> say_ = [this](std::string_view line) { printer_.say(line); };
+  std::optional<Clock::time_point> site_ends_by_;
+  std::optional<Exited> site_end_;  // if it ended before anybody wanted that
+  int site_code_ = 0;
   std::unique_ptr<Lifelines> lifelines_;  // none while all ranks are on this machine
   std::unique_ptr<WireUp> wire_up_;
   Deadline start_by_ = Deadline::never();

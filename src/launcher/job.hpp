@@ -2,6 +2,7 @@
 // One job, on this machine or on several, from start to end.
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/environment.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/output.hpp"
+#include "launcher/site_launcher.hpp"
 
 namespace hvd::launcher {
 
@@ -32,6 +34,7 @@ struct JobOptions {
   std::vector<HostPlan> hosts;
   std::vector<Placement> placements;  // on these hosts
   NetworkOptions network;
+  std::optional<SiteLauncher> site;              // it starts the ranks; the only placement is its own
   std::map<std::string, std::string> variables;  // that flags set for the ranks
   PrinterOptions printer;
   bool verbose = false;

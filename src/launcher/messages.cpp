@@ -40,6 +40,7 @@ void write(ByteWriter& to, const Launch& m) {
   to.put_string(m.folder);
   to.put(m.local_rank);
   to.put(m.input);
+  to.put(m.is_site_launcher);
 }
 void read(ByteReader& from, Launch& m) {
   m.rank = from.get<Rank>();
@@ -49,6 +50,7 @@ void read(ByteReader& from, Launch& m) {
   m.folder = from.get_string();
   m.local_rank = from.get<std::int32_t>();
   m.input = from.get<InputFrom>();
+  m.is_site_launcher = from.get<bool>();
 }
 void write(ByteWriter& to, const Input& m) {
   to.put_string(m.bytes);

@@ -32,6 +32,7 @@ struct Launch {
   std::string folder;                    // to start in
   std::int32_t local_rank = 0;           // its share of the processors
   InputFrom input = InputFrom::nowhere;
+  bool is_site_launcher = false;  // signals are for it alone, which hands them on
 };
 struct Input {  // for the rank that has it from horovodrun
   std::string bytes;

@@ -116,6 +116,7 @@ Result<RankProcess> start_rank(const Launch& launch, const std::vector<std::int3
   }
   RankProcess rank;
   rank.rank = launch.rank;
+  rank.is_site_launcher = launch.is_site_launcher;
   rank.process = child;
   rank.output[0] = std::move(output->read);
   rank.output[1] = std::move(errors->read);

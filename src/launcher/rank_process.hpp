@@ -11,6 +11,7 @@ namespace hvd::launcher {
 
 struct RankProcess {
   Rank rank;
+  bool is_site_launcher = false;
   pid_t process = 0;                // also its process group; 0 after it was reaped
   posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
   posix::FileDescriptor input;      // what it reads, if that comes from horovodrun; non-blocking

@@ -71,8 +71,8 @@ def on_n1(*arguments, stdin=None, **environment):
 
 
 class ClusterJob(Job):
-    def __init__(self, hosts, shell, ranks=4, flags=(), **environment):
-        command = [NODES, "on", "n1", HOROVODRUN, "-np", str(ranks), "-H", hosts, *flags, "sh", "-c", shell]
+    def __init__(self, hosts, shell, ranks=4, flags=(), whole=None, **environment):
+        command = whole or [NODES, "on", "n1", HOROVODRUN, "-np", str(ranks), "-H", hosts, *flags, "sh", "-c", shell]
         super().__init__(ranks, shell, whole_command=command, **environment)
 
     def launcher(self):
@@ -260,6 +260,98 @@ class Ends(LauncherTest):
             self.assertIn("nothing is heard of its host any more", job.errors.decode())
         finally:
             nodes("mend", "n2")
+
+
+def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", **environment):
+    return subprocess.run([NODES, "on", "n1", "salloc", "--quiet", *options, *command], env=dict(os.environ, **environment),
+                          input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
+class InAnAllocationOfSlurm(LauncherTest):
+    def test_ranks_are_started_by_srun_and_meet(self):
+        result = in_slurm(HOROVODRUN, "-np", "4", RANK, "pmix", "3", "n1,n1,n2,n2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_hosts_may_be_named(self):
+        result = in_slurm(HOROVODRUN, "-np", "3", "-H", "n2:2,n1:1", RANK, "pmix", "3", "n2,n2,n1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_ssh_is_used_for_who_says_gloo(self):
+        result = in_slurm(HOROVODRUN, "--gloo", "-np", "3", "-H", "n2:2,n1:1", RANK, "rendezvous", "3", "n2,n2,n1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_a_step_is_as_good_a_place_and_standard_input_reaches_rank_0(self):
+        result = in_slurm("srun", "-N1", "-n1", "--mpi=pmi2", HOROVODRUN, "-np", "4", "sh", "-c", "echo $(hostname) $(cat)",
+                          stdin="1\n2\n", options=("-N2", "-n4"))
+        lines = sorted(result.stdout.splitlines())
+        self.assertEqual(len(lines), 4, result.stderr)
+        self.assertRegex(lines[0], r"^\[0\]<stdout>:n[12] 1 2$")
+        self.assertTrue(all(line.split(":")[1] in ("n1", "n2") for line in lines[1:]), lines)
+
+    def test_ranks_beyond_its_room_are_refused_unless_they_may_share(self):
+        result = in_slurm(HOROVODRUN, "-np", "6", "true", options=("-N2", "-n4"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("more ranks than Slurm's job", result.stderr)
+        result = in_slurm(HOROVODRUN, "-np", "6", "--oversubscribe", "echo", "hello", options=("-N2", "-n4"))
+        self.assertEqual(result.stdout.count("<stdout>:hello"), 6, result.stderr)
+
+    def test_the_first_failure_is_told(self):
+        for how, code, words in (("exit 7", 7, "ended with exit code 7"), ("kill -9 $$", 137, "was killed by signal 9")):
+            shell = f"if [ $SLURM_PROCID = 2 ]; then echo the reason >&2; {how}; fi; exec sleep 1000"
+            result = in_slurm(HOROVODRUN, "-np", "4", "sh", "-c", shell)
+            self.assertEqual(result.returncode, code, result.stderr)
+            block = last_block(result.stderr.encode())
+            self.assertIn("FIRST FAILURE: rank 2 on host n2 " + words, block)
+
+    def test_hosts_outside_of_it_are_refused(self):
+        result = in_slurm(HOROVODRUN, "-np", "2", "-H", "n3:2", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("srun ended with exit code 1", result.stderr)
+
+    def test_nothing_is_left_however_horovodrun_ends(self):
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            command = [NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", HOROVODRUN, "-np", "4", "sh",
+                       "-c", "echo ready; exec sleep 1000"]
+            job = ClusterJob("", "", whole=command)
+            job.wait_for_lines(4)
+            os.kill(job.launcher(), one)
+            job.finish()
+            job.assert_nothing_is_left(self)
+
+
+class WithMpi(unittest.TestCase):
+    def run_with(self, mpiexec, *arguments, **environment):
+        if subprocess.run(["which", mpiexec], stdout=subprocess.DEVNULL).returncode != 0:
+            self.skipTest(f"{mpiexec} is not installed (tests/cluster/nodes prepare)")
+        result = on_n1("--mpi", *arguments, HOROVOD_MPIEXEC=mpiexec, HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"), **environment)
+        if "MPI support has not been built" in result.stderr:
+            self.skipTest("built without MPI")
+        return result
+
+    def check(self, mpiexec, bootstrap, *more, tells_rank=True):
+        result = self.run_with(mpiexec, *more, "-np", "3", "-H", "n1:2,n2:1", RANK, bootstrap, "3", "n1,n1,n2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        shell = "echo hello; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then kill -9 $$; fi; exec sleep 1000"
+        result = self.run_with(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", "sh", "-c", shell)
+        self.assertEqual(result.returncode, 137, result.stdout + result.stderr)
+        self.assertIn("[1]<stdout>:hello", result.stdout.splitlines())
+        if tells_rank:
+            self.assertRegex(last_block(result.stderr.encode()), "FIRST FAILURE: (rank 1|a rank) on host n2 .* was killed by signal 9")
+
+    def test_of_mpich_ranks_meet_and_failures_are_told(self):
+        self.check("mpiexec.hydra", "pmi")
+
+    def test_of_open_mpi_4_ranks_meet_and_failures_are_told(self):
+        self.check("orterun", "pmix")
+
+    def test_of_open_mpi_5_ranks_meet(self):
+        prefix = os.path.realpath(os.path.join(HERE, "..", "..", "build", "cluster-venv"))
+        # Its texts lie elsewhere, so it does not tell which rank failed.
+        self.check(os.path.join(prefix, "bin", "prterun"), "pmix", "--mpi-args", "--prefix " + prefix, tells_rank=False)
 
 
 if __name__ == "__main__":

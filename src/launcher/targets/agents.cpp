@@ -42,10 +42,7 @@ std::vector<std::string> words_of(const std::string& text) {
 
 // ssh, or what the user has in its place, up to the host.
 std::vector<std::string> ssh_words(const Request& request) {
-  std::vector<std::string> words = words_of(request.environment.get("HOROVOD_SSH").value_or(""));
-  // Of Kubeflow's MPI operator, whose pods have no ssh.
-  constexpr const char* kubexec = "/etc/mpi/kubexec.sh";
-  if (words.empty() && request.environment.get("OMPI_MCA_plm_rsh_agent") == kubexec) words = {kubexec};
+  std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty())
     // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
     words = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"};
@@ -83,9 +80,12 @@ Result<NetworkOptions> network_of(const Request& request) {
   return network;
 }
 
-}  // namespace
+std::optional<std::string> applies(const Request& request) {
+  if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
+  return "this is not inside of a job of a batch system (--mpi would use an MPI's launcher)";
+}
 
-Result<JobOptions> plan_with_agents(const Request& request) {
+Result<JobOptions> plan(const Request& request) {
   HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
   const std::string own_name = posix::host_name();
   std::vector<HostSlots> named = request.hosts;
@@ -114,6 +114,18 @@ Result<JobOptions> plan_with_agents(const Request& request) {
     host.reach.push_back(remote_agent_command(options.network.remote_program));
   }
   return options;
+}
+
+}  // namespace
+
+const Target agents_target{"agents", &applies, &plan};
+
+std::vector<std::string> ssh_stand_in(const Environment& environment) {
+  std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));
+  // Of Kubeflow's MPI operator, whose pods have no ssh.
+  constexpr const char* kubexec = "/etc/mpi/kubexec.sh";
+  if (words.empty() && environment.get("OMPI_MCA_plm_rsh_agent") == kubexec) words = {kubexec};
+  return words;
 }
 
 }  // namespace hvd::launcher

@@ -1,9 +1,58 @@
 #include "launcher/targets/target.hpp"
 
-namespace hvd::launcher {
+#include "native/posix/plugin.hpp"
 
-Result<JobOptions> plan_job(const Request& request) {
-  return plan_with_agents(request);
+namespace hvd::launcher {
+namespace {
+
+// Best first; the last applies always.
+constexpr const Target* targets[] = {&mpi_target, &slurm_target, &agents_target};
+
+bool has_mpi(const Environment& environment) {
+  for (const char* plugin : {"mpi-mpich", "mpi-openmpi", "mpi-abi"})
+    if (!posix::plugin_path(plugin, environment).empty()) return true;
+  return false;
+}
+
+// What Horovod's users know it to say.
+Status check_wishes(const Request& request) {
+  if (!request.flags.is_set("use_mpi") && !request.flags.is_set("use_jsrun")) return {};
+  if (!has_mpi(request.environment))
+    return Error(ErrorCode::unsupported,
+                 "MPI support has not been built.  If this is not expected, ensure MPI is installed and reinstall "
+                 "Horovod with HOROVOD_WITH_MPI=1 to debug the build error.");
+  if (!request.flags.is_set("use_jsrun")) return {};
+  if (!request.environment.has("LSB_JOBID"))
+    return Error(ErrorCode::unsupported,
+                 "Horovod did not detect an LSF job.  The jsrun launcher can only be used in that environment. Please, "
+                 "pick a different launcher for other environments.");
+  return Error(
+      ErrorCode::unsupported,
+      "starting jobs through jsrun is not in this version: call jsrun yourself (the ranks find each other), or "
+      "leave --jsrun out");
+}
+
+}  // namespace
+
+Result<ChosenTarget> choose_target(const Request& request) {
+  HVD_RETURN_IF_ERROR(check_wishes(request));
+  for (const Target* target : targets)
+    if (auto why = target->applies(request)) return ChosenTarget{target, *why};
+  return Error(ErrorCode::unsupported, "there is nothing here that could start ranks");
+}
+
+JobOptions plan_of_site(SiteLauncher site) {
+  JobOptions options;
+  options.hosts = {{"localhost", {}}};
+  options.placements.emplace_back().host = "localhost";
+  options.site = std::move(site);
+  return options;
+}
+
+std::string host_of_each_rank(const std::vector<Placement>& placements) {
+  std::string text;
+  for (const Placement& placement : placements) text += (text.empty() ? "" : ",") + placement.host;
+  return text;
 }
 
 }  // namespace hvd::launcher

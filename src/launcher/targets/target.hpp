@@ -1,6 +1,8 @@
 #pragma once
 // Where ranks can be started, and by whom: a target makes a plan of a job out of what the user asked for. Adding one is
 // adding a file here and a row in target.cpp.
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -15,13 +17,34 @@ struct Request {
   const Flags& flags;
   const Environment& environment;
   int ranks = 1;
+  std::vector<std::string> command;
   std::vector<HostSlots> hosts;  // empty: none were named
 };
 
-// Hosts (and placements, network) of the first target that fits.
-Result<JobOptions> plan_job(const Request& request);
+struct Target {
+  const char* name;
+  // Why this one is to be used; nothing: it is not.
+  std::optional<std::string> (*applies)(const Request& request);
+  // Hosts, placements, network; or the site's launcher.
+  Result<JobOptions> (*plan)(const Request& request);
+};
 
-// This machine, and others over ssh, with agents of ours.
-Result<JobOptions> plan_with_agents(const Request& request);
+struct ChosenTarget {
+  const Target* target;
+  std::string why;
+};
+// The first that applies. Fails for a wish that cannot be fulfilled here.
+Result<ChosenTarget> choose_target(const Request& request);
+
+extern const Target mpi_target;     // --mpi: the mpiexec that is there
+extern const Target slurm_target;   // inside of an allocation of Slurm: srun
+extern const Target agents_target;  // this machine, and others over ssh, with agents of ours
+
+// Of HOROVOD_SSH (or what stands for it): words up to the options for port and key; empty: ssh itself.
+std::vector<std::string> ssh_stand_in(const Environment& environment);
+// A plan for a launcher of the site, which runs on this machine.
+JobOptions plan_of_site(SiteLauncher site);
+// "n1,n1,n2", one name for each rank
+std::string host_of_each_rank(const std::vector<Placement>& placements);
 
 }  // namespace hvd::launcher

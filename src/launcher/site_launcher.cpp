@@ -1,0 +1,172 @@
+#include "launcher/site_launcher.hpp"
+
+#include <signal.h>
+
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<int> number_at(std::string_view text) {
+  int value = 0;
+  auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end == text.data()) return std::nullopt;
+  return value;
+}
+
+// What comes after the word, if it is there.
+std::optional<std::string_view> after(std::string_view line, std::string_view word) {
+  std::size_t at = line.find(word);
+  if (at == std::string_view::npos) return std::nullopt;
+  return line.substr(at + word.size());
+}
+
+std::string first_word(std::string_view text) {
+  return std::string(text.substr(0, text.find_first_of(" \r\n")));
+}
+
+// "Killed", "Segmentation fault (core dumped)"
+int signal_called(std::string_view text) {
+  for (int signal = 1; signal < 32; ++signal) {
+    const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): there is a single thread
+    if (name != nullptr && text.starts_with(name)) return signal;
+  }
+  return 0;
+}
+
+// "12: text", with blanks before it so that all are of one width.
+std::optional<LabelledLine> label_of_srun(std::string_view line) {
+  std::size_t at = std::min(line.find_first_not_of(' '), line.size());
+  std::size_t end = line.find(": ", at);
+  // An empty line of a rank has no blank at its end where srun took that for the line's.
+  if (end == std::string_view::npos) end = line.find(':', at);
+  if (end == std::string_view::npos || end == at) return std::nullopt;
+  if (line.substr(at, end - at).find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  return LabelledLine{Rank{*number_at(line.substr(at))}, line.substr(std::min(end + 2, line.size()))};
+}
+
+// "srun: error: n1: task 2: Exited with exit code 7", "srun: error: n1: tasks 0-1: Killed"
+void failure_of_srun(std::string_view line, FirstFailure& failure) {
+  auto rest = after(line, "srun: error: ");
+  if (!rest || failure.rank.value >= 0) return;
+  std::size_t colon = rest->find(": task");
+  if (colon == std::string_view::npos) return;
+  auto number = number_at(rest->substr(rest->find_first_of("0123456789", colon)));
+  std::size_t what = rest->find(": ", colon + 2);
+  if (!number || what == std::string_view::npos) return;
+  auto code = after(*rest, "Exited with exit code ");
+  int signal = signal_called(rest->substr(what + 2));
+  if (!code && signal == 0) return;
+  failure.rank = Rank{*number};
+  failure.host = std::string(rest->substr(0, colon));
+  failure.end.wait_status = code ? number_at(*code).value_or(1) << 8 : signal;
+}
+
+// "[3] text"
+std::optional<LabelledLine> label_of_hydra(std::string_view line) {
+  std::size_t end = line.find("] ");
+  if (!line.starts_with('[') || end == std::string_view::npos) return std::nullopt;
+  if (end == 1 || line.substr(1, end - 1).find_first_not_of("0123456789") != std::string_view::npos)
+    return std::nullopt;
+  return LabelledLine{Rank{*number_at(line.substr(1))}, line.substr(end + 2)};
+}
+
+// "=   PID 664 RUNNING AT n2", "=   EXIT CODE: 9", which is a wait status or its like. No rank is told.
+void failure_of_hydra(std::string_view line, FirstFailure& failure) {
+  if (!line.starts_with("=")) return;
+  if (auto process = after(line, "PID "); process && failure.host.empty()) {
+    failure.process = number_at(*process).value_or(0);
+    if (auto host = after(line, "RUNNING AT ")) failure.host = first_word(*host);
+  }
+  if (auto code = after(line, "EXIT CODE: "); code && failure.end.wait_status == 0) {
+    int value = number_at(*code).value_or(1);
+    failure.end.wait_status = value << 8;
+    // Of a rank that was killed it is the signal's number; nobody exits with these by himself.
+    if (value == SIGKILL || value == SIGSEGV || value == SIGABRT || value == SIGTERM || value == SIGBUS)
+      failure.end.wait_status = value;
+  }
+}
+
+// "[1,0]<stdout>:text", with a blank after the colon by PRRTE; it may put its name before the numbers.
+std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
+  if (!line.starts_with('[')) return std::nullopt;
+  std::size_t bracket = line.find(']');
+  if (bracket == std::string_view::npos) return std::nullopt;
+  std::size_t comma = line.substr(0, bracket).rfind(',');
+  if (comma == std::string_view::npos) return std::nullopt;
+  auto rank = number_at(line.substr(comma + 1));
+  std::string_view rest = line.substr(bracket + 1);
+  for (std::string_view tag : {"<stdout>:", "<stderr>:", "<stddiag>:"}) {
+    if (!rank || !rest.starts_with(tag)) continue;
+    rest.remove_prefix(tag.size());
+    if (rest.starts_with(' ')) rest.remove_prefix(1);
+    return LabelledLine{Rank{*rank}, rest};
+  }
+  return std::nullopt;
+}
+
+// "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2 exited
+// on signal 9 (Killed).", which may be cut in two.
+void failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
+  if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
+    if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)
+      failure.rank = Rank{number_at(name->substr(comma + 1)).value_or(-1)};
+  }
+  if (auto code = after(line, "Exit code: "); code && failure.end.wait_status == 0) {
+    std::size_t at = code->find_first_of("0123456789");
+    if (at != std::string_view::npos) failure.end.wait_status = number_at(code->substr(at)).value_or(1) << 8;
+  }
+  if (auto rank = after(line, "noticed that process rank "); rank && failure.rank.value < 0) {
+    failure.rank = Rank{number_at(*rank).value_or(-1)};
+    if (auto process = after(line, "with PID ")) failure.process = number_at(*process).value_or(0);
+    if (auto host = after(line, "on node ")) failure.host = first_word(*host);
+  }
+  if (auto signal = line.starts_with("signal ") ? after(line, "signal ") : after(line, "exited on signal "))
+    if (failure.rank.value >= 0 && failure.end.wait_status == 0)
+      failure.end.wait_status = number_at(*signal).value_or(9);
+}
+
+}  // namespace
+
+const SiteDialect dialect_of_srun{"srun", &label_of_srun, &failure_of_srun};
+const SiteDialect dialect_of_hydra{"mpiexec (Hydra)", &label_of_hydra, &failure_of_hydra};
+const SiteDialect dialect_of_open_mpi{"Open MPI's launcher", &label_of_open_mpi, &failure_of_open_mpi};
+
+void SiteOutput::take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
+                      const std::function<void(std::string_view)>& say) {
+  auto labelled = dialect_.read_label(line);
+  if (labelled && labelled->rank.value < ranks_) return print({labelled->rank, stream, std::string(labelled->text)});
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  if (!line.empty()) say(line);
+  if (!line.empty() && line.find_first_not_of("-= ") != std::string_view::npos) last_line_ = line;
+  if (failure_ && failure_->end.wait_status != 0) return;
+  if (!failure_) reading_.rank = Rank{-1};
+  FirstFailure read = failure_.value_or(reading_);
+  dialect_.read_failure(line, read);
+  if (read.rank.value >= 0 || read.process > 0) failure_ = std::move(read);
+}
+
+void SiteOutput::add(const Output& output, const std::function<void(const Output&)>& print,
+                     const std::function<void(std::string_view)>& say) {
+  // Not at '\r', which has no label after it.
+  std::string& text = unfinished_[static_cast<std::size_t>(output.stream)];
+  text += output.bytes;
+  std::size_t at = 0;
+  for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    take(output.stream, std::string_view(text).substr(at, end + 1 - at), print, say);
+  text.erase(0, at);
+  if (text.size() < LineCutter::longest) return;
+  take(output.stream, text, print, say);
+  text.clear();
+}
+
+void SiteOutput::finish(const std::function<void(const Output&)>& print,
+                        const std::function<void(std::string_view)>& say) {
+  for (Stream stream : {Stream::standard_output, Stream::standard_error})
+    if (std::string rest = std::exchange(unfinished_[static_cast<std::size_t>(stream)], {}); !rest.empty())
+      take(stream, rest, print, say);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,62 @@
+#pragma once
+// Launchers of the site (srun, mpiexec) that start the ranks themselves. We start the launcher as if it were a rank, on
+// this machine, and read in what it says which line is of which rank, and who failed.
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/first_failure.hpp"
+#include "launcher/output.hpp"
+
+namespace hvd::launcher {
+
+struct LabelledLine {
+  Rank rank;
+  std::string_view text;
+};
+
+// How a kind of launcher speaks.
+struct SiteDialect {
+  const char* name;
+  // A line of a rank, without the launcher's label; nothing: the launcher's own.
+  std::optional<LabelledLine> (*read_label)(std::string_view line);
+  // Adds to `failure` what a line of its own tells about the rank that failed first.
+  void (*read_failure)(std::string_view line, FirstFailure& failure);
+};
+extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi;
+
+struct SiteLauncher {
+  const SiteDialect* dialect = nullptr;
+  std::vector<std::string> command;  // in which host_file_word stands for the path of a file
+  std::string host_file;             // its content, if there is to be one
+  std::vector<std::string> unset;    // variables that it must not see
+};
+inline constexpr const char* host_file_word = "{host file}";
+
+// Takes apart what a launcher writes.
+class SiteOutput {
+ public:
+  explicit SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {}
+  // Lines of ranks go to `print` as they are, the launcher's own to `say`.
+  void add(const Output& output, const std::function<void(const Output&)>& print,
+           const std::function<void(std::string_view)>& say);
+  void finish(const std::function<void(const Output&)>& print, const std::function<void(std::string_view)>& say);
+  // Of the launcher's lines; nothing: it told of none.
+  const std::optional<FirstFailure>& failure() const { return failure_; }
+  const std::string& last_line() const { return last_line_; }
+
+ private:
+  void take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
+            const std::function<void(std::string_view)>& say);
+
+  const SiteDialect& dialect_;
+  int ranks_;
+  std::string unfinished_[2];  // lines, by stream
+  FirstFailure reading_;
+  std::optional<FirstFailure> failure_;
+  std::string last_line_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,69 @@
+// --mpi: the mpiexec that is there, told apart by what it says about itself.
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "launcher/ask_program.hpp"
+#include "launcher/rank_environment.hpp"
+#include "launcher/targets/mpi_command.hpp"
+#include "launcher/targets/target.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<std::string> applies(const Request& request) {
+  if (!request.flags.is_set("use_mpi")) return std::nullopt;
+  return "--mpi";
+}
+
+std::vector<std::string> names_to_export(const Environment& environment) {
+  std::vector<std::string> names;
+  const Environment abroad = exportable(without_traces_of_launchers(environment));
+  for (const auto& [name, value] : abroad.variables())
+    if (!name.starts_with("OMPI_") && !name.starts_with("PRTE_") && !name.starts_with("PMIX_")) names.push_back(name);
+  return names;
+}
+
+Result<JobOptions> plan(const Request& request) {
+  const Environment& environment = request.environment;
+  auto program = find_mpiexec(environment);
+  if (!program) return program.error();
+  MpiWish wish;
+  wish.ranks = request.ranks;
+  wish.is_root = ::geteuid() == 0;
+  if (!request.hosts.empty()) {
+    auto hosts = distinct_hosts(request.hosts, posix::host_name());
+    if (!hosts) return hosts.error();
+    auto placements = place(*hosts, request.ranks);
+    if (!placements) return placements.error();
+    hosts->resize(placements->back().host_index + 1);
+    for (HostSlots& host : *hosts)
+      host.slots = static_cast<int>(std::count_if(placements->begin(), placements->end(),
+                                                  [&](const Placement& p) { return p.host == host.host; }));
+    wish.hosts = std::move(*hosts);
+    wish.exported = names_to_export(environment);
+    for (const auto& [name, value] : variables_of(request.flags)) wish.exported.push_back(name);
+    std::sort(wish.exported.begin(), wish.exported.end());
+    wish.exported.erase(std::unique(wish.exported.begin(), wish.exported.end()), wish.exported.end());
+  }
+  std::vector<std::string> agent = ssh_stand_in(environment);
+  if (agent.size() == 1) wish.ssh = agent[0];
+  wish.ssh_port = request.flags.get("ssh_port");
+  wish.ssh_identity_file = request.flags.get("ssh_identity_file");
+  wish.interfaces = request.flags.get("nics");
+  wish.binding = split_words(request.flags.get("binding_args"));
+  wish.more = split_words(request.flags.get("mpi_args"));
+  wish.command = request.command;
+  auto site = mpi_command(*program, wish);
+  if (!site) return site.error();
+  return plan_of_site(std::move(*site));
+}
+
+}  // namespace
+
+const Target mpi_target{"mpi", &applies, &plan};
+
+}  // namespace hvd::launcher

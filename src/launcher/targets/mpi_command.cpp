@@ -1,0 +1,155 @@
+#include "launcher/targets/mpi_command.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "launcher/ask_program.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& to, const Words& words) {
+  to.insert(to.end(), words.begin(), words.end());
+}
+
+std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts) text += (text.empty() ? "" : ",") + host.host + ":" + std::to_string(host.slots);
+  return text;
+}
+
+// `quoted` where the launcher takes the words apart by itself.
+std::string ssh_options(const MpiWish& wish) {
+  std::string text;
+  if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
+  if (!wish.ssh_identity_file.empty()) text += (text.empty() ? "-i " : " -i ") + wish.ssh_identity_file;
+  return text;
+}
+
+Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wish) {
+  if (!ssh_options(wish).empty())
+    return Error(ErrorCode::unsupported, program.path + " (" + program.says +
+                                             ") takes no ssh port or key: put them into ~/.ssh/config instead of "
+                                             "--ssh-port and --ssh-identity-file");
+  if (wish.interfaces.find(',') != std::string::npos)
+    return Error(ErrorCode::invalid_argument,
+                 "--network-interfaces " + wish.interfaces + ": " + program.path + " takes a single one");
+  SiteLauncher site;
+  site.dialect = &dialect_of_hydra;
+  site.command = {program.path, "-n", std::to_string(wish.ranks), "-prepend-rank"};
+  if (!wish.ssh.empty()) append(site.command, {"-launcher", "ssh", "-launcher-exec", wish.ssh});
+  if (!wish.interfaces.empty()) append(site.command, {"-iface", wish.interfaces});
+  if (!wish.hosts.empty()) {
+    append(site.command, {program.family == MpiFamily::intel ? "-machinefile" : "-f", host_file_word});
+    for (const HostSlots& host : wish.hosts) site.host_file += host.host + ":" + std::to_string(host.slots) + "\n";
+  }
+  append(site.command, wish.binding);
+  return site;
+}
+
+SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
+  bool is_new = program.family == MpiFamily::prrte;
+  const char* parameter = is_new ? "--prtemca" : "--mca";
+  SiteLauncher site;
+  site.dialect = &dialect_of_open_mpi;
+  site.command = {program.path};
+  if (wish.is_root) append(site.command, {"--allow-run-as-root"});
+  append(site.command, is_new ? Words{"--output", "tag"} : Words{"--tag-output"});
+  append(site.command, {"-np", std::to_string(wish.ranks)});
+  if (!wish.hosts.empty()) append(site.command, {"-H", hosts_with_slots(wish.hosts)});
+  append(site.command, wish.binding.empty() ? Words{"--bind-to", "none", "--map-by", "slot"} : wish.binding);
+  if (!wish.ssh.empty())
+    append(site.command,
+           {parameter, is_new ? "plm_ssh_agent" : "plm_rsh_agent", wish.ssh, parameter, "plm", is_new ? "ssh" : "rsh"});
+  if (std::string options = ssh_options(wish); !options.empty())
+    append(site.command, {parameter, is_new ? "plm_ssh_args" : "plm_rsh_args", options});
+  if (!wish.interfaces.empty())
+    append(site.command, {"--mca", "btl_tcp_if_include", wish.interfaces, parameter,
+                          is_new ? "prte_if_include" : "oob_tcp_if_include", wish.interfaces});
+  for (const std::string& name : wish.exported) append(site.command, {"-x", name});
+  return site;
+}
+
+}  // namespace
+
+MpiFamily family_of(std::string_view version) {
+  auto says = [&](std::string_view word) { return version.find(word) != std::string_view::npos; };
+  if (says("Intel(R) MPI")) return MpiFamily::intel;
+  if (says("HYDRA") || says("MPICH")) return MpiFamily::hydra;
+  if (says("prterun") || says("PRRTE") || says("prte")) return MpiFamily::prrte;
+  std::size_t at = version.find("(Open MPI) ");
+  if (at != std::string_view::npos) {
+    std::string_view number = version.substr(at + 11);
+    bool is_old = number.substr(0, 2).find('.') == 1 && number[0] < '5';
+    return is_old ? MpiFamily::open_mpi : MpiFamily::prrte;
+  }
+  if (says("OpenRTE") || says("Open MPI") || says("IBM Spectrum MPI")) return MpiFamily::open_mpi;
+  return MpiFamily::unknown;
+}
+
+Result<MpiProgram> find_mpiexec(const Environment& environment) {
+  std::string path = environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  std::string wanted = environment.get("HOROVOD_MPIEXEC").value_or("");
+  Words names = wanted.empty() ? Words{"mpiexec", "mpirun", "mpiexec.hydra", "orterun", "prterun"} : Words{wanted};
+  std::string found;
+  for (const std::string& name : names) {
+    int code = 0;
+    auto program = posix::find_program(name, path, code);
+    if (!program) continue;
+    std::string version = answer_of({*program, "--version"}, std::chrono::seconds(20));
+    MpiFamily family = family_of(version);
+    std::size_t begin = std::min(version.find_first_not_of("\n -"), version.size());
+    std::string says = version.substr(begin, version.find('\n', begin) - begin);
+    if (family != MpiFamily::unknown) return MpiProgram{*program, family, says};
+    found += (found.empty() ? "" : "; ") + *program + " says \"" + says + "\"";
+  }
+  if (!wanted.empty() && found.empty())
+    return Error(ErrorCode::invalid_argument, "HOROVOD_MPIEXEC=" + wanted + " is not there, or not along PATH");
+  return Error(ErrorCode::unsupported,
+               "--mpi wants the launcher of an MPI, but along PATH there is no mpiexec or mpirun of MPICH, Intel MPI, "
+               "Open MPI or PRRTE" +
+                   (found.empty() ? std::string() : " (" + found + ")") +
+                   ": load the site's MPI module, set HOROVOD_MPIEXEC, or leave --mpi out");
+}
+
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiWish& wish) {
+  bool is_hydra = program.family == MpiFamily::hydra || program.family == MpiFamily::intel;
+  auto site = is_hydra ? hydra_command(program, wish) : Result<SiteLauncher>(open_mpi_command(program, wish));
+  if (!site) return site;
+  append(site->command, wish.more);
+  append(site->command, wish.command);
+  return site;
+}
+
+std::vector<std::string> split_words(std::string_view text) {
+  Words words;
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    char letter = text[at];
+    if (quote != 0) {
+      if (letter == quote) quote = 0;
+      else word += letter;
+    } else if (letter == '\'' || letter == '"') {
+      quote = letter;
+      in_word = true;
+    } else if (letter == '\\' && at + 1 < text.size()) {
+      word += text[++at];
+      in_word = true;
+    } else if (letter == ' ' || letter == '\t' || letter == '\n') {
+      if (in_word) words.push_back(std::exchange(word, {}));
+      in_word = false;
+    } else {
+      word += letter;
+      in_word = true;
+    }
+  }
+  if (in_word) words.push_back(word);
+  return words;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,130 @@
+// Inside of an allocation of Slurm: srun, whose PMIx or PMI-2 the ranks find each other by.
+#include <algorithm>
+#include <charconv>
+
+#include "bootstrap/launch.hpp"
+#include "launcher/ask_program.hpp"
+#include "launcher/targets/slurm_sizes.hpp"
+#include "launcher/targets/target.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/plugin.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<std::string> applies(const Request& request) {
+  const Environment& environment = request.environment;
+  std::string job = environment.get("SLURM_JOB_ID").value_or("");
+  if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
+  // Each of several tasks of a step is its own master already.
+  if (auto launch = bootstrap::innermost_launch(environment); launch && launch->size > 1) return std::nullopt;
+  int code = 0;
+  if (!posix::find_program("srun", environment.get("PATH").value_or("/usr/bin:/bin"), code)) return std::nullopt;
+  const std::string own_name = posix::host_name();
+  if (!request.hosts.empty() && std::all_of(request.hosts.begin(), request.hosts.end(), [&](const HostSlots& host) {
+        return is_this_machine(host.host, own_name) && host.host != own_name;
+      }))
+    return std::nullopt;  // localhost is what was asked for
+  return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
+}
+
+// pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
+std::string choose_mpi(const Environment& environment) {
+  std::string list = answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
+  auto has = [&](const std::string& word) {
+    std::size_t at = list.find(word);
+    while (at != std::string::npos) {
+      std::size_t end = at + word.size();
+      if ((at == 0 || !std::isalnum(static_cast<unsigned char>(list[at - 1]))) &&
+          (end == list.size() || std::isspace(static_cast<unsigned char>(list[end])) != 0 || list[end] == ','))
+        return true;
+      at = list.find(word, end);
+    }
+    return false;
+  };
+  if (has("pmix") && !posix::plugin_path("pmix", environment).empty() &&
+      posix::open_plugin_table("pmix", 0, environment).error().message.find("has a table of") != std::string::npos)
+    return "pmix";
+  return has("pmi2") ? "pmi2" : "none";
+}
+
+int number_of(const Environment& environment, const char* name) {
+  return bootstrap::number_in(environment, name).value_or(0);
+}
+
+Status check_room(const Request& request) {
+  const Environment& environment = request.environment;
+  if (request.flags.is_set("oversubscribe")) return {};
+  std::string cpus = environment.get("SLURM_JOB_CPUS_PER_NODE").value_or("");
+  int cpus_per_rank = std::max(1, number_of(environment, "SLURM_CPUS_PER_TASK"));
+  int room = 0;
+  for (int on_node : numbers_per_node(cpus)) room += on_node / cpus_per_rank;
+  // The batch system's own number may be larger, where it lets ranks share processors.
+  if (!environment.has("SLURM_STEP_ID")) room = std::max(room, number_of(environment, "SLURM_NTASKS"));
+  if (room == 0 || request.ranks <= room) return {};
+  return Error(ErrorCode::invalid_argument,
+               "-np " + std::to_string(request.ranks) + " asks for more ranks than Slurm's job " +
+                   environment.get("SLURM_JOB_ID").value_or("") + " has room for (" + std::to_string(room) +
+                   ", by SLURM_JOB_CPUS_PER_NODE=" + cpus +
+                   (cpus_per_rank > 1 ? " and SLURM_CPUS_PER_TASK=" + std::to_string(cpus_per_rank) : "") +
+                   "): ask for more (sbatch -n " + std::to_string(request.ranks) +
+                   "), give a smaller -np, or let ranks share processors (--oversubscribe)");
+}
+
+// Of a step around us, which srun would take for wishes about the new one.
+std::vector<std::string> of_the_step_around(const Environment& environment) {
+  if (!environment.has("SLURM_STEP_ID")) return {};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : environment.variables()) {
+    std::string_view text = name;
+    for (std::string_view prefix : {"SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_GPU_BIND", "SLURM_NTASKS_PER_",
+                                    "SLURM_TASKS_PER_NODE", "SLURM_STEP_", "SLURM_DISTRIBUTION", "SLURM_MPI_TYPE"})
+      if (text.starts_with(prefix) && text != "SLURM_STEP_ID") {
+        names.push_back(name);
+        break;
+      }
+  }
+  return names;
+}
+
+Result<JobOptions> plan(const Request& request) {
+  const Environment& environment = request.environment;
+  HVD_RETURN_IF_ERROR(check_room(request));
+  SiteLauncher site;
+  site.dialect = &dialect_of_srun;
+  std::string mpi = choose_mpi(environment);
+  site.command = {"srun",
+                  "--mpi=" + mpi,
+                  "-n",
+                  std::to_string(request.ranks),
+                  "--label",
+                  "--kill-on-bad-exit=1",
+                  "--quit-on-interrupt",
+                  "--input=0"};
+  auto add = [&](std::initializer_list<std::string> words) {
+    site.command.insert(site.command.end(), words.begin(), words.end());
+  };
+  if (!request.hosts.empty()) {
+    auto hosts = distinct_hosts(request.hosts, posix::host_name());
+    if (!hosts) return hosts.error();
+    auto placements = place(*hosts, request.ranks);
+    if (!placements) return placements.error();
+    add({"-N", std::to_string(placements->back().host_index + 1), "--distribution=arbitrary", "-w",
+         host_of_each_rank(*placements)});
+  } else if (int nodes = number_of(environment, "SLURM_JOB_NUM_NODES"); nodes > 0) {
+    add({"-N", std::to_string(std::min(nodes, request.ranks))});
+  }
+  if (environment.has("SLURM_STEP_ID")) add({"--overlap"});
+  if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
+  if (int cpus = number_of(environment, "SLURM_CPUS_PER_TASK"); cpus > 0) add({"-c", std::to_string(cpus)});
+  site.unset = of_the_step_around(environment);
+  site.command.insert(site.command.end(), request.command.begin(), request.command.end());
+  return plan_of_site(std::move(site));
+}
+
+}  // namespace
+
+const Target slurm_target{"slurm", &applies, &plan};
+
+}  // namespace hvd::launcher

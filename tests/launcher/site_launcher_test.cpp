@@ -1,0 +1,87 @@
+#include "launcher/site_launcher.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace hvd::launcher {
+namespace {
+
+struct Heard {
+  std::string ranks, own;
+  std::optional<FirstFailure> failure;
+};
+
+Heard hear(const SiteDialect& dialect, const std::string& text, Stream stream = Stream::standard_error) {
+  SiteOutput output(dialect, 16);
+  Heard heard;
+  auto print = [&](const Output& line) { heard.ranks += std::to_string(line.rank.value) + "|" + line.bytes; };
+  auto say = [&](std::string_view line) { heard.own += std::string(line) + "\n"; };
+  for (char letter : text) output.add({Rank{0}, stream, std::string(1, letter)}, print, say);
+  output.finish(print, say);
+  heard.failure = output.failure();
+  return heard;
+}
+
+TEST(SiteOutput, of_srun_is_told_apart_by_its_labels) {
+  Heard heard = hear(dialect_of_srun, " 8: eight: a\n11: \nsrun: job 4 queued\n 9: 10%\r20%\n7: rest");
+  EXPECT_EQ(heard.ranks, "8|eight: a\n11|\n9|10%\r20%\n7|rest");
+  EXPECT_EQ(heard.own, "srun: job 4 queued\n");
+  EXPECT_FALSE(heard.failure);
+}
+
+TEST(SiteOutput, of_srun_tells_who_failed_first) {
+  Heard heard = hear(dialect_of_srun,
+                     "srun: error: n1: task 2: Exited with exit code 7\nsrun: error: n2: tasks 0-1: Terminated\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{2});
+  EXPECT_EQ(heard.failure->host, "n1");
+  EXPECT_EQ(exit_code_of(*heard.failure), 7);
+  heard = hear(dialect_of_srun, "srun: error: node-12: tasks 3,5: Segmentation fault (core dumped)\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{3});
+  EXPECT_EQ(heard.failure->host, "node-12");
+  EXPECT_EQ(exit_code_of(*heard.failure), 128 + SIGSEGV);
+  EXPECT_FALSE(hear(dialect_of_srun, "srun: error: Unable to create step for job 6: Invalid task\n").failure);
+}
+
+TEST(SiteOutput, of_hydra_is_told_apart_by_its_labels) {
+  Heard heard = hear(dialect_of_hydra, "[0] out\n[1] [x] y\n[proxy:0:0@n1] assert failed\n[99] a stranger's\n");
+  EXPECT_EQ(heard.ranks, "0|out\n1|[x] y\n");
+  EXPECT_EQ(heard.own, "[proxy:0:0@n1] assert failed\n[99] a stranger's\n");
+}
+
+TEST(SiteOutput, of_hydra_tells_where_a_process_failed) {
+  Heard heard = hear(dialect_of_hydra, "=   BAD TERMINATION\n=   PID 664 RUNNING AT n2\n=   EXIT CODE: 9\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{-1});
+  EXPECT_EQ(heard.failure->host, "n2");
+  EXPECT_EQ(heard.failure->process, 664);
+  EXPECT_EQ(exit_code_of(*heard.failure), 128 + SIGKILL);
+  EXPECT_NE(describe(*heard.failure, {}).find("a rank on host n2 (process 664) was killed"), std::string::npos);
+}
+
+TEST(SiteOutput, of_open_mpi_and_prrte_is_told_apart_by_its_tags) {
+  Heard heard = hear(dialect_of_open_mpi,
+                     "[1,0]<stdout>:out\n[1,12]<stderr>: err\n[prterun-n1-77@1,3]<stdout>: x\n[n1:1] noise\n");
+  EXPECT_EQ(heard.ranks, "0|out\n12|err\n3|x\n");
+  EXPECT_EQ(heard.own, "[n1:1] noise\n");
+}
+
+TEST(SiteOutput, of_open_mpi_and_prrte_tells_who_failed_first) {
+  Heard heard = hear(dialect_of_open_mpi, "\n  Process name: [[7096,1],3]\n  Exit code:    5\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{3});
+  EXPECT_EQ(exit_code_of(*heard.failure), 5);
+  for (const char* text :
+       {"orterun noticed that process rank 1 with PID 645 on node n2 exited on signal 9 (Killed).\n",
+        "prterun noticed that process rank 1 with PID 645 on node n2 exited on\nsignal 9 (Killed).\n"}) {
+    heard = hear(dialect_of_open_mpi, text);
+    ASSERT_TRUE(heard.failure) << text;
+    EXPECT_EQ(heard.failure->rank, Rank{1});
+    EXPECT_EQ(heard.failure->host, "n2");
+    EXPECT_EQ(exit_code_of(*heard.failure), 137);
+  }
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "launcher/targets/mpi_command.hpp"
+#include "launcher/targets/slurm_sizes.hpp"
+#include "launcher/targets/target.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : "_") + word;
+  return text;
+}
+
+TEST(MpiLaunchers, are_told_apart_by_what_they_say) {
+  EXPECT_EQ(family_of("HYDRA build details:\n    Version: 4.0.2\n"), MpiFamily::hydra);
+  EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 2023\n"), MpiFamily::intel);
+  EXPECT_EQ(family_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to\n"), MpiFamily::open_mpi);
+  EXPECT_EQ(family_of("orterun (OpenRTE) 4.1.4\n"), MpiFamily::open_mpi);
+  EXPECT_EQ(family_of("mpirun (Open MPI) 5.0.11\n"), MpiFamily::prrte);
+  EXPECT_EQ(family_of("mpirun (Open MPI) 10.1\n"), MpiFamily::prrte);
+  EXPECT_EQ(family_of("prterun (PRRTE) 3.0.1\n"), MpiFamily::prrte);
+  EXPECT_EQ(family_of("bash: no\n"), MpiFamily::unknown);
+}
+
+MpiWish two_hosts() {
+  MpiWish wish;
+  wish.ranks = 3;
+  wish.hosts = {{"n1", 2}, {"n2", 1}};
+  wish.exported = {"A", "B"};
+  wish.ssh = "/agent";
+  wish.more = {"--more"};
+  wish.command = {"prog", "a b"};
+  return wish;
+}
+
+TEST(MpiLaunchers, get_their_own_options) {
+  auto hydra = mpi_command({"mpiexec", MpiFamily::hydra, "HYDRA"}, two_hosts());
+  ASSERT_TRUE(hydra);
+  EXPECT_EQ(joined(hydra->command),
+            "mpiexec_-n_3_-prepend-rank_-launcher_ssh_-launcher-exec_/agent_-f_{host file}_--more_prog_a b");
+  EXPECT_EQ(hydra->host_file, "n1:2\nn2:1\n");
+  auto open_mpi = mpi_command({"mpirun", MpiFamily::open_mpi, "Open MPI"}, two_hosts());
+  ASSERT_TRUE(open_mpi);
+  EXPECT_EQ(
+      joined(open_mpi->command),
+      "mpirun_--tag-output_-np_3_-H_n1:2,n2:1_--bind-to_none_--map-by_slot_--mca_plm_rsh_agent_/agent_--mca_plm_rsh"
+      "_-x_A_-x_B_--more_prog_a b");
+  MpiWish wish = two_hosts();
+  wish.binding = {"--bind-to", "core"};
+  wish.ssh.clear();
+  wish.ssh_port = "2222";
+  wish.is_root = true;
+  auto prrte = mpi_command({"prterun", MpiFamily::prrte, "PRRTE"}, wish);
+  ASSERT_TRUE(prrte);
+  EXPECT_EQ(joined(prrte->command),
+            "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
+            "_-x_A_-x_B_--more_prog_a b");
+  EXPECT_FALSE(mpi_command({"mpiexec", MpiFamily::hydra, "HYDRA"}, wish));  // it takes no port
+}
+
+TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {
+  Environment environment;
+  environment.set("PATH", "/no/such/folder");
+  auto none = find_mpiexec(environment);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("load the site's MPI module"), std::string::npos);
+  environment.set("HOROVOD_MPIEXEC", "my-mpiexec");
+  EXPECT_NE(find_mpiexec(environment).error().message.find("HOROVOD_MPIEXEC=my-mpiexec"), std::string::npos);
+}
+
+TEST(Words, are_split_as_a_shell_does) {
+  EXPECT_EQ(joined(split_words("  -x \"a b\"  'c\"d' e\\ f ''")), "-x_a b_c\"d_e f_");
+  EXPECT_TRUE(split_words(" ").empty());
+}
+
+TEST(SlurmSizes, are_read_per_node) {
+  EXPECT_EQ(numbers_per_node("72(x2),36"), (std::vector<int>{72, 72, 36}));
+  EXPECT_EQ(numbers_per_node("3,1"), (std::vector<int>{3, 1}));
+  for (const char* text : {"", "x", "3,", "3(x", "3(x0)", "3(2)", "3(x2", ",3"})
+    EXPECT_TRUE(numbers_per_node(text).empty()) << text;
+}
+
+std::string target_of(std::vector<const char*> arguments, std::map<std::string, std::string, std::less<>> variables,
+                      std::vector<HostSlots> hosts = {}) {
+  auto flags = parse_flags(arguments);
+  Environment environment(std::move(variables));
+  environment.set("PATH", "/usr/bin:/bin");
+  auto chosen = choose_target({*flags, environment, 2, {"true"}, std::move(hosts)});
+  return chosen ? chosen->target->name : chosen.error().message;
+}
+
+TEST(Target, is_agents_of_ours_unless_something_else_is_there_or_wanted) {
+  EXPECT_EQ(target_of({"true"}, {}), "agents");
+  EXPECT_EQ(target_of({"--gloo", "true"}, {{"SLURM_JOB_ID", "7"}}), "agents");
+  EXPECT_EQ(target_of({"true"}, {{"SLURM_JOB_ID", "7"}}, {{"localhost", 2}}), "agents");
+  // Each of the tasks of a step starts ranks of its own.
+  EXPECT_EQ(
+      target_of({"true"},
+                {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}}),
+      "agents");
+}
+
+TEST(Target, that_is_wanted_but_not_there_is_refused_in_horovods_words) {
+  EXPECT_TRUE(target_of({"--jsrun", "true"}, {}).starts_with("MPI support has not been built.  If this") ||
+              target_of({"--jsrun", "true"}, {}).starts_with("Horovod did not detect an LSF job.  The jsrun launcher"));
+}
+
+}  // namespace
+}  // namespace hvd::launcher
