@@ -1,5 +1,7 @@
 """A rank of tests/cluster/matrix: its MPI is mpi4py's, started before anything of ours is imported."""
 import os
+import sys
+import traceback
 
 from mpi4py import MPI
 
@@ -11,13 +13,22 @@ hosts = os.environ["HVD_HOSTS"].split(",")
 assert world.size == len(hosts), f"mpi4py knows {world.size} of {len(hosts)} ranks"
 
 
+def end_all_ranks(*exception):
+    traceback.print_exception(*exception)
+    sys.stderr.flush()
+    world.Abort(1)
+
+
+sys.excepthook = end_all_ranks
+
+
 def check(members, **arguments):
     """All of `members`, ranks of the world in the order of the job's, come here."""
     hvd.init(**arguments)
     assert (hvd.rank(), hvd.size()) == (members.index(world.rank), len(members))
     here = [member for member in members if hosts[member] == hosts[world.rank]]
     assert (hvd.local_rank(), hvd.local_size()) == (here.index(world.rank), len(here))
-    assert hvd.mpi_threads_supported()
+    assert len(members) == 1 or hvd.mpi_threads_supported()
     for step in range(5):
         total = hvd.allreduce(torch.full((1000,), float(world.rank + step)), op=hvd.Sum, name="gradient")
         assert total.tolist() == [float(sum(members) + step * len(members))] * 1000

@@ -9,6 +9,8 @@ target_link_libraries(rendezvous_launcher PRIVATE hvd_bootstrap)
 
 add_test(NAME cluster.ranks_of_every_launcher_meet_on_every_layout
          COMMAND ${cluster}/matrix --build ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.every_program_of_every_launcher_on_every_layout
+         COMMAND ${cluster}/matrix --all --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
@@ -46,4 +48,6 @@ endif()
 set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
                      cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
-                     PROPERTIES LABELS cluster TIMEOUT 600 SKIP_RETURN_CODE 77)
+                     PROPERTIES LABELS cluster TIMEOUT 1800 SKIP_RETURN_CODE 77)
+set_tests_properties(cluster.every_program_of_every_launcher_on_every_layout
+                     PROPERTIES LABELS soak TIMEOUT 3600 SKIP_RETURN_CODE 77)

@@ -1,0 +1,199 @@
+// Allreduce between nodes: the whole library over TCP and over MPI, hierarchical and flat, beside MPI's own allreduce, in
+// turns in the same processes over the same links. Prints a row of a table per workload: the median of the rounds in
+// milliseconds, and how many times faster than MPI that is (median, least and greatest round).
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod.hpp"
+#include "mpi/options.hpp"
+#include "mpi/packed_allreduce.hpp"
+#include "mpi/tensors.hpp"
+
+namespace hvd::benchmark {
+namespace {
+
+int my_rank = 0, size = 1;
+
+[[noreturn]] void fail(const std::string& why) {
+  std::fprintf(stderr, "rank %d: %s\n", my_rank, why.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+// A runtime of its own over all ranks, made under these variables.
+class OneWay {
+ public:
+  explicit OneWay(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    MPI_Comm world = MPI_COMM_WORLD;
+    hvd_init_options options{};
+    options.struct_size = sizeof options;
+    options.mpi_comm = &world;
+    options.mpi_comm_size = sizeof world;
+    check(hvd_init_with(&runtime_, &options));
+    for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
+  }
+  ~OneWay() { hvd_shutdown(runtime_); }
+  OneWay(const OneWay&) = delete;
+  OneWay& operator=(const OneWay&) = delete;
+
+  // An average of each of the tensors.
+  std::function<void()> step(const Tensors& tensors, const std::string& name) {
+    std::vector<hvd_start_arguments> all;
+    for (const Tensors::Tensor& tensor : tensors.all()) {
+      std::string op_name = name + "." + std::to_string(all.size());
+      auto extent = static_cast<std::int64_t>(tensor.count);
+      hvd_op_description description{};
+      description.struct_size = sizeof description;
+      description.name = op_name.c_str();
+      description.verb = HVD_ALLREDUCE;
+      description.dtype = HVD_FLOAT32;
+      description.reduce_op = HVD_AVERAGE;
+      description.dimensions = 1;
+      description.shape = &extent;
+      description.prescale = description.postscale = 1.0;
+      hvd_start_arguments arguments{};
+      check(hvd_prepare(runtime_, &description, &arguments.op));
+      arguments.input = arguments.output = tensor.data;
+      all.push_back(arguments);
+    }
+    return [this, all] {
+      hvd_handle handle = 0;
+      check(hvd_start(runtime_, all.data(), all.size(), &handle));
+      check(hvd_wait(runtime_, handle, -1));
+      hvd_release(runtime_, handle);
+    };
+  }
+
+ private:
+  static void check(hvd_status status) {
+    if (status != HVD_OK) fail(hvd_last_error());
+  }
+  hvd_runtime* runtime_ = nullptr;
+};
+
+struct Contender {
+  std::string name;
+  std::unique_ptr<OneWay> way;  // null: MPI itself
+};
+
+std::vector<Contender> contenders_of(const Options& options) {
+  const std::map<std::string, std::map<std::string, std::string>> known = {
+      {"mpi", {}},
+      {"tcp", {{"HOROVOD_CPU_OPERATIONS", "gloo"}}},
+      {"tcp-flat", {{"HOROVOD_CPU_OPERATIONS", "gloo"}, {"HOROVOD_ALGORITHM", "allreduce=" + options.text("flat")}}},
+      {"tcp-hierarchical", {{"HOROVOD_CPU_OPERATIONS", "gloo"}, {"HOROVOD_ALGORITHM", "allreduce=hierarchical"}}},
+      {"over-mpi", {}},
+      {"over-mpi-flat", {{"HOROVOD_ALGORITHM", "allreduce=" + options.text("flat")}}},
+      {"over-mpi-hierarchical", {{"HOROVOD_ALGORITHM", "allreduce=hierarchical"}}}};
+  std::vector<Contender> contenders;
+  for (const std::string& name : options.list("contenders")) {
+    auto found = known.find(name);
+    if (found == known.end()) fail("unknown contender " + name);
+    contenders.push_back({name, name == "mpi" ? nullptr : std::make_unique<OneWay>(found->second)});
+  }
+  return contenders;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The median of the calls, of the slowest rank in each.
+double time_of(const std::function<void()>& call, int calls) {
+  std::vector<double> times;
+  for (int i = 0; i < calls; ++i) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = MPI_Wtime();
+    call();
+    times.push_back(MPI_Wtime() - begin);
+  }
+  MPI_Allreduce(MPI_IN_PLACE, times.data(), calls, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return median(times);
+}
+
+int calls_for(double seconds_per_call, double seconds) {
+  return std::clamp(static_cast<int>(seconds / std::max(seconds_per_call, 1e-7)), 3, 300);
+}
+
+void measure(std::vector<Contender>& contenders, const Options& options, std::size_t bytes, std::size_t count) {
+  std::size_t total = std::max<std::size_t>(bytes / sizeof(float), 1);
+  Tensors tensors(count > 1 ? resnet50_gradients(count, total) : std::vector<std::size_t>{total});
+  PackedAllreduce packed(tensors, size);
+  std::string workload = std::to_string(bytes) + " B in " + std::to_string(count);
+  std::vector<std::function<void()>> calls;
+  std::vector<int> repeats;
+  int turn = 0;
+  for (Contender& contender : contenders) {
+    if (contender.way) calls.push_back(contender.way->step(tensors, workload));
+    else calls.push_back([&] { packed(MPI_COMM_WORLD); });
+    // Warms up, and is checked.
+    for (int again = 0; again < 3; ++again) {
+      tensors.write(my_rank, ++turn);
+      MPI_Barrier(MPI_COMM_WORLD);
+      calls.back()();
+      if (!tensors.hold_sums(size, turn, 1.0f / static_cast<float>(size))) fail(contender.name + " gave wrong values");
+    }
+    tensors.write(0, 0);  // from now on alike everywhere, so that averages stay what they are
+    repeats.push_back(calls_for(time_of(calls.back(), 3), options.number("seconds")));
+  }
+  std::vector<std::vector<double>> times(contenders.size());
+  for (int round = 0; round < options.count("rounds"); ++round)
+    for (std::size_t k = 0; k < contenders.size(); ++k) {
+      std::size_t at = (k + static_cast<std::size_t>(round)) % contenders.size();
+      times[at].push_back(time_of(calls[at], repeats[at]));
+    }
+  if (my_rank != 0) return;
+  std::printf("| %s |", workload.c_str());
+  for (std::size_t at = 0; at < contenders.size(); ++at) {
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < times[at].size(); ++round) ratios.push_back(times[0][round] / times[at][round]);
+    std::printf(" %.3f", median(times[at]) * 1e3);
+    if (at > 0)
+      std::printf(" · %.2fx (%.2f–%.2f)", median(ratios), *std::min_element(ratios.begin(), ratios.end()),
+                  *std::max_element(ratios.begin(), ratios.end()));
+    std::printf(" |");
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace hvd::benchmark
+
+int main(int argument_count, char** arguments) {
+  using namespace hvd::benchmark;
+  Options options(argument_count, arguments,
+                  {{"contenders", "mpi,tcp,tcp-hierarchical,tcp-flat,over-mpi,over-mpi-hierarchical,over-mpi-flat"},
+                   {"flat", "halving_doubling"},
+                   {"bytes", "8,4096,65536,1048576,16777216,67108864"},
+                   {"steps", "67108864"},  // of 200 tensors
+                   {"rounds", "5"},
+                   {"seconds", "0.2"}});
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &my_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  {
+    std::vector<Contender> contenders = contenders_of(options);
+    if (my_rank == 0) {
+      std::printf("| workload |");
+      for (const Contender& contender : contenders) std::printf(" %s ms |", contender.name.c_str());
+      std::printf("\n|---|");
+      for (std::size_t i = 0; i < contenders.size(); ++i) std::printf("---|");
+      std::printf("\n");
+    }
+    for (const std::string& bytes : options.list("bytes")) measure(contenders, options, std::stoull(bytes), 1);
+    for (const std::string& bytes : options.list("steps")) measure(contenders, options, std::stoull(bytes), 200);
+  }
+  MPI_Finalize();
+}
