@@ -97,6 +97,7 @@ constexpr Row rows[] = {
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
+    {"HOROVOD_REQUIRE_FABRIC", flag, "0", "refuse to start where tensors would go between nodes over plain sockets", flag_at<&Config::require_fabric>, equal},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
     {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>, equal},
@@ -361,6 +362,7 @@ std::string Config::equal_knobs() const {
     if (row.trait != equal) continue;
     all += std::string(row.name) + "=";
     if (auto integer = std::get_if<std::int64_t& (*)(Config&)>(&row.place)) all += std::to_string((*integer)(copy));
+    if (auto flag_place = std::get_if<bool& (*)(Config&)>(&row.place)) all += (*flag_place)(copy) ? "1" : "0";
     if (auto text_place = std::get_if<std::string& (*)(Config&)>(&row.place)) all += (*text_place)(copy);
     all += "\n";
   }

@@ -38,6 +38,7 @@ struct Config {
   bool deterministic = false;                 // freeze every measured choice
   std::string network_interfaces;             // that connections between nodes use, "eth0,ib0"; empty: all that are up
   PortRange port_range;                       // of the sockets that peers connect to
+  bool require_fabric = false;                // between nodes nothing but a fabric will do
   double peer_timeout_s = 10;                 // after which a node that gives no sign of life is lost
   log::Style log;
 

@@ -7,9 +7,12 @@
 #include <thread>
 #include <utility>
 
+#include "base/environment.hpp"
+#include "base/log.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
+#include "runtime/network_report.hpp"
 #include "topology/layout.hpp"
 #include "transport/mpi_peers.hpp"
 #include "transport/net_peers.hpp"
@@ -112,7 +115,22 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     });
   }
   HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
+  if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::info)) runtime->report_networks();
   return runtime;
+}
+
+void Runtime::report_networks() const {
+  Hops hops;
+  hops.ranks = world_.size();
+  hops.nodes = layout_.nodes;
+  hops.inside = teams_->transport_inside();
+  hops.between = teams_->transport_between();
+  if (mpi_) hops.mpi = mpi_->calls().version();
+  if (net_) {
+    for (const std::string& name : net_->interfaces_in_use())
+      hops.interface += (hops.interface.empty() ? "" : "; ") + describe_interface(name);
+  }
+  log::info(describe_networks(hops, NetworkFacts::of_this_host(Environment::of_this_process())));
 }
 
 int Runtime::mpi_thread_level() const {

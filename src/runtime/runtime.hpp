@@ -72,6 +72,7 @@ class Runtime {
  private:
   explicit Runtime(Parts parts);
   Status share_board(Deadline deadline);
+  void report_networks() const;
   // Memory of so many bytes that all ranks of my node map, under a name that is used once. Collective over the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
   // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns

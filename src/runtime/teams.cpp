@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/environment.hpp"
 #include "base/log.hpp"
+#include "runtime/network_report.hpp"
 #include "topology/layout.hpp"
 #include "transport/registry.hpp"
 
@@ -35,6 +37,8 @@ Result<std::unique_ptr<Teams>> Teams::make(const transport::Surroundings& surrou
   if (!selector) return selector.error();
   std::unique_ptr<Teams> teams(new Teams());
   teams->selector_ = std::move(*selector);
+  teams->host_ = surroundings.world->me().host;
+  teams->needs_fabric_ = surroundings.config->require_fabric;
   for (const transport::Maker& maker : transport::registry()) teams->transports_.push_back(maker.make(surroundings));
   std::stable_sort(teams->transports_.begin(), teams->transports_.end(),
                    [](const auto& a, const auto& b) { return preference_of(a->name()) < preference_of(b->name()); });
@@ -75,6 +79,7 @@ Progress Teams::connect(transport::Exchange& exchange) {
         return fail({ErrorCode::unsupported, "no transport reaches all ranks of the " + connection.name +
                                                  "; ranks on several machines need a network transport"});
       }
+      if (auto status = note(connection, (*able)->name()); !status) return fail(status.error());
       auto connecting = (*able)->connect(connection.team->group, connection.name, exchange);
       if (!connecting) return fail(connecting.error());
       connection.connecting = std::move(*connecting);
@@ -91,6 +96,14 @@ Progress Teams::connect(transport::Exchange& exchange) {
     connection.team->link = connection.link.get();
   }
   return Progress::done;
+}
+
+// Of the hop that the connection makes.
+Status Teams::note(const Connection& connection, std::string_view transport) {
+  bool is_between = world_.node != nullptr && connection.team != &node_;
+  (is_between ? transport_between_ : transport_inside_) = transport;
+  if (!is_between || !needs_fabric_) return {};
+  return require_fabric(transport, NetworkFacts::of_this_host(Environment::of_this_process()), host_);
 }
 
 Progress Teams::fail(Error error) {

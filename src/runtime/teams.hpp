@@ -2,6 +2,7 @@
 // The teams of a world: all ranks, my node, my rail, with the links that the transports offer.
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -23,6 +24,9 @@ class Teams {
   Result<const collectives::Algorithm*> choose(const Collective& collective, const collectives::Team& team) const {
     return selector_->choose(collective, team);
   }
+  // Transports of the hops, as they were chosen; empty where nobody is to be reached.
+  std::string_view transport_inside() const { return transport_inside_; }
+  std::string_view transport_between() const { return transport_between_; }
   // The engine is about to sleep (transport::Link::arm).
   void arm() noexcept;
   // Some link cannot wake the engine (transport::Link::needs_polling).
@@ -38,12 +42,16 @@ class Teams {
   };
   Teams() = default;
   Progress fail(Error error);
+  Status note(const Connection& connection, std::string_view transport);
 
   std::unique_ptr<collectives::Selector> selector_;
   std::vector<std::unique_ptr<transport::Transport>> transports_;  // preferred first
   collectives::Team world_, node_, rail_;
   std::vector<std::int32_t> node_of_;  // by rank
   std::vector<Connection> connections_;
+  std::string host_;
+  bool needs_fabric_ = false;
+  std::string_view transport_inside_, transport_between_;
   std::size_t next_ = 0;  // the connection to make
   std::optional<Error> failure_;
 };

@@ -35,6 +35,17 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+// Of this host, that the connection uses; empty if that cannot be said.
+std::string interface_of(int socket) {
+  auto here = posix::TcpAddress::here(socket);
+  auto interfaces = posix::interfaces();
+  if (!here || !interfaces) return "";
+  for (const posix::Interface& interface : *interfaces)
+    for (const posix::InterfaceAddress& entry : interface.addresses)
+      if (entry.address.is_same_host(*here)) return interface.name;
+  return "";
+}
+
 }  // namespace
 
 struct NetPeers::State {
@@ -176,15 +187,20 @@ std::string NetPeers::describe_missing() const {
 }
 
 std::string NetPeers::describe(int socket) const {
-  auto here = posix::TcpAddress::here(socket), there = posix::TcpAddress::there(socket);
-  if (!here || !there) return "a connection that is closed";
-  auto interfaces = posix::interfaces();
-  if (interfaces) {
-    for (const posix::Interface& interface : *interfaces)
-      for (const posix::InterfaceAddress& entry : interface.addresses)
-        if (entry.address.is_same_host(*here)) return there->host() + " (" + interface.name + ")";
+  auto there = posix::TcpAddress::there(socket);
+  if (!there) return "a connection that is closed";
+  std::string name = interface_of(socket);
+  return there->host() + (name.empty() ? "" : " (" + name + ")");
+}
+
+std::vector<std::string> NetPeers::interfaces_in_use() const {
+  std::vector<std::string> names;
+  std::lock_guard lock(state_->mutex);
+  for (int socket : state_->handed_out) {
+    std::string name = interface_of(socket);
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
   }
-  return there->host();
+  return names;
 }
 
 void NetPeers::set_wake(posix::WaitWord* wake) {

@@ -56,6 +56,8 @@ class NetPeers {
   std::string describe_missing() const;
   // Which address the connection between us uses, "10.0.0.3 (eth0)"; for people.
   std::string describe(int socket) const;
+  // The interfaces of this host that connections use which were handed out, each once.
+  std::vector<std::string> interfaces_in_use() const;
 
   // Posted when a connection came or failed, and by arm(). Afterwards nobody touches the former word.
   void set_wake(posix::WaitWord* wake);
