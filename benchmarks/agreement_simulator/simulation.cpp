@@ -151,11 +151,11 @@ class Job {
 
   void begin_step();
   void lose_host(int host);
+  void note_told(Nanoseconds when) { last_told_ = std::max(last_told_, when); }
   void happen(const Event& event);
   void wake(int node, Nanoseconds at);
   void run_leader(int node, Nanoseconds at);
   void deliver(int from, Nanoseconds at);
-  void note_ended(int node, Nanoseconds at);
 
   std::vector<std::unique_ptr<Node>> nodes_;
   Network network_;
@@ -357,7 +357,7 @@ void Job::happen(const Event& event) {
                                                            " (host n" + std::to_string(host_of(event.other)) +
                                                            ") is lost");
       deliver(event.node, event.at);
-      return note_ended(event.node, event.at);
+      return note_told(event.at);
   }
 }
 
@@ -372,7 +372,7 @@ void Job::run_leader(int number, Nanoseconds when) {
   if (node.is_gone || node.has_ended) return;
   node.busy_until = work(when, node.run());
   deliver(number, node.busy_until);
-  if (node.has_ended) return note_ended(number, node.busy_until);
+  if (node.has_ended) return note_told(node.busy_until);
   if (!node.is_done() || std::exchange(node.has_told_its_ranks, true)) return;
   for (int local = 0; local < ranks_per_node; ++local) {
     Nanoseconds woken = local == 0 ? node.busy_until : node.busy_until + settings.costs.wake;
@@ -408,10 +408,6 @@ void Job::deliver(int from, Nanoseconds when) {
   }
   node.outbox.clear();
   node.busy_until = std::max(node.busy_until, when);
-}
-
-void Job::note_ended(int, Nanoseconds when) {
-  last_told_ = std::max(last_told_, when);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ int preference_of(std::string_view name) {
 std::vector<std::int32_t> number_nodes(const World& world) {
   std::map<std::string_view, std::int32_t> numbers;
   std::vector<std::int32_t> node_of;
+  node_of.reserve(world.members.size());
   for (const hvd::Member& member : world.members)
     node_of.push_back(numbers.emplace(member.node, static_cast<std::int32_t>(numbers.size())).first->second);
   return node_of;
