@@ -16,6 +16,7 @@ constexpr FlagRow rows[] = {
     {"help", "-h --help", "", action, any, nullptr, as_given, nullptr, nullptr, nullptr, "show this text"},
     {"version", "-v --version", "", action, any, nullptr, as_given, nullptr, nullptr, nullptr, "show the version"},
     {"check_build", "-cb --check-build", "", action, any, nullptr, as_given, nullptr, nullptr, nullptr, "show the frameworks, controllers, operations and plugins that are available"},
+    {"explain", "--explain", "", action, any, nullptr, as_given, nullptr, nullptr, nullptr, "start nothing; show which scheduler, launcher, bootstrap, transport and algorithm would be used, and why"},
     {"num_proc", "-np --num-proc", "", integer, at_least_1, nullptr, as_given, nullptr, nullptr, nullptr, "number of ranks to start; required"},
     {"hosts", "-H --hosts", "", text, any, nullptr, as_given, nullptr, nullptr, nullptr, "hosts and their slots, host1:4,host2:4"},
     {"hostfile", "-hostfile --hostfile", "", text, any, nullptr, as_given, nullptr, nullptr, nullptr, "file of lines 'host slots=N' instead of -H"},

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "bootstrap/launch.hpp"
 #include "launcher/check_build.hpp"
+#include "launcher/explain.hpp"
 #include "launcher/flags.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/job.hpp"
@@ -71,20 +73,39 @@ Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
-  if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
-  int ranks = flags.number("num_proc", 0);
-  if (flags.command.empty())
-    return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
+Result<launcher::Request> request_of(const Flags& flags, const Environment& environment) {
   std::vector<launcher::HostSlots> hosts;
   if (flags.has("hosts") || flags.has("hostfile")) {
     auto read = read_hosts(flags);
     if (!read) return read.error();
     hosts = std::move(*read);
   }
+  return launcher::Request{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts)};
+}
+
+// For as many ranks as there are slots, where nothing else is said.
+Result<std::string> explanation(const Flags& flags, const Environment& environment) {
+  auto request = request_of(flags, environment);
+  if (!request) return request.error();
+  if (!flags.has("num_proc")) {
+    for (const launcher::HostSlots& host : request->hosts) request->ranks += host.slots;
+    if (request->ranks == 0) request->ranks = bootstrap::number_in(environment, "SLURM_NTASKS").value_or(0);
+    if (request->ranks == 0) request->ranks = 2;
+  }
+  if (request->command.empty()) request->command = {"command"};
+  return launcher::explain(*request);
+}
+
+Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
+  if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
+  int ranks = flags.number("num_proc", 0);
+  if (flags.command.empty())
+    return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
+  auto wanted = request_of(flags, environment);
+  if (!wanted) return wanted.error();
+  const launcher::Request& request = *wanted;
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  launcher::Request request{flags, environment, ranks, flags.command, std::move(hosts)};
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
@@ -124,6 +145,11 @@ int run(int count, char** arguments) {
     return std::fputs(launcher::check_build_text(environment, flags->is_set("verbose")).c_str(), stdout), 0;
   if (auto usable = launcher::refuse_what_is_lacking(*flags); !usable)
     return complain(usable.error().message, usage_error);
+  if (flags->has("explain")) {
+    auto text = explanation(*flags, environment);
+    if (!text) return complain(text.error().message, usage_error);
+    return std::fputs(text->c_str(), stdout), 0;
+  }
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
 

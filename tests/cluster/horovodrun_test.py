@@ -183,7 +183,7 @@ class Hosts(unittest.TestCase):
         self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:hello", "[1]<stdout>:hello"], result.stderr)
 
 
-class Ends(LauncherTest):
+class EndTest(LauncherTest):
     def end(self, job, expected, first_failure=None):
         code = job.finish()
         job.assert_nothing_is_left(self)
@@ -191,6 +191,8 @@ class Ends(LauncherTest):
         if first_failure:
             self.assertIn("FIRST FAILURE: " + first_failure, last_block(job.errors))
 
+
+class Ends(EndTest):
     def test_with_the_code_of_the_rank_that_failed(self):
         job = ClusterJob("n1:2,n3:2", 'if [ $HOROVOD_RANK = 3 ]; then echo "the reason" >&2; exit 7; fi; exec sleep 1000')
         self.end(job, 7, "rank 3 on host n3 ")
@@ -245,22 +247,6 @@ class Ends(LauncherTest):
         job.wait_for_lines(2, b"caught")
         self.end(job, 0)
 
-    def test_when_a_node_dies(self):
-        job = ClusterJob("n1:2,n2:2", WAIT)
-        job.wait_for_lines(4)
-        nodes("kill", "n2")
-        self.end(job, 137, "rank 2 on host n2 ")
-
-    def test_when_a_node_is_cut_off(self):
-        job = ClusterJob("n1:2,n2:2", WAIT, HOROVOD_PEER_TIMEOUT="4")
-        job.wait_for_lines(4)
-        nodes("cut", "n2")
-        try:
-            self.end(job, 137, "rank 2 on host n2 ")
-            self.assertIn("nothing is heard of its host any more", job.errors.decode())
-        finally:
-            nodes("mend", "n2")
-
 
 def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", **environment):
     return subprocess.run([NODES, "on", "n1", "salloc", "--quiet", *options, *command], env=dict(os.environ, **environment),
@@ -312,6 +298,16 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("srun ended with exit code 1", result.stderr)
 
+    def test_is_explained(self):
+        text = in_slurm(HOROVODRUN, "--explain", "-np", "4", "true").stdout
+        self.assertRegex(text, r"scheduler +Slurm, job \d+, nodes n\[1-2\]")
+        self.assertRegex(text, r"launcher +srun --mpi=pmix -n 4 .* true\n +since SLURM_JOB_ID=")
+        self.assertRegex(text, r"bootstrap +pmix: ")
+        text = on_n1("--explain", "-H", "n1:2,n2:2").stdout
+        self.assertRegex(text, r"launcher +4 ranks below agents of ours")
+        self.assertRegex(text, r"n2, 2 ranks: .*agent n2 exec '")
+        self.assertRegex(text, r"bootstrap +rendezvous: ")
+
     def test_nothing_is_left_however_horovodrun_ends(self):
         for one in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             command = [NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", HOROVODRUN, "-np", "4", "sh",
@@ -352,6 +348,27 @@ class WithMpi(unittest.TestCase):
         prefix = os.path.realpath(os.path.join(HERE, "..", "..", "build", "cluster-venv"))
         # Its texts lie elsewhere, so it does not tell which rank failed.
         self.check(os.path.join(prefix, "bin", "prterun"), "pmix", "--mpi-args", "--prefix " + prefix, tells_rank=False)
+
+
+class WithoutANode(EndTest):
+    """To be run in a cluster of their own: Slurm misses the node from then on."""
+
+    def test_when_a_node_dies(self):
+        job = ClusterJob("n1:2,n2:2", WAIT)
+        job.wait_for_lines(4)
+        nodes("kill", "n2")
+        self.end(job, 137, "rank 2 on host n2 ")
+
+    def test_when_a_node_is_cut_off(self):
+        job = ClusterJob("n1:2,n2:2", WAIT, HOROVOD_PEER_TIMEOUT="4")
+        job.wait_for_lines(4)
+        nodes("cut", "n2")
+        try:
+            self.end(job, 137, "rank 2 on host n2 ")
+            # Whoever of the two ends notices first, which ends the agent's stream, too.
+            self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|the connection to its agent ended)")
+        finally:
+            nodes("mend", "n2")
 
 
 if __name__ == "__main__":

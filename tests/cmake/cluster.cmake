@@ -13,10 +13,14 @@ add_test(NAME cluster.every_program_of_every_launcher_on_every_layout
          COMMAND ${cluster}/matrix --all --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
-add_test(NAME cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
-         COMMAND ${cluster}/horovodrun_test.py ${PROJECT_BINARY_DIR})
-set_tests_properties(cluster.horovodrun_starts_and_ends_jobs_over_several_hosts PROPERTIES ENVIRONMENT
-                     PYTHONDONTWRITEBYTECODE=1)
+set(horovodrun_tests "")
+foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm WithMpi)
+  string(REPLACE "," "_and_" name ${classes})
+  string(REPLACE "," ";" classes ${classes})
+  add_test(NAME cluster.horovodrun.${name} COMMAND ${cluster}/horovodrun_test.py ${PROJECT_BINARY_DIR} ${classes})
+  set_tests_properties(cluster.horovodrun.${name} PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  list(APPEND horovodrun_tests cluster.horovodrun.${name})
+endforeach()
 set(cluster_tests "")
 if(TARGET horovod)
   add_test(NAME cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named COMMAND ${cluster}/deaths_over_mpi ${PROJECT_BINARY_DIR})
@@ -52,7 +56,7 @@ if(TARGET horovod)
 endif()
 set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
-                     cluster.horovodrun_starts_and_ends_jobs_over_several_hosts
+                     ${horovodrun_tests}
                      PROPERTIES LABELS cluster TIMEOUT 1800 SKIP_RETURN_CODE 77)
 set_tests_properties(cluster.every_program_of_every_launcher_on_every_layout
                      PROPERTIES LABELS soak TIMEOUT 3600 SKIP_RETURN_CODE 77)

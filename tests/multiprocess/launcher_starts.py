@@ -222,6 +222,13 @@ class WrongCommandLines(LauncherTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertTrue(result.stdout)
 
+    def test_may_ask_what_would_be_used(self):
+        text = run("--explain", "-np", "3", "true").stdout
+        for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node shm",
+                     "algorithm   native"):
+            self.assertIn("\n" + line, text)
+        self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP", run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
+
     def test_of_ranks_beyond_the_slots_are_refused(self):
         self.assertIn("more ranks than the hosts have slots", self.refused(2, "-np", "3", "-H", "localhost:2", "true"))
         self.assertEqual(run("-np", "2", "-H", "localhost:3", "true").returncode, 0)

@@ -43,9 +43,10 @@ std::vector<std::string> words_of(const std::string& text) {
 // ssh, or what the user has in its place, up to the host.
 std::vector<std::string> ssh_words(const Request& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
-  if (words.empty())
-    // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
-    words = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"};
+  if (words.empty()) words = {"ssh"};
+  // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
+  if (std::filesystem::path(words[0]).filename() == "ssh")
+    words.insert(words.end(), {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"});
   if (request.flags.has("ssh_port")) words.insert(words.end(), {"-p", request.flags.get("ssh_port")});
   if (request.flags.has("ssh_identity_file")) words.insert(words.end(), {"-i", request.flags.get("ssh_identity_file")});
   return words;
@@ -82,7 +83,9 @@ Result<NetworkOptions> network_of(const Request& request) {
 
 std::optional<std::string> applies(const Request& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
-  return "this is not inside of a job of a batch system (--mpi would use an MPI's launcher)";
+  if (request.environment.has("SLURM_JOB_ID"))
+    return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
+  return "this is not inside of a job of Slurm (--mpi would use an MPI's launcher)";
 }
 
 Result<JobOptions> plan(const Request& request) {
@@ -116,9 +119,17 @@ Result<JobOptions> plan(const Request& request) {
   return options;
 }
 
+std::string bootstrap(const JobOptions& plan, const Environment& environment) {
+  for (const HostPlan& host : plan.hosts)
+    if (!host.reach.empty()) return "rendezvous: a store of horovodrun's over TCP, since there are several hosts";
+  std::string why_not;
+  if (can_use_pmix(environment, &why_not)) return "pmix: horovodrun is a PMIx server for the ranks of one machine";
+  return "environment: a store of horovodrun's on this machine; not pmix: " + why_not;
+}
+
 }  // namespace
 
-const Target agents_target{"agents", &applies, &plan};
+const Target agents_target{"agents", &applies, &plan, &bootstrap};
 
 std::vector<std::string> ssh_stand_in(const Environment& environment) {
   std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));

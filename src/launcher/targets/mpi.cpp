@@ -62,8 +62,16 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(*site));
 }
 
+std::string bootstrap(const JobOptions& plan, const Environment& environment) {
+  if (plan.site->dialect == &dialect_of_hydra) return "pmi: Hydra serves PMI-1";
+  std::string why_not;
+  if (can_use_pmix(environment, &why_not))
+    return "pmix: the launcher serves PMIx, and our plugin and libpmix open here";
+  return "none would do, for the launcher serves PMIx alone: " + why_not;
+}
+
 }  // namespace
 
-const Target mpi_target{"mpi", &applies, &plan};
+const Target mpi_target{"mpi", &applies, &plan, &bootstrap};
 
 }  // namespace hvd::launcher

@@ -1,13 +1,12 @@
 // Inside of an allocation of Slurm: srun, whose PMIx or PMI-2 the ranks find each other by.
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 
 #include "bootstrap/launch.hpp"
 #include "launcher/ask_program.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/host_identity.hpp"
-#include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -43,9 +42,7 @@ std::string choose_mpi(const Environment& environment) {
     }
     return false;
   };
-  if (has("pmix") && !posix::plugin_path("pmix", environment).empty() &&
-      posix::open_plugin_table("pmix", 0, environment).error().message.find("has a table of") != std::string::npos)
-    return "pmix";
+  if (has("pmix") && can_use_pmix(environment)) return "pmix";
   return has("pmi2") ? "pmi2" : "none";
 }
 
@@ -123,8 +120,17 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(site));
 }
 
+std::string bootstrap(const JobOptions& plan, const Environment& environment) {
+  const std::string& mpi = plan.site->command[1];
+  if (mpi == "--mpi=pmix") return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open here";
+  std::string why_not;
+  std::string no_pmix = can_use_pmix(environment, &why_not) ? "`srun --mpi=list` has no pmix" : why_not;
+  if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
+  return "slurm, through the folder HOROVOD_SHARED_DIR: srun has neither pmix nor pmi2 for us: " + no_pmix;
+}
+
 }  // namespace
 
-const Target slurm_target{"slurm", &applies, &plan};
+const Target slurm_target{"slurm", &applies, &plan, &bootstrap};
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
 #include "launcher/targets/target.hpp"
 
+#include "bootstrap/pmix_plugin.hpp"
 #include "native/posix/plugin.hpp"
 
 namespace hvd::launcher {
@@ -39,6 +40,12 @@ Result<ChosenTarget> choose_target(const Request& request) {
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};
   return Error(ErrorCode::unsupported, "there is nothing here that could start ranks");
+}
+
+bool can_use_pmix(const Environment& environment, std::string* why_not) {
+  auto plugin = posix::open_plugin<bootstrap::PmixPlugin>("pmix", environment);
+  if (!plugin && why_not != nullptr) *why_not = plugin.error().message;
+  return plugin.has_value();
 }
 
 JobOptions plan_of_site(SiteLauncher site) {

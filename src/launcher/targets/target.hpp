@@ -27,6 +27,8 @@ struct Target {
   std::optional<std::string> (*applies)(const Request& request);
   // Hosts, placements, network; or the site's launcher.
   Result<JobOptions> (*plan)(const Request& request);
+  // For people: the bootstrap that ranks of this plan find each other by, and why.
+  std::string (*bootstrap)(const JobOptions& plan, const Environment& environment);
 };
 
 struct ChosenTarget {
@@ -42,6 +44,8 @@ extern const Target agents_target;  // this machine, and others over ssh, with a
 
 // Of HOROVOD_SSH (or what stands for it): words up to the options for port and key; empty: ssh itself.
 std::vector<std::string> ssh_stand_in(const Environment& environment);
+// Whether the PMIx plugin is there and its library opens; if not, `why_not` says why.
+bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr);
 // A plan for a launcher of the site, which runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
 // "n1,n1,n2", one name for each rank
