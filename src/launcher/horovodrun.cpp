@@ -203,7 +203,7 @@ const char* __tsan_default_suppressions() {
 
 int main(int count, char** arguments) {
   hvd::posix::fill_standard_descriptors();
-  if (count == 2 && std::string_view(arguments[1]) == hvd::launcher::remote_agent_flag)
-    return hvd::launcher::run_remote_agent();
+  if (count == 3 && std::string_view(arguments[1]) == hvd::launcher::remote_agent_flag)
+    return hvd::launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
   return run(count, arguments);
 }

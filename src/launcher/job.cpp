@@ -30,6 +30,7 @@
 #include "launcher/input_relay.hpp"
 #include "launcher/lifeline.hpp"
 #include "launcher/rank_environment.hpp"
+#include "launcher/remote_agent.hpp"
 #include "launcher/session_folder.hpp"
 #include "launcher/wire_up.hpp"
 #include "native/posix/host_identity.hpp"
@@ -127,8 +128,10 @@ class Job {
     for (std::size_t at = 0; at < hosts_.size(); ++at) {
       const HostPlan& plan = options_.hosts[at];
       if (plan.reach.empty()) continue;
-      if (options_.verbose) say("host " + plan.name + ": " + joined(plan.reach));
-      auto link = reach_host(plan.name, plan.reach, settings.inheritance);
+      if (options_.verbose) say("reaching for " + plan.name + ": " + joined(plan.reach));
+      std::vector<std::string> command = plan.reach;
+      command.push_back(remote_agent_command(options_.network.remote_program, options_.grace));
+      auto link = reach_host(plan.name, command, settings.inheritance);
       if (!link) return link.error();
       hosts_[at] = std::move(*link);
       own_ending_.spare(hosts_[at].process);
@@ -498,13 +501,17 @@ class Job {
 
   void watch_lifelines() {
     if (lifelines_ == nullptr) return;
-    for (std::size_t at : lifelines_->serve()) {
-      HostLink& host = hosts_[at];
-      // The agent may just have been killed, which its stream tells, and then somebody there cleans up.
-      if (host.is_gone() || host.channel.closed()) continue;
+    for (const Lifelines::Loss& loss : lifelines_->serve()) {
+      HostLink& host = hosts_[loss.host];
+      if (host.is_gone()) continue;
+      // Its last words: perhaps it ended as it should.
       std::vector<Message> last_words = host.channel.pump();
       for (const Message& message : last_words) std::visit([&](const auto& m) { hear(host, m); }, message);
-      if (host.is_gone() || host.channel.closed()) continue;
+      if (host.is_gone()) continue;
+      if (loss.of_agent) {  // somebody there cleans up, and then what leads there ends
+        lose(host, "its agent is gone");
+        continue;
+      }
       lose(host, "nothing is heard of its host any more");
       if (host.process > 0) ::kill(host.process, SIGKILL);
       host.channel.close();

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 
 struct HostPlan {
   std::string name;
-  std::vector<std::string> reach;  // command that runs a shell there whose command follows; empty: this machine
+  std::vector<std::string> reach;  // command that runs a shell command, its last argument, there; empty: this machine
 };
 
 // For jobs with ranks on other machines.

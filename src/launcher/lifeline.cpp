@@ -118,8 +118,8 @@ struct Lifelines::State {
     connections.erase(std::find_if(connections.begin(), connections.end(), is_stranger));
   }
 
-  // The host whose lifeline broke, if one did.
-  std::optional<std::size_t> hear(std::uint64_t number) {
+  // The lifeline that broke, if one did.
+  std::optional<Loss> hear(std::uint64_t number) {
     auto found = connections.find(number);
     if (found == connections.end()) return std::nullopt;
     Connection& connection = found->second;
@@ -128,9 +128,9 @@ struct Lifelines::State {
     ssize_t count = ::read(connection.socket.get(), bytes, wanted);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
     if (connection.host) {
-      auto lost = connection.host;
+      Loss loss{*connection.host, count == 0 || errno == ECONNRESET};
       connections.erase(found);
-      return lost;
+      return loss;
     }
     if (count > 0) connection.received.append(bytes, static_cast<std::size_t>(count));
     if (count > 0 && (connection.received.size() < half || prove(connection))) return std::nullopt;
@@ -174,13 +174,13 @@ int Lifelines::descriptor() const {
   return state_->events.get();
 }
 
-std::vector<std::size_t> Lifelines::serve() {
-  std::vector<std::size_t> lost;
+std::vector<Lifelines::Loss> Lifelines::serve() {
+  std::vector<Loss> lost;
   epoll_event events[64];
   int count = ::epoll_wait(state_->events.get(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == of_listeners) state_->accept_all();
-    else if (auto host = state_->hear(events[i].data.u64)) lost.push_back(*host);
+    else if (auto loss = state_->hear(events[i].data.u64)) lost.push_back(*loss);
   }
   return lost;
 }

@@ -29,8 +29,12 @@ class Lifelines {
   const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
   std::string token(std::size_t host) const;  // what that agent proves itself with; a secret
   int descriptor() const;                     // readable when serve() has something to do
-  // The hosts whose lifeline broke since.
-  std::vector<std::size_t> serve();
+  struct Loss {
+    std::size_t host = 0;
+    bool of_agent = false;  // only the agent ended: its host is there and has closed the connection
+  };
+  // The lifelines that broke since.
+  std::vector<Loss> serve();
   void forget(std::size_t host);  // its end is no news any more
 
  private:

@@ -22,8 +22,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds usual_grace{5000};  // until horovodrun has said which
-
 [[noreturn]] void become_agent(AgentSettings settings, posix::FileDescriptor leash) {
   ::setsid();
   ::signal(SIGPIPE, SIG_IGN);
@@ -52,9 +50,9 @@ int watch_over(pid_t agent, posix::FileDescriptor& leash, posix::SignalReader& s
   return status;
 }
 
-void end_what_is_left() {
+void end_what_is_left(milliseconds grace) {
   Ending ending;
-  ending.begin(SIGTERM, usual_grace);
+  ending.begin(SIGTERM, grace);
   while (posix::has_children()) {
     ending.step();
     int status = 0;
@@ -68,10 +66,10 @@ std::string agent_greeting() {
   return std::string("\n") + greeting_beginning + posix::plugin_stamp(0).version + "\n";
 }
 
-int run_remote_agent() {
+int run_remote_agent(milliseconds grace) {
   AgentSettings settings{{},
                          {posix::SignalState::of_this_process(), posix::descriptor_limit()},
-                         usual_grace,
+                         grace,
                          -1,
                          Environment::of_this_process()};
   // As many files as may be had: each rank takes three while it starts.
@@ -99,14 +97,14 @@ int run_remote_agent() {
   ::close(STDOUT_FILENO);
   posix::fill_standard_descriptors();
   int status = watch_over(agent, leash, *signals);
-  end_what_is_left();
+  end_what_is_left(grace);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string remote_agent_command(const std::string& program) {
+std::string remote_agent_command(const std::string& program, milliseconds grace) {
   std::string quoted = "'";
   for (char letter : program) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return "exec " + quoted + "' " + remote_agent_flag;
+  return "exec " + quoted + "' " + remote_agent_flag + " " + std::to_string(grace.count());
 }
 
 }  // namespace hvd::launcher

@@ -13,7 +13,7 @@ constexpr std::chrono::seconds patience(5);
 const Deadline soon = Deadline::never();
 
 // Serves until a lifeline breaks.
-std::vector<std::size_t> serve_until_one_breaks(Lifelines& lifelines) {
+std::vector<Lifelines::Loss> serve_until_one_breaks(Lifelines& lifelines) {
   for (;;) {
     pollfd readable{lifelines.descriptor(), POLLIN, 0};
     ::poll(&readable, 1, -1);
@@ -24,14 +24,16 @@ std::vector<std::size_t> serve_until_one_breaks(Lifelines& lifelines) {
 TEST(Lifelines, tell_both_ends_when_the_other_is_gone) {
   auto lifelines = Lifelines::open({2, {}, {}, patience});
   ASSERT_TRUE(lifelines) << lifelines.error().message;
-  std::vector<std::size_t> lost;
+  std::vector<Lifelines::Loss> lost;
   std::string token = (*lifelines)->token(1);
   std::thread server([&] { lost = serve_until_one_breaks(**lifelines); });
   auto line = take_lifeline((*lifelines)->addresses(), token, patience, soon);
   EXPECT_TRUE(line) << line.error().message;
   if (line) line->reset();
   server.join();
-  EXPECT_EQ(lost, std::vector<std::size_t>{1});
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].host, 1u);
+  EXPECT_TRUE(lost[0].of_agent);
 
   token = (*lifelines)->token(0);
   std::string addresses = (*lifelines)->addresses();

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "base/config.hpp"
-#include "launcher/remote_agent.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/host_identity.hpp"
@@ -114,7 +113,6 @@ Result<JobOptions> plan(const Request& request) {
     if (is_this_machine(host.name, own_name)) continue;
     host.reach = ssh_words(request);
     host.reach.push_back(host.name);
-    host.reach.push_back(remote_agent_command(options.network.remote_program));
   }
   return options;
 }
