@@ -75,9 +75,13 @@ class Mine {
  private:
   // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) when ranks come to it one after
   // another: who is first waits in PMI's barrier, where nothing answers those that still take leave of its endpoints.
-  // Where the library's requests to the launcher go through us we end them in order without it.
+  // Where the library's requests to the launcher go through us we end them in order without it. (MPICH 5 does not hang,
+  // and would leave its shared memory behind.)
   bool leaves_by_itself(const MpiCard& card) const {
-    if (std::string_view(process_->calls().abi) == "openmpi" || is_on_one_node(*request_.world)) return false;
+    std::string version = process_->calls().version();
+    std::size_t digit = version.find_first_of("0123456789");
+    bool is_mpich_4 = version.starts_with("MPICH") && digit != std::string::npos && version[digit] == '4';
+    if (!is_mpich_4 || is_on_one_node(*request_.world)) return false;
     bool has_doorway = std::string_view(bootstrap_.name()) == "pmi" && request_.environment->has("PMI_FD");
     return card.over_bridge || has_doorway;
   }
