@@ -61,7 +61,7 @@ def fit(build, measured):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("build", type=pathlib.Path)
-    options.add_argument("--rounds", type=int, default=10)
+    options.add_argument("--rounds", type=int, default=20)
     chosen = options.parse_args()
     build = chosen.build.resolve()
     if "HVD_CLUSTER" not in os.environ:
