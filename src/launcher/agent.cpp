@@ -38,8 +38,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds dial_time{10000};  // to reach horovodrun, which is one attempt to connect at every address
-
 class Agent {
  public:
   Agent(Channel channel, const AgentSettings& settings, posix::SignalReader signals)
@@ -73,7 +71,7 @@ class Agent {
     tells_bindings_ = order.tells_bindings;
     if (!order.lifeline.empty()) {
       auto lifeline = take_lifeline(order.lifeline, order.lifeline_token, milliseconds(order.lifeline_patience_ms),
-                                    Deadline::after(dial_time));
+                                    Deadline::after(milliseconds(order.dial_ms)));
       if (!lifeline) return channel_.send(NotReady{lifeline.error().message});
       lifeline_ = std::move(*lifeline);
     }

@@ -111,4 +111,13 @@ Result<HostLink> reach_host(const std::string& name, const std::vector<std::stri
   return link;
 }
 
+Status check_nodes(const std::vector<HostLink>& hosts) {
+  for (const HostLink& host : hosts)
+    for (const HostLink& other : hosts)
+      if (&other < &host && other.node_id == host.node_id)
+        return Error(ErrorCode::invalid_argument, "the hosts " + other.name + " and " + host.name +
+                                                      " are one and the same: name it once, with all of its slots");
+  return {};
+}
+
 }  // namespace hvd::launcher

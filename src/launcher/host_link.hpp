@@ -44,4 +44,7 @@ struct HostLink {
 Result<HostLink> reach_host(const std::string& name, const std::vector<std::string>& command,
                             const Inheritance& inheritance);
 
+// Fails if two of the hosts, which are ready, are one and the same.
+Status check_nodes(const std::vector<HostLink>& hosts);
+
 }  // namespace hvd::launcher

@@ -12,7 +12,6 @@
 //  gone, and its agent thinks the same of us.
 #include "launcher/job.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -159,6 +158,8 @@ class Job {
       order.lifeline = lifelines_->addresses();
       order.lifeline_token = lifelines_->token(at);
       order.lifeline_patience_ms = static_cast<std::int32_t>(options_.network.lifeline_patience.count());
+      // Sooner than we give up, so that the agent can say why.
+      order.dial_ms = static_cast<std::int32_t>(options_.network.start_timeout.count() / 2);
     }
     host.channel.send(order);
     host.channel.flush();
@@ -233,28 +234,10 @@ class Job {
   }
 
   Status launch_site(const char* working_folder) {
-    const SiteLauncher& site = *options_.site;
-    Launch order;
-    order.command = site.command;
-    for (std::string& word : order.command) {
-      if (word != host_file_word) continue;
-      auto folder = folder_.make();
-      if (!folder) return folder.error();
-      word = *folder + "/hosts";
-      posix::FileDescriptor file(::open(word.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-      if (!file || ::write(file.get(), site.host_file.data(), site.host_file.size()) !=
-                       static_cast<ssize_t>(site.host_file.size()))
-        return system_error("the file " + word + " cannot be written", errno);
-    }
-    order.program = order.command[0];
-    Environment environment = environment_;
-    for (const auto& [name, value] : options_.variables) environment.set(name, value);
-    for (const std::string& name : site.unset) environment.erase(name);
-    environment.set("PYTHONUNBUFFERED", "1");
-    for (const auto& [name, value] : environment.variables()) order.environment.push_back(name + "=" + value);
+    auto started = order_for_site(*options_.site, environment_, options_.variables, [this] { return folder_.make(); });
+    if (!started) return started.error();
+    Launch& order = *started;
     order.folder = working_folder;
-    order.input = InputFrom::agent;
-    order.is_site_launcher = true;
     hosts_[0].channel.send(order);
     hosts_[0].channel.flush();
     if (options_.verbose) say("starting " + joined(order.command));
@@ -267,7 +250,7 @@ class Job {
     if (std::all_of(hosts_.begin(), hosts_.end(),
                     [](const HostLink& h) { return h.state == HostLink::State::ready; })) {
       tell_time("all hosts ready");
-      Status possible = check_nodes();
+      Status possible = check_nodes(hosts_);
       if (possible) possible = launch();
       if (!possible) fail_to_start(possible.error().message);
     } else if (start_by_.passed()) {
@@ -278,15 +261,6 @@ class Job {
       fail_to_start("not all hosts were ready within " + std::to_string(options_.network.start_timeout.count() / 1000) +
                     " s (--start-timeout sets another limit): " + text);
     }
-  }
-
-  Status check_nodes() const {
-    for (const HostLink& host : hosts_)
-      for (const HostLink& other : hosts_)
-        if (&other < &host && other.node_id == host.node_id)
-          return Error(ErrorCode::invalid_argument, "the hosts " + other.name + " and " + host.name +
-                                                        " are one and the same: name it once, with all of its slots");
-    return {};
   }
 
   void fail_to_start(const std::string& why) {

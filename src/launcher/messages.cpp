@@ -23,6 +23,7 @@ void write(ByteWriter& to, const Prepare& m) {
   to.put_string(m.lifeline);
   to.put_string(m.lifeline_token);
   to.put(m.lifeline_patience_ms);
+  to.put(m.dial_ms);
 }
 void read(ByteReader& from, Prepare& m) {
   m.ranks = from.get<std::int32_t>();
@@ -31,6 +32,7 @@ void read(ByteReader& from, Prepare& m) {
   m.lifeline = from.get_string();
   m.lifeline_token = from.get_string();
   m.lifeline_patience_ms = from.get<std::int32_t>();
+  m.dial_ms = from.get<std::int32_t>();
 }
 void write(ByteWriter& to, const Launch& m) {
   to.put(m.rank);

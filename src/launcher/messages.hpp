@@ -22,6 +22,7 @@ struct Prepare {           // the first
   std::string lifeline;  // where to reach horovodrun (lifeline.hpp); empty on its own host
   std::string lifeline_token;
   std::int32_t lifeline_patience_ms = 0;
+  std::int32_t dial_ms = 0;  // by when horovodrun must have been reached
 };
 enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct Launch {

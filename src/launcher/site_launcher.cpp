@@ -1,7 +1,10 @@
 #include "launcher/site_launcher.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -167,6 +170,31 @@ void SiteOutput::finish(const std::function<void(const Output&)>& print,
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (std::string rest = std::exchange(unfinished_[static_cast<std::size_t>(stream)], {}); !rest.empty())
       take(stream, rest, print, say);
+}
+
+Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
+                              const std::map<std::string, std::string>& variables,
+                              const std::function<Result<std::string>()>& make_folder) {
+  Launch order;
+  order.command = site.command;
+  for (std::string& word : order.command) {
+    if (word != host_file_word) continue;
+    auto folder = make_folder();
+    if (!folder) return folder.error();
+    word = *folder + "/hosts";
+    posix::FileDescriptor file(::open(word.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    if (!file || ::write(file.get(), site.host_file.data(), site.host_file.size()) !=
+                     static_cast<ssize_t>(site.host_file.size()))
+      return system_error("the file " + word + " cannot be written", errno);
+  }
+  order.program = order.command[0];
+  for (const auto& [name, value] : variables) environment.set(name, value);
+  for (const std::string& name : site.unset) environment.erase(name);
+  environment.set("PYTHONUNBUFFERED", "1");
+  for (const auto& [name, value] : environment.variables()) order.environment.push_back(name + "=" + value);
+  order.input = InputFrom::agent;
+  order.is_site_launcher = true;
+  return order;
 }
 
 }  // namespace hvd::launcher

@@ -2,11 +2,14 @@
 // Launchers of the site (srun, mpiexec) that start the ranks themselves. We start the launcher as if it were a rank, on
 // this machine, and read in what it says which line is of which rank, and who failed.
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
+#include "base/result.hpp"
 #include "launcher/first_failure.hpp"
 #include "launcher/output.hpp"
 
@@ -34,6 +37,11 @@ struct SiteLauncher {
   std::vector<std::string> unset;    // variables that it must not see
 };
 inline constexpr const char* host_file_word = "{host file}";
+
+// How the agent is to start it; `make_folder` makes one for the host file, if there is to be one.
+Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
+                              const std::map<std::string, std::string>& variables,
+                              const std::function<Result<std::string>()>& make_folder);
 
 // Takes apart what a launcher writes.
 class SiteOutput {
