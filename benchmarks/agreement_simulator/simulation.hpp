@@ -8,8 +8,7 @@
 //  2. The leader looks at all that has come, lets its NodeAgreement work, and sends. Frames queue up at their host's
 //     network interface, travel, queue up at the other end and wake the leader there.
 //  3. A record in a node's log is read by its ranks a little later. The step is over when all ranks know the fate of
-//  all
-//     tensors; its added latency runs from when the last rank submitted.
+//     all tensors; its added latency runs from when the last rank submitted.
 //  4. A host that vanishes answers nobody any more; its neighbours in the tree notice after `patience`.
 //
 // A central coordinator is the same code with every rank a node of its own and all of them children of rank 0.

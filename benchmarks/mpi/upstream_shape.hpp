@@ -24,8 +24,7 @@ namespace hvd::benchmark {
 // PackedAllreduce behind a control plane of upstream's shape:
 //  1. Submitting puts a named entry into a table and a request into a queue, under a mutex.
 //  2. A thread of its own sleeps until the cycle time has passed since the last round, takes the queue, and finds out
-//  by one
-//     MPI_Allreduce(BAND) over bits which tensors are ready on all ranks (everything is cached already).
+//     by one MPI_Allreduce(BAND) over bits which tensors are ready on all ranks (everything is cached already).
 //  3. When all are, they are packed, reduced, scaled and unpacked; the waiting caller polls with yields.
 // Needs an MPI that allows two threads. The thread may run on all cores.
 class CycleEngine {

@@ -1,12 +1,10 @@
 // What the agent does, and in which order:
 //  1. Prepare: on another host it takes its lifeline; it shares out the processors and says that it is ready. Then it
-//  starts ranks as they are ordered; says for each whether it was started.
+//     starts ranks as they are ordered; says for each whether it was started.
 //  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
-//  hide
-//     that a rank has failed.
+//     hide that a rank has failed.
 //  3. It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
-//  That
-//     a rank was stopped is reported, too.
+//     That a rank was stopped is reported, too.
 //  4. End: it ends all processes below it (ending.hpp). When no child is left and all output is sent: AllGone.
 //  5. Dismiss: it exits. The other end gone without that: it does as after End, throws the output away, removes the
 //     session's folder and exits.

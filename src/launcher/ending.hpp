@@ -3,7 +3,7 @@
 // killed.
 //
 //  1. Every rank's process group and every descendant outside of these gets the first signal, and SIGCONT for the
-//  stopped.
+//     stopped.
 //  2. If that was not SIGTERM: SIGTERM after half of the grace (background jobs of a shell ignore SIGINT).
 //  3. After the grace: SIGKILL to every descendant, again and again until none is left, so that forking does not help.
 #include <sys/types.h>

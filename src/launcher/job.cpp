@@ -1,15 +1,14 @@
 // The life of a job, as horovodrun sees it:
 //  1. The agent of this machine is forked while there is a single thread and nothing that it could inherit; those of
-//  other hosts are reached for, each by one command.
+//     other hosts are reached for, each by one command.
 //  2. Wire-up is decided, every agent prepares itself. When all are ready, one Launch per rank goes to its agent.
 //  3. Output is printed, signals are forwarded, until all ranks have ended, or one failed, or somebody wants the end.
-//  The
-//     first of these is the one that counts; what ranks do after they were told to end is no failure.
+//     The first of these is the one that counts; what ranks do after they were told to end is no failure.
 //  4. End goes to the agent, which ends whatever is left (also after success: what ranks left in the background).
-//  5. AllGone: the unfinished lines are printed, then the verdict; the agent is dismissed, the folder removed.
-//  Should the agent of this machine be killed, its children become ours, and we end them here (step 4 without it). On
-//  another host there is somebody who does that (remote_agent.hpp); a host that cannot be heard of any more counts as
-//  gone, and its agent thinks the same of us.
+//  5. AllGone: the unfinished lines are printed, then the verdict; the agent is dismissed, the folder removed. Should
+//     the agent of this machine be killed, its children become ours, and we end them here (step 4 without it). On
+//     another host there is somebody who does that (remote_agent.hpp); a host that cannot be heard of any more counts
+//     as gone, and its agent thinks the same of us.
 #include "launcher/job.hpp"
 
 #include <poll.h>

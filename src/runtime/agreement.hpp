@@ -3,8 +3,7 @@
 // the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
 //
 //  1. A slot at which all ranks of the node and of the subtrees below have arrived goes up as one number; at the root
-//  the
-//     coordinator hears of it. What ranks ask for (ballots and the like) goes up as it is, with the rank.
+//     the coordinator hears of it. What ranks ask for (ballots and the like) goes up as it is, with the rank.
 //  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
 //     same records in the same order to its own log, so a record's place in the log means the same everywhere.
 //  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.

@@ -3,8 +3,8 @@
 // no threads and no time, so every rule of the agreement is a table test.
 //
 //  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members have, the
-//  signatures
-//     are compared. Equal: the name is given a slot and the op is ready. Not equal: the name fails on all ranks.
+//     signatures are compared. Equal: the name is given a slot and the op is ready. Not equal: the name fails on all
+//     ranks.
 //  2. A rank that submits an op with a slot marks its arrival there; the tally hears of it once, when all have arrived.
 //  3. A ballot for a name whose slot is live means that somebody changed the op: the slot is evicted, everybody who has
 //     arrived at it sends a ballot instead, and rule 1 decides.

@@ -4,8 +4,7 @@
 //
 //  1. The library gets one end of a socket pair (PMI_FD); a thread of ours reads its requests at the other.
 //  2. `put` is kept here. At `barrier_in` all that was put since the last barrier travels as one value under one key
-//  per
-//     rank and barrier, and the barrier is the bootstrap's fence.
+//     per rank and barrier, and the barrier is the bootstrap's fence.
 //  3. `get` has a key but no rank: what was put here is looked at first, then what came from the rank that the key ends
 //     with (MPICH's keys do), then what came from everybody else. A rank's value is fetched when it is first needed.
 //  4. Which ranks share a node the library reads as PMI_process_mapping; the server invents it.

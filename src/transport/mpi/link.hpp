@@ -3,12 +3,10 @@
 //
 //  1. A message is one MPI message, or several of `piece_bytes` where it is larger (MPI counts with 31 bits).
 //  2. Its tag is made of its channel. Tags have fewer bits than channels, so channels far apart share one; they are
-//  asked
-//     for in the same order on both ends then, and MPI keeps the order of messages of one tag.
+//     asked for in the same order on both ends then, and MPI keeps the order of messages of one tag.
 //  3. poll() tests, which is also what moves MPI on. Nobody is woken by MPI: see needs_polling().
 //  4. After the last message has ended MPI may still have bytes of it to write to a socket that was full: it is moved
-//  on
-//     for a while more.
+//     on for a while more.
 #include <cstdint>
 #include <memory>
 #include <vector>
