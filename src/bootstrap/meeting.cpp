@@ -1,11 +1,11 @@
 #include "bootstrap/meeting.hpp"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <sstream>
 
 #include "native/posix/host_identity.hpp"
+#include "native/posix/random.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -68,17 +68,6 @@ Status compare_knobs(const Member& mine, Rank me, const Member& other, Rank from
                                         "or unset it everywhere");
 }
 
-// Bytes that nobody can guess.
-std::string draw_secret() {
-  std::string secret(32, '\0');
-  std::size_t have = 0;
-  while (have < secret.size()) {
-    ssize_t got = ::getrandom(secret.data() + have, secret.size() - have, 0);
-    if (got > 0) have += static_cast<std::size_t>(got);
-  }
-  return secret;
-}
-
 // After a fence that was late: who has not put a card. What was put can be got though the fence has failed. Empty if
 // the launcher does not even answer what needs no waiting.
 std::string absent_ranks(Bootstrap& bootstrap, const Identity& identity, const std::string& key) {
@@ -130,7 +119,7 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
     return world;
   }
   std::string key = "hvd.meet." + std::to_string(epoch);
-  if (identity.rank == Rank{0}) world.secret = draw_secret();
+  if (identity.rank == Rank{0}) world.secret = posix::random_bytes(32);
   HVD_RETURN_IF_ERROR(bootstrap.put(key, card_of(me, world.secret)));
   HVD_RETURN_IF_ERROR(wait_for_all(bootstrap, identity, key, deadline));
   world.members.reserve(static_cast<std::size_t>(identity.size));

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,9 @@
 #include <map>
 #include <optional>
 
+#include "base/comma_list.hpp"
+#include "base/sha256.hpp"
+#include "native/posix/random.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::launcher {
@@ -20,22 +22,6 @@ namespace {
 constexpr std::size_t half = 16;
 constexpr std::size_t most_strangers = 256;
 constexpr std::uint64_t of_listeners = 0;
-
-std::string random_bytes(std::size_t size) {
-  std::string bytes(size, '\0');
-  for (std::size_t at = 0; at < size;) {
-    ssize_t count = ::getrandom(bytes.data() + at, size - at, 0);
-    if (count > 0) at += static_cast<std::size_t>(count);
-  }
-  return bytes;
-}
-
-bool are_equal(std::string_view a, std::string_view b) {  // in a time that does not tell where they differ
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
-  return difference == 0;
-}
 
 Result<posix::FileDescriptor> listen_within(const posix::TcpAddress& address, const PortRange& range) {
   for (int port = range.first; port <= range.last; ++port) {
@@ -140,7 +126,8 @@ struct Lifelines::State {
 
   bool prove(Connection& connection) {
     for (std::size_t host = 0; host < tokens.size(); ++host) {
-      if (tokens[host].empty() || !are_equal(connection.received, std::string_view(tokens[host]).substr(0, half)))
+      if (tokens[host].empty() ||
+          !are_equal_secrets(as_bytes(connection.received), as_bytes(std::string_view(tokens[host]).substr(0, half))))
         continue;
       connection.host = host;
       bool answered = ::write(connection.socket.get(), tokens[host].data() + half, half) == static_cast<ssize_t>(half);
@@ -160,7 +147,7 @@ Result<std::unique_ptr<Lifelines>> Lifelines::open(const Options& options) {
   state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (!state->events) return system_error("epoll_create1", errno);
   HVD_RETURN_IF_ERROR(state->listen(options));
-  for (std::size_t host = 0; host < options.hosts; ++host) state->tokens.push_back(random_bytes(2 * half));
+  for (std::size_t host = 0; host < options.hosts; ++host) state->tokens.push_back(posix::random_bytes(2 * half));
   return std::unique_ptr<Lifelines>(new Lifelines(std::move(state)));
 }
 
@@ -204,10 +191,7 @@ Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const 
     faults += (faults.empty() ? "" : "; ") + attempt.address + ": " + why;
     attempt.socket.reset();
   };
-  for (std::size_t at = 0; at < addresses.size();) {
-    std::size_t end = std::min(addresses.find(',', at), addresses.size());
-    std::string text = addresses.substr(at, end - at);
-    at = end + 1;
+  for (const std::string& text : items_of(addresses)) {
     auto address = posix::TcpAddress::parse(text);
     if (!address) continue;
     auto begun = posix::begin_connecting(*address, std::nullopt);
@@ -241,7 +225,8 @@ Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const 
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       if (count > 0) attempt.received.append(bytes, static_cast<std::size_t>(count));
       if (count <= 0) give_up(attempt, "closed the connection");
-      else if (attempt.received.size() == half && !are_equal(attempt.received, std::string_view(token).substr(half)))
+      else if (attempt.received.size() == half &&
+               !are_equal_secrets(as_bytes(attempt.received), as_bytes(std::string_view(token).substr(half))))
         give_up(attempt, "something else than horovodrun answers there");
       else if (attempt.received.size() == half) return std::move(attempt.socket);
     }

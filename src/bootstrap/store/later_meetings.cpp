@@ -2,25 +2,11 @@
 
 #include <sys/random.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <vector>
+
+#include "base/comma_list.hpp"
 
 namespace hvd::bootstrap {
-namespace {
-
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at < list.size();) {
-    std::size_t end = std::min(list.find(',', at), list.size());
-    if (end > at) names.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return names;
-}
-
-}  // namespace
-
 Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& config) {
   identity_ = identity;
   secret_.assign(32, '\0');
@@ -30,7 +16,7 @@ Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& confi
   options.job = identity.job;
   options.size = identity.size;
   options.secret = secret_;
-  options.interfaces = names_in(config.network_interfaces);
+  options.interfaces = items_of(config.network_interfaces);
   options.first_port = config.port_range.first;
   options.last_port = config.port_range.last;
   auto server = TcpStoreThread::start(std::move(options));

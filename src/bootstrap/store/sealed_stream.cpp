@@ -1,9 +1,10 @@
 #include "bootstrap/store/sealed_stream.hpp"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+
+#include "native/posix/random.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -13,10 +14,7 @@ constexpr std::size_t digest_bytes = sizeof(Digest);
 
 Digest draw_nonce() {
   Digest nonce{};
-  for (std::size_t have = 0; have < nonce.size();) {
-    ssize_t got = ::getrandom(nonce.data() + have, nonce.size() - have, 0);
-    if (got > 0) have += static_cast<std::size_t>(got);
-  }
+  posix::draw_random(nonce);
   return nonce;
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/comma_list.hpp"
 #include "bootstrap/local_store.hpp"
 #include "bootstrap/local_store_verbs.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
@@ -44,10 +45,8 @@ void resolve(const std::string& host, const std::string& port, std::vector<posix
 
 std::vector<posix::TcpAddress> resolve_all(std::string_view list, const std::string& port, std::string& faults) {
   std::vector<posix::TcpAddress> addresses;
-  for (std::size_t at = 0; at < list.size();) {
-    std::size_t end = std::min(list.find(',', at), list.size());
-    std::string_view host = list.substr(at, end - at);
-    at = end + 1;
+  for (const std::string& item : items_of(list)) {
+    std::string_view host = item;
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
     if (!host.empty()) resolve(std::string(host), port, addresses, faults);
   }

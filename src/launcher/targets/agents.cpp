@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
@@ -51,16 +52,6 @@ std::vector<std::string> ssh_words(const Request& request) {
   return words;
 }
 
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at < list.size();) {
-    std::size_t end = std::min(list.find(',', at), list.size());
-    if (end > at) names.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return names;
-}
-
 Result<NetworkOptions> network_of(const Request& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
@@ -68,7 +59,7 @@ Result<NetworkOptions> network_of(const Request& request) {
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;
-  network.interfaces = names_in(request.flags.has("nics") ? request.flags.get("nics") : config->network_interfaces);
+  network.interfaces = items_of(request.flags.has("nics") ? request.flags.get("nics") : config->network_interfaces);
   network.ports = config->port_range;
   network.start_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000));
   network.lifeline_patience = std::chrono::milliseconds(static_cast<std::int64_t>(config->peer_timeout_s * 500));

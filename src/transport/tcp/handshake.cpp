@@ -1,11 +1,10 @@
 #include "transport/tcp/handshake.hpp"
 
-#include <sys/random.h>
-
 #include <cstring>
 
 #include "base/panic.hpp"
 #include "bootstrap/meeting.hpp"
+#include "native/posix/random.hpp"
 
 namespace hvd::transport::tcp {
 namespace {
@@ -40,11 +39,7 @@ enum Step : std::uint32_t { answer_step = 2, introduction_step = 3, verdict_step
 
 Digest draw_random() {
   Digest random;
-  std::size_t have = 0;
-  while (have < random.size()) {
-    ssize_t got = ::getrandom(random.data() + have, random.size() - have, 0);
-    if (got > 0) have += static_cast<std::size_t>(got);
-  }
+  posix::draw_random(random);
   return random;
 }
 

@@ -1,0 +1,19 @@
+#include "base/comma_list.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hvd {
+namespace {
+
+using Items = std::vector<std::string>;
+
+TEST(CommaList, has_the_items_between_the_commas_but_for_empty_ones) {
+  EXPECT_EQ(items_of("eth0,ib0"), (Items{"eth0", "ib0"}));
+  EXPECT_EQ(items_of(",eth0,,ib0,"), (Items{"eth0", "ib0"}));
+  EXPECT_EQ(items_of("eth0"), Items{"eth0"});
+  EXPECT_EQ(items_of(""), Items{});
+  EXPECT_EQ(items_of(","), Items{});
+}
+
+}  // namespace
+}  // namespace hvd
