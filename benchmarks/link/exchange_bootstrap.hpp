@@ -18,6 +18,12 @@ struct Ranks {
   std::function<std::vector<Buffer>(const Buffer& mine)> allgather;
   // Ends all ranks; does not return.
   std::function<void(const std::string& why)> fail;
+  // What there is; without it the ranks end.
+  template <typename T>
+  T value_of(Result<T> result) const {
+    if (!result) fail(result.error().message);
+    return std::move(*result);
+  }
 };
 
 class ExchangeBootstrap final : public bootstrap::Bootstrap {

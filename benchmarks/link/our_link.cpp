@@ -31,7 +31,7 @@ class NoExchange final : public transport::Exchange {
 OurLink::OurLink(Ranks ranks)
     : ranks_(std::move(ranks)), bootstrap_(ranks_), deadline_(Deadline::after(std::chrono::seconds(30))) {
   std::vector<std::string> warnings;
-  config_ = value_of(Config::from(Environment::of_this_process(), warnings));
+  config_ = ranks_.value_of(Config::from(Environment::of_this_process(), warnings));
   meet();
   share_wake_words();
   connect();
@@ -45,19 +45,19 @@ OurLink::~OurLink() {
 }
 
 void OurLink::meet() {
-  bootstrap::Identity identity = value_of(bootstrap_.join({}, config_));
-  auto listener = value_of(transport::PeerListener::open());
-  world_ = value_of(bootstrap::meet(bootstrap_, identity, 0, listener.address(), deadline_));
+  bootstrap::Identity identity = ranks_.value_of(bootstrap_.join({}, config_));
+  auto listener = ranks_.value_of(transport::PeerListener::open());
+  world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, listener.address(), deadline_));
   topology::Layout layout = topology::layout_of(world_);
   if (layout.nodes != 1) ranks_.fail("all ranks must run on one machine");
-  peers_ = value_of(transport::NodePeers::meet(world_, layout.node, std::move(listener), deadline_));
+  peers_ = ranks_.value_of(transport::NodePeers::meet(world_, layout.node, std::move(listener), deadline_));
 }
 
 // Nobody sleeps here, but the look whether somebody does belongs to the data plane's cost.
 void OurLink::share_wake_words() {
   std::size_t bytes = sizeof(posix::WaitWord) * static_cast<std::size_t>(world_.size());
   if (world_.rank == Rank{0}) {
-    wake_memory_ = value_of(posix::SharedMemory::create(wake_words, bytes));
+    wake_memory_ = ranks_.value_of(posix::SharedMemory::create(wake_words, bytes));
     auto offered = peers_->offer(topology::layout_of(world_).node, wake_words, wake_memory_.descriptor());
     if (!offered) ranks_.fail(offered.error().message);
   } else {
@@ -66,7 +66,7 @@ void OurLink::share_wake_words() {
       if (deadline_.passed()) ranks_.fail("rank 0 did not hand over its memory in time");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    wake_memory_ = value_of(posix::SharedMemory::map(*descriptor, bytes));
+    wake_memory_ = ranks_.value_of(posix::SharedMemory::map(*descriptor, bytes));
   }
   auto* words = static_cast<posix::WaitWord*>(wake_memory_.data());
   surroundings_.world = &world_;
@@ -82,7 +82,7 @@ void OurLink::connect() {
     if (std::string_view(maker.name) == "shm") transport_ = maker.make(surroundings_);
   if (transport_ == nullptr) ranks_.fail("this build has no transport 'shm'");
   NoExchange exchange;
-  auto connecting = value_of(transport_->connect(topology::layout_of(world_).world, "world", exchange));
+  auto connecting = ranks_.value_of(transport_->connect(topology::layout_of(world_).world, "world", exchange));
   Progress progress = Progress::pending;
   while ((progress = connecting->step()) == Progress::pending) {
     if (deadline_.passed()) ranks_.fail("the link was not connected in time");

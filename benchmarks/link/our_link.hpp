@@ -36,11 +36,6 @@ class OurLink {
   void share_wake_words();
   void connect();
   void run(Planned& planned);
-  template <typename T>
-  T value_of(Result<T> result) {
-    if (!result) ranks_.fail(result.error().message);
-    return std::move(*result);
-  }
 
   const Ranks ranks_;
   Config config_;

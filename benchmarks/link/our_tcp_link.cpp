@@ -27,16 +27,16 @@ class NoExchange final : public transport::Exchange {
 OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks_) {
   std::vector<std::string> warnings;
   Environment environment = Environment::of_this_process();
-  config_ = value_of(Config::from(environment, warnings));
-  bootstrap::Identity identity = value_of(bootstrap_.join({}, config_));
-  auto listener = value_of(transport::NetListener::open(config_));
+  config_ = ranks_.value_of(Config::from(environment, warnings));
+  bootstrap::Identity identity = ranks_.value_of(bootstrap_.join({}, config_));
+  auto listener = ranks_.value_of(transport::NetListener::open(config_));
   Member me = bootstrap::introduce_myself(environment, "");
   me.endpoints = listener.endpoints();
-  world_ = value_of(bootstrap::meet(bootstrap_, identity, 0, me, Deadline::after(std::chrono::seconds(30))));
+  world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, me, Deadline::after(std::chrono::seconds(30))));
   surroundings_.world = &world_;
   surroundings_.config = &config_;
   surroundings_.wake = &wake_;
-  surroundings_.net = value_of(transport::NetPeers::start(world_, config_, std::move(listener)));
+  surroundings_.net = ranks_.value_of(transport::NetPeers::start(world_, config_, std::move(listener)));
   surroundings_.net->set_wake(&wake_);
   for (const transport::Maker& maker : transport::registry())
     if (std::string_view(maker.name) == "tcp") transport_ = maker.make(surroundings_);
@@ -45,7 +45,7 @@ OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks
   for (int rank = 0; rank < world_.size(); ++rank) group.ranks.emplace_back(rank);
   group.me = Seat{world_.rank.value};
   NoExchange exchange;
-  auto connecting = value_of(transport_->connect(group, "world", exchange));
+  auto connecting = ranks_.value_of(transport_->connect(group, "world", exchange));
   if (connecting->step() != Progress::done) ranks_.fail("the TCP link was not made at once");
   link_ = connecting->take();
 }
@@ -77,7 +77,7 @@ void OurTcpLink::exchange(int peer, ConstBytes out, Bytes in) {
 
 posix::FileDescriptor OurTcpLink::bare_connection(int peer) {
   for (;;) {
-    auto asked = value_of(surroundings_.net->connection(Rank{peer}, "bare"));
+    auto asked = ranks_.value_of(surroundings_.net->connection(Rank{peer}, "bare"));
     if (asked) {
       surroundings_.net->disarm(asked->get());  // its owner closes it without telling
       return std::move(*asked);

@@ -25,11 +25,6 @@ class OurTcpLink {
   posix::FileDescriptor bare_connection(int peer);
 
  private:
-  template <typename T>
-  T value_of(Result<T> result) {
-    if (!result) ranks_.fail(result.error().message);
-    return std::move(*result);
-  }
   const Ranks ranks_;
   Config config_;
   World world_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../multiprocess/allreduce_of.hpp"
 #include "horovod.h"
 
 namespace {
@@ -66,15 +67,7 @@ class Program {
 
  private:
   hvd_op* prepare(const std::string& name, int64_t count, hvd_dtype dtype) {
-    hvd_op_description description{};
-    description.struct_size = sizeof description;
-    description.name = name.c_str();
-    description.verb = HVD_ALLREDUCE;
-    description.dtype = dtype;
-    description.reduce_op = HVD_SUM;
-    description.dimensions = 1;
-    description.shape = &count;
-    description.prescale = description.postscale = 1.0;
+    hvd_op_description description = hvd::testing::allreduce_of(name.c_str(), count, dtype, HVD_SUM);
     hvd_op* op = nullptr;
     check(hvd_prepare(runtime_, &description, &op));
     return op;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../multiprocess/allreduce_of.hpp"
 #include "horovod.h"
 
 namespace {
@@ -32,15 +33,7 @@ void end_if(hvd_status status) {
 }
 
 hvd_op* prepare(hvd_runtime* runtime, const char* name, int64_t count) {
-  hvd_op_description description{};
-  description.struct_size = sizeof description;
-  description.name = name;
-  description.verb = HVD_ALLREDUCE;
-  description.dtype = HVD_FLOAT32;
-  description.reduce_op = HVD_SUM;
-  description.dimensions = 1;
-  description.shape = &count;
-  description.prescale = description.postscale = 1.0;
+  hvd_op_description description = hvd::testing::allreduce_of(name, count, HVD_FLOAT32, HVD_SUM);
   hvd_op* op = nullptr;
   end_if(hvd_prepare(runtime, &description, &op));
   return op;

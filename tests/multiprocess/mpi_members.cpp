@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "allreduce_of.hpp"
 #include "horovod.hpp"
 
 namespace {
@@ -48,15 +49,7 @@ class Job {
 
   double sum(const char* name, double mine, int64_t elements = 1) {
     std::vector<double> values(static_cast<std::size_t>(elements), mine);
-    hvd_op_description description{};
-    description.struct_size = sizeof description;
-    description.name = name;
-    description.verb = HVD_ALLREDUCE;
-    description.dtype = HVD_FLOAT64;
-    description.reduce_op = HVD_SUM;
-    description.dimensions = 1;
-    description.shape = &elements;
-    description.prescale = description.postscale = 1.0;
+    hvd_op_description description = hvd::testing::allreduce_of(name, elements, HVD_FLOAT64, HVD_SUM);
     hvd_op* op = nullptr;
     horovod::check(hvd_prepare(runtime_, &description, &op));
     hvd_start_arguments arguments{op, values.data(), values.data(), 0};

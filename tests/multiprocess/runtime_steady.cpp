@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "allreduce_of.hpp"
 #include "horovod.h"
 
 extern "C" {
@@ -104,15 +105,7 @@ struct Program {
       int64_t count = 16 + i;
       tensors.emplace_back(static_cast<size_t>(count), 1.0f);
       std::string name = "gradient." + std::to_string(i);
-      hvd_op_description description{};
-      description.struct_size = sizeof description;
-      description.name = name.c_str();
-      description.verb = HVD_ALLREDUCE;
-      description.dtype = HVD_FLOAT32;
-      description.reduce_op = HVD_AVERAGE;
-      description.dimensions = 1;
-      description.shape = &count;
-      description.prescale = description.postscale = 1.0;
+      hvd_op_description description = hvd::testing::allreduce_of(name.c_str(), count, HVD_FLOAT32, HVD_AVERAGE);
       hvd_op* op = nullptr;
       check(hvd_prepare(runtime, &description, &op));
       prepared.push_back(op);
