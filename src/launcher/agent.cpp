@@ -10,10 +10,8 @@
 //     session's folder and exits.
 #include "launcher/agent.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +25,7 @@
 #include "launcher/lifeline.hpp"
 #include "launcher/rank_environment.hpp"
 #include "launcher/rank_process.hpp"
+#include "launcher/rank_streams.hpp"
 #include "native/posix/cgroup.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
@@ -51,7 +50,7 @@ class Agent {
       if (channel_.closed()) be_orphaned();
       read_signals();
       for (RankProcess& rank : ranks_) hear_of_start(rank);
-      relay_input();
+      for (RankProcess& rank : ranks_) input_.relay(rank, channel_);
       relay_output();
       if (has_to_act()) ending_.step();
       finish_if_none_is_left();
@@ -94,10 +93,7 @@ class Agent {
     if (started) ranks_.push_back(std::move(*started));
     else channel_.send(NotStarted{launch.rank, 0, started.error().message});
   }
-  void obey(const Input& input) {
-    input_ += input.bytes;
-    input_ended_ = input_ended_ || input.is_last;
-  }
+  void obey(const Input& input) { input_.add(input); }
   void obey(const Ask&) {
     read_signals();
     channel_.send(Answered{});
@@ -110,7 +106,7 @@ class Agent {
     asked_to_end_ = true;
     ending_.begin(order.signal, std::chrono::milliseconds(order.grace_ms));
   }
-  void obey(const Credit& credit) { credit_ += credit.bytes; }
+  void obey(const Credit& credit) { output_.give_credit(credit.bytes); }
   void obey(const Dismiss&) { dismissed_ = true; }
 
   void wait() {
@@ -125,9 +121,8 @@ class Agent {
     }
     for (RankProcess& rank : ranks_) {
       if (rank.start_report) polled_.push_back({rank.start_report.get(), POLLIN, 0});
-      for (auto& pipe : rank.output)
-        if (pipe && may_relay()) polled_.push_back({pipe.get(), POLLIN, 0});
-      if (rank.input) polled_.push_back({rank.input.get(), static_cast<short>(input_.empty() ? 0 : POLLOUT), 0});
+      output_.add_to(polled_, rank);
+      input_.add_to(polled_, rank);
     }
     ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
     if (!orphaned_ && (polled_[watched_].revents != 0 || polled_[watched_ + 1].revents != 0)) be_orphaned();
@@ -137,34 +132,15 @@ class Agent {
   void be_orphaned() {
     if (orphaned_ || dismissed_) return;
     orphaned_ = true;
+    output_.throw_away();
     channel_.close();
     lifeline_.reset();
     ending_.begin(SIGTERM, grace_);
   }
 
-  void relay_input() {
-    for (RankProcess& rank : ranks_) {
-      if (!rank.input) continue;
-      while (!input_.empty()) {
-        ssize_t count = ::write(rank.input.get(), input_.data(), input_.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && errno == EAGAIN) break;
-        if (count < 0) {  // nobody reads any more
-          rank.input.reset();
-          channel_.send(InputTaken{0, true});
-          return;
-        }
-        input_.erase(0, static_cast<std::size_t>(count));
-        channel_.send(InputTaken{static_cast<std::uint32_t>(count), false});
-      }
-      if (input_.empty() && input_ended_) rank.input.reset();
-    }
-  }
-
   // Once nobody is left there is nothing to do but to wait: for credit, then for the front's leave. Nobody can come any
   // more either, for the front launches before it ends.
   bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
-  bool may_relay() const { return orphaned_ || credit_ > 0; }
 
   void read_signals() {
     // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first
@@ -224,25 +200,9 @@ class Agent {
     else channel_.send(Started{rank.rank, rank.process});
   }
 
-  // One chunk of each pipe that has something. True if there was anything.
   bool relay_output() {
     bool any = false;
-    for (RankProcess& rank : ranks_) {
-      for (Stream stream : {Stream::standard_output, Stream::standard_error}) {
-        auto& pipe = rank.output[static_cast<std::size_t>(stream)];
-        if (!pipe || !may_relay()) continue;
-        std::size_t size = orphaned_ ? chunk_.size() : std::min<std::size_t>(chunk_.size(), credit_);
-        ssize_t count = ::read(pipe.get(), chunk_.data(), size);
-        if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        any = true;
-        if (count <= 0) {
-          pipe.reset();
-        } else if (!orphaned_) {
-          credit_ -= static_cast<std::uint32_t>(count);
-          channel_.send(Output{rank.rank, stream, std::string(chunk_.data(), static_cast<std::size_t>(count))});
-        }
-      }
-    }
+    for (RankProcess& rank : ranks_) any = output_.relay(rank, channel_) || any;
     return any;
   }
 
@@ -256,9 +216,9 @@ class Agent {
       return;
     }
     // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
-    while (may_relay() && relay_output()) {
+    while (output_.may_relay() && relay_output()) {
     }
-    if (!may_relay() || !asked_to_end_ || said_all_gone_) return;
+    if (!output_.may_relay() || !asked_to_end_ || said_all_gone_) return;
     for (RankProcess& rank : ranks_)
       for (auto& pipe : rank.output) pipe.reset();
     said_all_gone_ = true;
@@ -276,11 +236,10 @@ class Agent {
   std::vector<Share> shares_;
   posix::FileDescriptor lifeline_;
   milliseconds grace_ = settings_.grace;
-  std::string input_;  // not taken yet by the rank that reads it
-  bool input_ended_ = false, tells_bindings_ = false;
-  std::vector<char> chunk_ = std::vector<char>(64 << 10);
+  bool tells_bindings_ = false;
+  RankInput input_;
+  RankOutput output_;
   Ending ending_;
-  std::uint32_t credit_ = output_window_bytes;
   bool orphaned_ = false, dismissed_ = false, asked_to_end_ = false, nobody_is_left_ = false, said_all_gone_ = false;
 };
 
@@ -297,29 +256,6 @@ int run_agent(Channel channel, const AgentSettings& settings) {
     return 1;
   }
   return Agent(std::move(channel), settings, std::move(*signals)).run();
-}
-
-Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
-  posix::FileDescriptor ours(ends[0]), theirs(ends[1]);
-  pid_t child = ::fork();
-  if (child < 0) return system_error("no process for the agent (see ulimit -u)", errno);
-  if (child == 0) {
-    ours.reset();
-    ::setsid();
-    ::signal(SIGPIPE, SIG_IGN);
-    // Whoever reads our standard output to its end must not have to wait for the agent. Errors it may still report.
-    posix::FileDescriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
-    posix::FileDescriptor no_input(gets_input ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (no_input) ::dup2(no_input.get(), STDIN_FILENO);
-    ::_exit(run_agent(Channel(std::move(theirs)), settings));
-  }
-  LocalAgent agent{child, Channel(std::move(ours))};
-  posix::FileDescriptor nothing(gets_input ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
-  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // it is the first rank's now
-  return agent;
 }
 
 }  // namespace hvd::launcher

@@ -2,8 +2,6 @@
 // The guardian of the ranks on one host. A process of its own session, single-threaded, the parent of the ranks and the
 // adopter of all they leave behind: it starts them, relays their output and their ends, and ends them all when
 // horovodrun is done or gone, however that happened.
-#include <sys/types.h>
-
 #include <chrono>
 #include <optional>
 #include <string>
@@ -28,13 +26,5 @@ struct AgentSettings {
 // Serves the stream until it is dismissed, or until the other end is gone and nothing is left to end.
 // Call it in the agent's own process. Returns the exit code.
 int run_agent(Channel channel, const AgentSettings& settings);
-
-struct LocalAgent {
-  pid_t process = 0;
-  Channel channel;
-};
-// Forks the agent of this host, which gets our standard input if one of its ranks is to read it. The caller has a
-// single thread. In the agent this does not return.
-Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input);
 
 }  // namespace hvd::launcher

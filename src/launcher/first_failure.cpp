@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include "base/result.hpp"
 #include "native/posix/signals.hpp"
 
 namespace hvd::launcher {
@@ -43,10 +45,56 @@ std::string likely_reason(const Exited& end, int signal) {
 
 }  // namespace
 
+FirstFailure failure_by_end(const Exited& end, int process) {
+  FirstFailure failure;
+  failure.rank = end.rank;
+  failure.process = process;
+  failure.end = end;
+  return failure;
+}
+
+FirstFailure failure_to_start(const NotStarted& report) {
+  FirstFailure failure;
+  failure.kind = FirstFailure::Kind::not_started;
+  failure.rank = report.rank;
+  failure.text = report.error == 0 ? report.step : system_error(report.step, report.error).message;
+  if (report.error == E2BIG)
+    failure.text +=
+        " (its arguments and its environment together are too long: unset what it does not need, or raise the limit, "
+        "which is a quarter of ulimit -s)";
+  failure.code = report.error == 0 ? report.code : report.error == ENOENT ? 127 : 126;
+  return failure;
+}
+
+FirstFailure failure_by_wish(Rank rank, int process, int status, std::string reason) {
+  FirstFailure failure;
+  failure.kind = FirstFailure::Kind::asked_for_end;
+  failure.rank = rank;
+  failure.process = process;
+  failure.text = std::move(reason);
+  failure.code = status > 0 && status < 256 ? status : 1;
+  return failure;
+}
+
+FirstFailure failure_by_loss(Rank rank, int process, std::string why) {
+  FirstFailure failure;
+  failure.kind = FirstFailure::Kind::host_lost;
+  failure.rank = rank;
+  failure.process = process;
+  failure.text = std::move(why);
+  failure.code = 128 + SIGKILL;
+  return failure;
+}
+
 int exit_code_of(const FirstFailure& failure) {
   if (failure.kind != FirstFailure::Kind::ended) return failure.code;
   int status = failure.end.wait_status;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string exit_code_line(const FirstFailure& failure) {
+  return "Process " + std::to_string(failure.rank.value) + " exit with status code " +
+         std::to_string(exit_code_of(failure)) + ".";
 }
 
 std::string describe_end(int wait_status) {

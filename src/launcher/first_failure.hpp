@@ -18,8 +18,17 @@ struct FirstFailure {
   int code = 1;      // but for ended
 };
 
+// `process` 0: not known.
+FirstFailure failure_by_end(const Exited& end, int process);
+FirstFailure failure_to_start(const NotStarted& report);
+FirstFailure failure_by_wish(Rank rank, int process, int status, std::string reason);
+FirstFailure failure_by_loss(Rank rank, int process, std::string why);
+
 // The rank's own code; 128 and the number for a signal.
 int exit_code_of(const FirstFailure& failure);
+
+// "Process 3 exit with status code 7.", which Horovod's users know.
+std::string exit_code_line(const FirstFailure& failure);
 
 // "ended with exit code 7", "was killed by signal 9 (SIGKILL)"
 std::string describe_end(int wait_status);

@@ -50,6 +50,29 @@ std::string in_one_line(const std::string& text) {
 
 }  // namespace
 
+void HostLink::tell(const Message& order) {
+  channel.send(order);
+  channel.flush();
+}
+
+void HostLink::note(const Message& report) {
+  if (const auto* ready = std::get_if<Ready>(&report)) {
+    state = State::ready;
+    node_id = ready->node_id;
+  }
+  if (const auto* output = std::get_if<Output>(&report))
+    owed_credit += static_cast<std::uint32_t>(output->bytes.size());
+  if (std::holds_alternative<Answered>(report)) was_asked = false;
+  if (std::holds_alternative<AllGone>(report)) be_gone();
+}
+
+void HostLink::reap() {
+  if (process <= 0 || ::waitpid(process, &wait_status, WNOHANG) != process) return;
+  process = 0;
+  (void)channel.pump();
+  (void)read_complaints();
+}
+
 std::vector<std::string> HostLink::read_complaints() {
   constexpr std::size_t most = 64 << 10;
   char chunk[4096];
@@ -91,6 +114,12 @@ std::string HostLink::why_not(const std::string& program) const {
   return "it does not answer" + said_so + ": check that `ssh " + name + " true` works from here";
 }
 
+std::string HostLink::why_not_gone(std::chrono::milliseconds waited) const {
+  return "processes of the job" + (is_here ? std::string() : " on host " + name) + " could not be ended within " +
+         std::to_string(waited.count() / 1000) + " s (they hang in the kernel?); the agent" +
+         (is_here ? " (process " + std::to_string(process) + ")" : " there") + " goes on trying";
+}
+
 Result<HostLink> reach_host(const std::string& name, const std::vector<std::string>& command,
                             const Inheritance& inheritance) {
   int stream[2], errors[2];
@@ -109,15 +138,6 @@ Result<HostLink> reach_host(const std::string& name, const std::vector<std::stri
   link.channel.expect_greeting(agent_greeting());
   link.errors = std::move(errors_read);
   return link;
-}
-
-Status check_nodes(const std::vector<HostLink>& hosts) {
-  for (const HostLink& host : hosts)
-    for (const HostLink& other : hosts)
-      if (&other < &host && other.node_id == host.node_id)
-        return Error(ErrorCode::invalid_argument, "the hosts " + other.name + " and " + host.name +
-                                                      " are one and the same: name it once, with all of its slots");
-  return {};
 }
 
 }  // namespace hvd::launcher

@@ -14,8 +14,7 @@ namespace hvd::launcher {
 
 struct HostLink {
   enum class State {
-    reached_for,  // nothing heard yet
-    greeted,      // Prepare was sent
+    reached_for,  // not ready yet
     ready,
     gone,  // nothing of ours is left there, or nobody can tell any more
   };
@@ -30,21 +29,28 @@ struct HostLink {
   std::string node_id;
   std::vector<Rank> ranks;
   std::uint32_t owed_credit = 0;
-  bool was_asked = false;  // and has not answered yet
+  bool was_asked = false;      // and has not answered yet
+  bool is_taken_over = false;  // the agent of this machine was killed: what was below it is below us
 
+  bool is_ready() const { return state == State::ready; }
   bool is_gone() const { return state == State::gone; }
+  void be_gone() { state = State::gone; }
+  void tell(const Message& order);   // at once, as far as the stream takes it
+  void note(const Message& report);  // what it tells about the link itself
+  // Whether what leads to the agent has ended; its wait status then.
+  void reap();
+  bool is_cut() const { return channel.closed() || process == 0; }
   // Reads what there is of complaints; lines for the user (none before the host is ready).
   std::vector<std::string> read_complaints();
   // Why a host whose stream ended before it was ready could not be used; `program` is what was to be started there.
   std::string why_not(const std::string& program) const;
+  // For a host that is not gone that long after the end was ordered.
+  std::string why_not_gone(std::chrono::milliseconds waited) const;
 };
 
 // Runs the command (ssh and its arguments), whose standard input and output become the channel. In a session of its
 // own; it ends when we do. The caller has a single thread.
 Result<HostLink> reach_host(const std::string& name, const std::vector<std::string>& command,
                             const Inheritance& inheritance);
-
-// Fails if two of the hosts, which are ready, are one and the same.
-Status check_nodes(const std::vector<HostLink>& hosts);
 
 }  // namespace hvd::launcher

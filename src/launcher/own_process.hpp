@@ -1,0 +1,14 @@
+#pragma once
+// What horovodrun makes of its own process before it starts anything.
+#include <cstddef>
+
+#include "base/result.hpp"
+#include "native/posix/signals.hpp"
+
+namespace hvd::launcher {
+
+// Enough open files for that many ranks and hosts; signals become readable, SIGPIPE is ignored; orphans below us become
+// our children; libraries see nothing of another launcher. While the process has a single thread.
+Result<posix::SignalReader> prepare_own_process(std::size_t ranks, std::size_t hosts);
+
+}  // namespace hvd::launcher

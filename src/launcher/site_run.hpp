@@ -1,0 +1,45 @@
+#pragma once
+// A launcher of the site at work: what it says about the ranks becomes their output, and the failure that counts.
+#include <chrono>
+#include <optional>
+
+#include "launcher/alarm.hpp"
+#include "launcher/console.hpp"
+#include "launcher/first_failure.hpp"
+#include "launcher/site_launcher.hpp"
+
+namespace hvd::launcher {
+
+class SiteRun {
+ public:
+  // The console outlives this. `patience` is for the launcher to end the others after it has told of a failure.
+  SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds patience, Console& console)
+      : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(patience) {}
+
+  void add(const Output& output);
+  void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
+  // The launcher ends the others itself, in its own time; unless it does not.
+  bool is_overdue() const { return overdue_at_.has_rung(); }
+  void give_up();
+  std::chrono::milliseconds left() const { return overdue_at_.left(); }
+
+  void finish();  // no more output comes
+  struct Outcome {
+    std::optional<FirstFailure> failure;  // of a rank
+    int exit_code = 0;                    // of the launcher, where it told of no rank
+  };
+  // A rank's code is told apart from that of its launcher. After finish().
+  Outcome outcome();
+
+ private:
+  const SiteDialect& dialect_;
+  Console& console_;
+  SiteOutput output_;
+  std::chrono::milliseconds patience_;
+  std::function<void(const Output&)> print_ = [this](const Output& output) { console_.printer().add(output); };
+  std::function<void(std::string_view)> say_ = [this](std::string_view line) { console_.printer().say(line); };
+  Alarm overdue_at_;
+  std::optional<Exited> end_;
+};
+
+}  // namespace hvd::launcher

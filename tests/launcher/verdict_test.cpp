@@ -1,0 +1,85 @@
+#include "launcher/verdict.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int exit_status(int code) {
+  return code << 8;
+}
+
+RankTable ended(std::initializer_list<int> wait_statuses) {
+  RankTable ranks(wait_statuses.size());
+  Rank rank{0};
+  for (int status : wait_statuses) {
+    ranks.end(rank, status);
+    ++rank.value;
+  }
+  return ranks;
+}
+
+TEST(Verdict, is_success_if_all_ranks_succeeded_and_nothing_is_left) {
+  JobCourse course;
+  EXPECT_EQ(verdict_on(course, ended({0, 0})), (JobEnd{0, 0}));
+  course.is_all_gone = false;
+  EXPECT_EQ(verdict_on(course, ended({0, 0})), (JobEnd{1, 0}));
+}
+
+TEST(Verdict, of_a_failure_is_its_code_whatever_came_after) {
+  JobCourse course;
+  Exited end;
+  end.wait_status = exit_status(7);
+  course.first_failure = failure_by_end(end, 4711);
+  course.ended_by_signal = SIGINT;
+  course.has_lost_reader = true;
+  EXPECT_EQ(verdict_on(course, ended({exit_status(7), SIGTERM})), (JobEnd{7, 0}));
+}
+
+TEST(Verdict, of_a_signal_is_that_signal_unless_all_ranks_ended_in_their_own_way) {
+  JobCourse course;
+  course.ended_by_signal = SIGTERM;
+  EXPECT_EQ(verdict_on(course, ended({0, SIGTERM})), (JobEnd{128 + SIGTERM, SIGTERM}));
+  EXPECT_EQ(verdict_on(course, ended({0, exit_status(85)})), (JobEnd{85, 0}));
+  EXPECT_EQ(verdict_on(course, ended({0, 0})), (JobEnd{0, 0}));
+  EXPECT_EQ(verdict_on(course, RankTable(2)), (JobEnd{128 + SIGTERM, SIGTERM}));
+}
+
+TEST(Verdict, of_a_signal_under_a_site_launcher_does_not_take_its_code_for_a_ranks) {
+  JobCourse course;
+  course.ended_by_signal = SIGINT;
+  course.is_under_site_launcher = true;
+  EXPECT_EQ(verdict_on(course, ended({exit_status(1)})), (JobEnd{128 + SIGINT, SIGINT}));
+  EXPECT_EQ(verdict_on(course, ended({0})), (JobEnd{0, 0}));
+  course.site_exit_code = 4;
+  EXPECT_EQ(verdict_on(course, ended({exit_status(4)})), (JobEnd{4, 0}));
+}
+
+TEST(Verdict, of_a_lost_reader_is_a_broken_pipe_unless_all_was_done) {
+  JobCourse course;
+  course.has_lost_reader = true;
+  EXPECT_EQ(verdict_on(course, ended({0, SIGTERM})), (JobEnd{128 + SIGPIPE, SIGPIPE}));
+  EXPECT_EQ(verdict_on(course, ended({0, 0})), (JobEnd{0, 0}));
+}
+
+TEST(Verdict, of_a_killed_agent_is_that_of_a_kill) {
+  JobCourse course;
+  course.has_lost_agent = true;
+  EXPECT_EQ(verdict_on(course, RankTable(2)), (JobEnd{128 + SIGKILL, 0}));
+}
+
+TEST(RankTable, takes_the_end_of_what_could_not_start_for_no_news) {
+  RankTable ranks(2);
+  ranks.start(Rank{0}, 4711);
+  EXPECT_FALSE(ranks.have_all_started());
+  ranks.fail_to_start(Rank{1});
+  EXPECT_FALSE(ranks.could_start(Rank{1}));
+  EXPECT_TRUE(ranks.could_start(Rank{0}));
+  EXPECT_EQ(ranks.process_of(Rank{0}), 4711);
+  EXPECT_FALSE(ranks.has(Rank{2}));
+  EXPECT_FALSE(ranks.has(Rank{-1}));
+}
+
+}  // namespace
+}  // namespace hvd::launcher
