@@ -9,7 +9,7 @@
 #include "base/result.hpp"
 #include "launcher/flags.hpp"
 #include "launcher/hosts.hpp"
-#include "launcher/job.hpp"
+#include "launcher/job_options.hpp"
 
 namespace hvd::launcher {
 
