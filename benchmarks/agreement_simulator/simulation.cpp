@@ -16,7 +16,7 @@ namespace hvd::simulation {
 namespace {
 
 using runtime::AgreementEffects;
-using runtime::MissingAt;
+using runtime::Missing;
 using runtime::Neighbour;
 using runtime::NodeAgreement;
 using runtime::Signature;
@@ -87,7 +87,7 @@ class Node final : public AgreementEffects {
     told = why;
   }
   std::vector<Rank> missing_at(SlotId) const override { return {}; }
-  void answered(const std::vector<MissingAt>&) override {}
+  void answered(const std::vector<Missing>&) override {}
 
   Job& job_;
   std::unique_ptr<NodeAgreement> agreement_;
@@ -180,10 +180,10 @@ Node::Node(Job& job, int its_number)
   NodeAgreement::Settings settings;
   settings.is_root = number == 0;
   settings.children = job.children_of(number);
-  settings.coordinator.ranks = job.settings.ranks();
   settings.coordinator.slots = 2 * job.settings.tensors + 64;
   settings.coordinator.cache_capacity = job.settings.tensors + 32;
-  settings.coordinator.describe = [](Rank rank) { return "rank " + std::to_string(rank.value); };
+  for (int rank = 0; rank < ranks; ++rank) settings.ranks.push_back(Rank{first_rank + rank});
+  settings.describe = [](Rank rank) { return "rank " + std::to_string(rank.value); };
   tensor_of_slot_.resize(static_cast<std::size_t>(settings.coordinator.slots), -1);
   agreement_ = std::make_unique<NodeAgreement>(std::move(settings), *this);
 }
@@ -220,7 +220,7 @@ void Node::introduce(int number_of, int local_rank) {
   }
   runtime::encode(runtime::Request(runtime::OpRequest{name_of(number_of), signature_of(number_of, is_other)}),
                   scratch_);
-  agreement_->request(Rank{first_rank + local_rank}, scratch_);
+  agreement_->request(Seat{local_rank}, scratch_);
 }
 
 void Node::append(ConstBytes bytes) {

@@ -142,8 +142,8 @@ On that machine, with other programs on its 2 cores (load 13 to 17): 6.0 message
 every run. Time of a step: 130 us predicted, 131 us measured (-0.4 %) with 20 rounds; with 10 rounds 121 and 129 us (-6.5 %) in one run,
 121 and 154 us (-21 %) in another. Fewer rounds than 20 are too few on a machine that does other things.
 
-The first step costs the root as much as a central coordinator: ballots carry names and signatures and go up as they are, one per rank and
-tensor. From the second on a node is one number.
+In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by the word that
+somebody there has voted (it may concern a slot at which others wait). From the second on a node is one number.
 """
 
 

@@ -10,7 +10,7 @@ namespace hvd::runtime {
 namespace {
 
 // A frame is a row of items.
-enum class Item : std::uint8_t { position, arrivals, request, record, lost, question, answer };
+enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
 // The coordinator has 1024 slots to spare; it hears of what is free again long before they are used up.
 constexpr std::uint64_t most_slots_in_doubt = 64;
@@ -25,6 +25,7 @@ Error broken_frame() {
 NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
     : settings_(std::move(settings)),
       effects_(effects),
+      ballots_(static_cast<int>(settings_.ranks.size()) + settings_.children),
       slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
       children_(static_cast<std::size_t>(settings_.children)) {
   if (settings_.is_root)
@@ -32,28 +33,64 @@ NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
   outgoing_.reserve(slots_.size());
 }
 
-void NodeAgreement::request(Rank from, ConstBytes request) {
+void NodeAgreement::request(Seat from, ConstBytes request) {
+  auto decoded = decode_request(request);
+  if (!decoded) panic(decoded.error().message);
+  Rank rank = settings_.ranks[static_cast<std::size_t>(from.value)];
+  if (const auto* op = std::get_if<OpRequest>(&*decoded)) {
+    open(op->name);
+    effects_.heard_ballot(op->name, rank);
+    return vote(from.value, op->name, {{rank, op->signature}});
+  }
+  hear(rank, *decoded, request);
+}
+
+// What is not for the coordinator of this node goes up.
+void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) {
     ByteWriter writer(requests_up_);
     writer.put(Item::request);
     writer.put(from);
-    writer.put_string({reinterpret_cast<const char*>(request.data()), request.size()});
+    writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     return;
   }
-  auto decoded = decode_request(request);
-  if (!decoded) panic(decoded.error().message);
-  hear(from, *decoded);
+  std::visit(
+      Overloaded{[](const OpRequest&) {}, [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
+                 [&](const PublishRequest& it) { coordinator_->publish(from, it.key, it.value); },
+                 [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
+      request);
 }
 
-void NodeAgreement::hear(Rank from, const Request& request) {
-  std::visit(Overloaded{[&](const OpRequest& it) {
-                          effects_.heard_ballot(it.name, from);
-                          coordinator_->ballot(from, it.name, it.signature);
-                        },
-                        [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
-                        [&](const PublishRequest& it) { coordinator_->publish(from, it.key, it.value); },
-                        [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
-             request);
+void NodeAgreement::open(std::string_view name) {
+  if (!ballots_.open(name)) return;
+  if (coordinator_) coordinator_->contest(name);
+  else opened_.emplace_back(name);
+}
+
+void NodeAgreement::vote(int voter, std::string_view name, Opinions opinions) {
+  auto all = ballots_.vote(voter, name, std::move(opinions));
+  if (!all) return;
+  if (coordinator_) decide(std::string(name), *all);
+  else pass_on_ballot(name, *all);
+}
+
+void NodeAgreement::decide(const std::string& name, const Opinions& opinions) {
+  const Opinion &first = opinions.front(), &last = opinions.back();
+  auto mismatch = find_mismatch(name, first.signature, settings_.describe(first.rank), last.signature,
+                                settings_.describe(last.rank));
+  if (mismatch) coordinator_->disagreed(name, *mismatch);
+  else coordinator_->agreed(name, first.signature);
+}
+
+void NodeAgreement::pass_on_ballot(std::string_view name, const Opinions& opinions) {
+  ByteWriter writer(requests_up_);
+  writer.put(Item::ballot);
+  writer.put_string(name);
+  writer.put(static_cast<std::uint32_t>(opinions.size()));
+  for (const Opinion& it : opinions) {
+    writer.put(it.rank);
+    it.signature.write(writer);
+  }
 }
 
 void NodeAgreement::node_arrived(SlotId slot) {
@@ -110,6 +147,8 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
         }
         break;
       }
+      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(reader)); break;
+      case Item::ballot: HVD_RETURN_IF_ERROR(take_ballot(from, reader)); break;
       case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
       case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
       case Item::lost: take_lost(from, reader); break;
@@ -122,17 +161,37 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
   return {};
 }
 
+Status NodeAgreement::take_opened(ByteReader& frame) {
+  auto name = frame.get_string();
+  if (!frame.ok()) return broken_frame();
+  open(name);
+  return {};
+}
+
+Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
+  auto name = frame.get_string();
+  auto count = frame.get<std::uint32_t>();
+  Opinions opinions;
+  for (std::uint32_t i = 0; i < count && i < most_opinions && frame.ok(); ++i) {
+    auto rank = frame.get<Rank>();
+    opinions.push_back({rank, Signature::read(frame)});
+  }
+  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
+  bool is_sound = frame.ok() && count > 0 && count <= most_opinions && !from.is_parent();
+  if (!is_sound || ballots_.has_voted(voter, name)) return broken_frame();
+  open(name);
+  effects_.heard_ballot(name, opinions.front().rank);
+  vote(voter, name, std::move(opinions));
+  return {};
+}
+
 Status NodeAgreement::take_request(ByteReader& frame) {
   auto from = frame.get<Rank>();
-  auto bytes = frame.get_string();
+  auto bytes = as_bytes(frame.get_string());
   if (!frame.ok()) return broken_frame();
-  if (coordinator_) {
-    auto decoded = decode_request(as_bytes(bytes));
-    if (!decoded) return decoded.error();
-    hear(from, *decoded);
-  } else {
-    request(from, as_bytes(bytes));
-  }
+  auto decoded = decode_request(bytes);
+  if (!decoded) return decoded.error();
+  hear(from, *decoded, bytes);
   return {};
 }
 
@@ -154,7 +213,7 @@ void NodeAgreement::take_lost(Neighbour from, ByteReader& frame) {
 }
 
 void NodeAgreement::ask_who_is_missing(const std::vector<SlotId>& slots) {
-  ask_children(question_ + 1, slots);
+  ask_children(question_ + 1, slots, ballots_.names());
 }
 
 std::vector<int> NodeAgreement::silent_children() const {
@@ -164,16 +223,31 @@ std::vector<int> NodeAgreement::silent_children() const {
   return silent;
 }
 
-void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots) {
+std::vector<Missing> NodeAgreement::known_missing() const {
+  std::vector<Missing> known = missing_;
+  std::erase_if(known, [this](const Missing& it) { return !it.name.empty() && !ballots_.is_open(it.name); });
+  return known;
+}
+
+void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots,
+                                 const std::vector<std::string>& names) {
   question_ = question;
   missing_.clear();
-  for (SlotId slot : slots) missing_.push_back({slot, effects_.missing_at(slot)});
+  for (SlotId slot : slots) missing_.push_back({slot, "", effects_.missing_at(slot)});
+  for (const std::string& name : names) {
+    missing_.push_back({SlotId{-1}, name, {}});
+    for (int voter : ballots_.missing(name))
+      if (static_cast<std::size_t>(voter) < settings_.ranks.size())
+        missing_.back().ranks.push_back(settings_.ranks[static_cast<std::size_t>(voter)]);
+  }
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::question);
   writer.put(question);
   writer.put(static_cast<std::uint32_t>(slots.size()));
   for (SlotId slot : slots) writer.put(slot);
+  writer.put(static_cast<std::uint32_t>(names.size()));
+  for (const std::string& name : names) writer.put_string(name);
   for (int child = 0; child < settings_.children; ++child) {
     children_[static_cast<std::size_t>(child)].is_silent = true;
     put(Neighbour{child}, scratch_);
@@ -188,20 +262,26 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   for (std::uint32_t i = 0; i < count && frame.ok(); ++i) slots.push_back(frame.get<SlotId>());
   for (SlotId slot : slots)
     if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
-  if (frame.ok()) ask_children(question, slots);
+  count = frame.get<std::uint32_t>();
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) names.emplace_back(frame.get_string());
+  if (frame.ok()) ask_children(question, slots, names);
   return {};
 }
 
+// A child that has voted for a name has nobody missing, though it has forgotten the name and names all its ranks.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
   bool is_current = frame.get<std::uint32_t>() == question_;
   auto count = frame.get<std::uint32_t>();
   if (is_current && count != missing_.size()) return broken_frame();
+  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
   for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
     auto ranks = frame.get<std::uint32_t>();
+    bool counts = is_current && (missing_[i].name.empty() || !ballots_.has_voted(voter, missing_[i].name));
     for (std::uint32_t k = 0; k < ranks && frame.ok(); ++k) {
       auto rank = frame.get<Rank>();
-      if (is_current && frame.ok()) missing_[i].ranks.push_back(rank);
+      if (counts && frame.ok()) missing_[i].ranks.push_back(rank);
     }
   }
   if (!is_current || !frame.ok()) return {};
@@ -212,13 +292,14 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
 
 void NodeAgreement::answer_if_complete() {
   if (!silent_children().empty()) return;
-  if (coordinator_) return effects_.answered(missing_);
+  if (coordinator_) return effects_.answered(known_missing());
+  flush_up();  // whoever votes before the answer does not appear in it
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
   writer.put(question_);
   writer.put(static_cast<std::uint32_t>(missing_.size()));
-  for (const MissingAt& it : missing_) {
+  for (const Missing& it : missing_) {
     writer.put(static_cast<std::uint32_t>(it.ranks.size()));
     for (Rank rank : it.ranks) writer.put(rank);
   }
@@ -278,7 +359,7 @@ bool NodeAgreement::flush(int batches_in_flight) {
 bool NodeAgreement::flush_up() {
   std::uint64_t read = read_by_subtree();
   bool must_tell = slots_in_doubt_ >= most_slots_in_doubt && read > read_told_;
-  if (outgoing_.empty() && requests_up_.empty() && !must_tell) return false;
+  if (outgoing_.empty() && opened_.empty() && requests_up_.empty() && !must_tell) return false;
   frame_.clear();
   ByteWriter writer(frame_);
   writer.put(Item::position);
@@ -295,6 +376,12 @@ bool NodeAgreement::flush_up() {
     }
     outgoing_.clear();
   }
+  for (const std::string& name : opened_) {
+    if (!ballots_.is_open(name)) continue;  // complete meanwhile
+    writer.put(Item::opened);
+    writer.put_string(name);
+  }
+  opened_.clear();
   writer.put_raw(requests_up_.data(), requests_up_.size());
   requests_up_.clear();
   put(Neighbour::parent(), frame_);

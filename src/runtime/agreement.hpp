@@ -3,7 +3,9 @@
 // the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
 //
 //  1. A slot at which all ranks of the node and of the subtrees below have arrived goes up as one number; at the root
-//     the coordinator hears of it. What ranks ask for (ballots and the like) goes up as it is, with the rank.
+//     the coordinator hears of it. Ballots for a name go up as one, too, once all of the subtree have voted; that
+//     somebody has voted goes up at once, since it may concern a slot at which others wait. What else ranks ask for
+//     goes up as it is, with the rank.
 //  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
 //     same records in the same order to its own log, so a record's place in the log means the same everywhere.
 //  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
@@ -12,8 +14,8 @@
 //  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
 //     again that the coordinator could run out of them.
 //  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
-//  7. When the root wants to tell people who is missing at some slots, the question goes down and the answers come up,
-//     put together by every node; nothing is counted for it in ordinary times.
+//  7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
+//     come up, put together by every node; nothing is counted for it in ordinary times.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +26,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "runtime/ballots.hpp"
 #include "runtime/coordinator.hpp"
 #include "runtime/schedule.hpp"
 
@@ -36,9 +39,10 @@ struct Neighbour {
   bool is_parent() const { return child < 0; }
 };
 
-// The ranks that have not arrived at a slot.
-struct MissingAt {
-  SlotId slot;
+// The ranks that have not arrived at a slot, or not voted for a name without one.
+struct Missing {
+  SlotId slot{-1};
+  std::string name;  // empty: it is the slot
   std::vector<Rank> ranks;
 };
 
@@ -51,32 +55,36 @@ class AgreementEffects {
   virtual void given(SlotId slot) = 0;
   virtual void evicted(SlotId slot) = 0;                               // what the node's ranks had arrived at is void
   virtual void scheduled(SlotId slot) = 0;                             // they may arrive at it again
-  virtual void heard_ballot(std::string_view name, Rank from) = 0;     // at the root, for observers
+  virtual void heard_ballot(std::string_view name, Rank from) = 0;     // of my node, or one for a subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
-  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;       // of my node
-  virtual void answered(const std::vector<MissingAt>& missing) = 0;  // at the root: of all nodes
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // of my node
+  virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: of all nodes
 };
 
 class NodeAgreement {
  public:
   struct Settings {
+    std::vector<Rank> ranks;  // of my node, by seat
     int children = 0;
-    Coordinator::Settings coordinator;
     bool is_root = true;  // only the root has a coordinator
+    Coordinator::Settings coordinator;
+    std::function<std::string(Rank)> describe;  // for messages
   };
   NodeAgreement(Settings settings, AgreementEffects& effects);
 
   // ---- from the own node
-  void request(Rank from, ConstBytes request);
+  void request(Seat from, ConstBytes request);
   void node_arrived(SlotId slot);
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   void tell_lost(Rank rank, std::string_view why);
 
-  // At the root: answered() comes once all nodes have said who is missing. A new question replaces an old one.
+  // At the root: answered() comes once all nodes have said who is missing at these slots and at all names that are
+  // voted on. A new question replaces an old one.
   void ask_who_is_missing(const std::vector<SlotId>& slots);
-  // The children that have not answered the last question.
+  // The children that have not answered the last question, and what is known without them.
   std::vector<int> silent_children() const;
+  std::vector<Missing> known_missing() const;
 
   // ---- from the tree
   Status receive(Neighbour from, ConstBytes frame);
@@ -106,14 +114,20 @@ class NodeAgreement {
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
   const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
   void arrived(SlotId slot);
-  void hear(Rank from, const Request& request);
+  void hear(Rank from, const Request& request, ConstBytes bytes);
+  void open(std::string_view name);
+  void vote(int voter, std::string_view name, Opinions opinions);
+  void decide(const std::string& name, const Opinions& opinions);
+  void pass_on_ballot(std::string_view name, const Opinions& opinions);
   void decided(const Record& record);
   void logged(const Record& record, ConstBytes bytes);
+  Status take_opened(ByteReader& frame);
+  Status take_ballot(Neighbour from, ByteReader& frame);
   Status take_request(ByteReader& frame);
   Status take_record(ByteReader& frame);
   void take_lost(Neighbour from, ByteReader& frame);
   void pass_on_lost(Neighbour except, Rank rank, std::string_view why);
-  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots);
+  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<std::string>& names);
   Status take_question(ByteReader& frame);
   Status take_answer(Neighbour from, ByteReader& frame);
   void answer_if_complete();
@@ -125,6 +139,7 @@ class NodeAgreement {
   Settings settings_;
   AgreementEffects& effects_;
   std::unique_ptr<Coordinator> coordinator_;
+  Ballots ballots_;  // voters: the ranks of my node, then the children
   std::vector<Slot> slots_;
   std::vector<Child> children_;
   std::uint64_t records_ = 0;  // appended to my node's log
@@ -132,10 +147,11 @@ class NodeAgreement {
   std::uint64_t read_told_ = 0;       // up
   std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last told how far we have read
   std::vector<SlotId> outgoing_;
+  std::vector<std::string> opened_;  // names of which the parent has not heard
   Buffer requests_up_, records_down_, frame_, scratch_;
   std::vector<SlotId> batch_slots_;
   std::uint32_t question_ = 0;
-  std::vector<MissingAt> missing_;  // the answer, as far as it is known
+  std::vector<Missing> missing_;  // the answer, as far as it is known
   std::uint64_t frames_sent_ = 0;
 };
 

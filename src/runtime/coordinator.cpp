@@ -17,39 +17,18 @@ void Coordinator::emit(const Record& record) {
   emit_(record);
 }
 
-void Coordinator::ballot(Rank from, std::string_view name, const Signature& signature) {
+void Coordinator::contest(std::string_view name) {
   if (shut_down_) return;
   if (auto live = slot_of_.find(name); live != slot_of_.end()) evict(live->second);
-  auto found = pending_.find(name);
-  if (found == pending_.end()) {
-    found = pending_.emplace(std::string(name), Tally{}).first;
-    found->second.voted.resize(static_cast<std::size_t>(settings_.ranks));
-    found->second.first = from;
-    found->second.signature = signature;
-  }
-  Tally& tally = found->second;
-  auto voter = static_cast<std::size_t>(from.value);
-  if (tally.voted[voter]) panic("a rank voted twice for '" + std::string(name) + "'");
-  tally.voted[voter] = true;
-  ++tally.votes;
-  if (tally.mismatch.empty() && from != tally.first) {
-    auto mismatch = find_mismatch(found->first, tally.signature, settings_.describe(tally.first), signature,
-                                  settings_.describe(from));
-    if (mismatch) tally.mismatch = *mismatch;
-  }
-  if (tally.votes < settings_.ranks) return;
-  Tally complete = std::move(tally);
-  std::string agreed_name = found->first;
-  pending_.erase(found);
-  close(agreed_name, std::move(complete));
 }
 
-void Coordinator::close(const std::string& name, Tally tally) {
-  if (!tally.mismatch.empty()) {
-    emit(FailRecord{name, tally.mismatch});
-    return;
-  }
-  if (!starved_.empty() || !give(name, tally.signature)) starved_.emplace_back(name, std::move(tally.signature));
+void Coordinator::agreed(const std::string& name, const Signature& signature) {
+  if (shut_down_) return;
+  if (!starved_.empty() || !give(name, signature)) starved_.emplace_back(name, signature);
+}
+
+void Coordinator::disagreed(std::string_view name, std::string_view message) {
+  if (!shut_down_) emit(FailRecord{name, message});
 }
 
 // The name gets a slot and is ready. False if no slot is free.
@@ -157,17 +136,6 @@ void Coordinator::take_batch() {
     if (at(slot).signature.transient) end(slot);
     else at(slot).state = SlotState::live;
   }
-}
-
-std::vector<Coordinator::Waiting> Coordinator::waiting() const {
-  std::vector<Waiting> result;
-  for (const auto& [name, tally] : pending_) {
-    Waiting waiting{name, {}};
-    for (int rank = 0; rank < settings_.ranks; ++rank)
-      if (!tally.voted[static_cast<std::size_t>(rank)]) waiting.missing.push_back(Rank{rank});
-    result.push_back(std::move(waiting));
-  }
-  return result;
 }
 
 void Coordinator::visit_slots(const std::function<void(SlotId, const std::string&)>& visit) const {

@@ -1,11 +1,10 @@
 #pragma once
-// The tally: ballots in, schedule out. A pure function object of the one rank that writes the log; it knows no links,
-// no threads and no time, so every rule of the agreement is a table test.
+// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the log;
+// it knows no links, no threads and no time, so every rule of the agreement is a table test.
 //
-//  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members have, the
-//     signatures are compared. Equal: the name is given a slot and the op is ready. Not equal: the name fails on all
-//     ranks.
-//  2. A rank that submits an op with a slot marks its arrival there; the tally hears of it once, when all have arrived.
+//  1. A rank that submits an op without a slot sends a ballot: name and signature. When all ranks have (ballots.hpp
+//     counts them), the name is given a slot and the op is ready, or it fails on all ranks because they disagree.
+//  2. A rank that submits an op with a slot marks its arrival there; we hear of it once, when all have arrived.
 //  3. A ballot for a name whose slot is live means that somebody changed the op: the slot is evicted, everybody who has
 //     arrived at it sends a ballot instead, and rule 1 decides.
 //  4. Ready ops become batches: neighbours of like kind up to the fusion threshold, in the order in which they became
@@ -32,11 +31,9 @@ namespace hvd::runtime {
 class Coordinator {
  public:
   struct Settings {
-    int ranks = 1;
     int slots = 0;  // how many there are on the board
     std::int64_t cache_capacity = 1024;
     std::int64_t fusion_threshold_bytes = 128ll << 20;
-    std::function<std::string(Rank)> describe;  // for messages
   };
   // The records are handed to `emit` in the order of the log; their views are valid during the call only. A slot's
   // arrivals must be cleared when it is given.
@@ -44,7 +41,9 @@ class Coordinator {
 
   Coordinator(Settings settings, Emit emit);
 
-  void ballot(Rank from, std::string_view name, const Signature& signature);
+  void contest(std::string_view name);  // somebody has sent a ballot for it
+  void agreed(const std::string& name, const Signature& signature);
+  void disagreed(std::string_view name, std::string_view message);
   // Every member has arrived at the slot. A late word about an evicted slot is ignored.
   void all_arrived(SlotId slot);
   void shut_down(Rank by, std::string_view reason);
@@ -58,12 +57,6 @@ class Coordinator {
   // Ops that all ranks agree about wait for a slot, until more records have been read by all.
   bool has_starved() const { return !starved_.empty(); }
 
-  // Names with ballots, and which ranks have not voted; for reports about stalls.
-  struct Waiting {
-    std::string name;
-    std::vector<Rank> missing;
-  };
-  std::vector<Waiting> waiting() const;
   // The names of the slots that are cached, for reports: visits (slot, name).
   void visit_slots(const std::function<void(SlotId, const std::string&)>& visit) const;
 
@@ -76,13 +69,6 @@ class Coordinator {
     std::int64_t bytes = 0;
     std::list<SlotId>::iterator recent;  // place in recently_used_, while cached
   };
-  struct Tally {
-    std::vector<bool> voted;
-    int votes = 0;
-    Rank first;
-    Signature signature;
-    std::string mismatch;  // empty: none so far
-  };
   struct Ended {
     SlotId slot;
     std::uint64_t records;  // reusable once so many have been read by all
@@ -90,7 +76,6 @@ class Coordinator {
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
   void emit(const Record& record);
-  void close(const std::string& name, Tally tally);
   bool give(const std::string& name, const Signature& signature);
   void end(SlotId slot);
   void evict(SlotId slot);
@@ -103,9 +88,8 @@ class Coordinator {
   std::vector<Slot> slots_;
   std::vector<SlotId> free_;
   std::deque<Ended> ended_;
-  std::map<std::string, SlotId, std::less<>> slot_of_;  // live names
-  std::list<SlotId> recently_used_;                     // cached slots, oldest first
-  std::map<std::string, Tally, std::less<>> pending_;
+  std::map<std::string, SlotId, std::less<>> slot_of_;     // live names
+  std::list<SlotId> recently_used_;                        // cached slots, oldest first
   std::deque<std::pair<std::string, Signature>> starved_;  // agreed, but no slot is free yet
   std::vector<SlotId> ready_;
   std::vector<SlotId> batch_;

@@ -28,14 +28,14 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
   NodeAgreement::Settings settings;
   settings.children = children_of(*parts.layout);
   settings.is_root = parts.layout->my_node == 0;
-  const World& world = *parts.world;
+  for (int seat = 0; seat < parts.layout->node.size(); ++seat)
+    settings.ranks.push_back(parts.layout->node.rank_at(Seat{seat}));
   int slots = parts.board->slots();
-  settings.coordinator.ranks = world.size();
   settings.coordinator.slots = slots;
   // Some slots always stay free for ops that are not cached.
   settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
   settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
-  settings.coordinator.describe = [&world](Rank rank) { return describe(world, rank); };
+  settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
   return settings;
 }
 
@@ -91,7 +91,7 @@ bool Leader::hear_board() {
   ConstBytes bytes;
   while (board_.take_request(from, bytes)) {
     news = true;
-    agreement_.request(layout_.node.rank_at(from), bytes);
+    agreement_.request(from, bytes);
   }
   SlotId slot;
   while (board_.take_completed(slot)) {
@@ -161,7 +161,7 @@ void Leader::hear_of_stall(const StallRequest& stall) {
   board_.look_at_all_slots();
   if (agreement_.coordinator() == nullptr) {
     encode(Request(stall), scratch_);
-    agreement_.request(world_.rank, scratch_);
+    agreement_.request(Seat{0}, scratch_);
     return;
   }
   last_report_ = Clock::now();
@@ -177,7 +177,7 @@ void Leader::hear_of_stall(const StallRequest& stall) {
   }
   // The nodes below were asked a while ago and some have not answered; nobody else can be waited for.
   for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
-  report_stall({});
+  report_stall(agreement_.known_missing());
 }
 
 std::vector<SlotId> Leader::slots_in_doubt() const {
@@ -196,18 +196,18 @@ std::vector<Rank> Leader::missing_at(SlotId slot) const {
   return missing;
 }
 
-void Leader::answered(const std::vector<MissingAt>& missing) {
+void Leader::answered(const std::vector<Missing>& missing) {
   if (stall_) report_stall(missing);
 }
 
-void Leader::report_stall(const std::vector<MissingAt>& missing) {
+void Leader::report_stall(const std::vector<Missing>& missing) {
   Stall stall = *std::exchange(stall_, std::nullopt);
   std::vector<StalledName> stalled;
   const Coordinator& coordinator = *agreement_.coordinator();
-  for (Coordinator::Waiting& waiting : coordinator.waiting())
-    stalled.push_back({std::move(waiting.name), std::move(waiting.missing)});
+  for (const Missing& it : missing)
+    if (!it.name.empty() && !it.ranks.empty()) stalled.push_back({it.name, it.ranks});
   coordinator.visit_slots([&](SlotId slot, const std::string& name) {
-    for (const MissingAt& it : missing) {
+    for (const Missing& it : missing) {
       bool is_wanted = it.slot == slot && !it.ranks.empty() && static_cast<int>(it.ranks.size()) < world_.size();
       if (is_wanted) stalled.push_back({name, it.ranks});
     }

@@ -61,7 +61,7 @@ class Leader final : private AgreementEffects {
   void link_failed(Neighbour at, const Error& error);
   Link* link_to(Neighbour neighbour);
   std::vector<SlotId> slots_in_doubt() const;
-  void report_stall(const std::vector<MissingAt>& missing);
+  void report_stall(const std::vector<Missing>& missing);
   bool append_waiting();
 
   // AgreementEffects
@@ -74,7 +74,7 @@ class Leader final : private AgreementEffects {
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
-  void answered(const std::vector<MissingAt>& missing) override;
+  void answered(const std::vector<Missing>& missing) override;
 
   const World& world_;
   const Config& config_;

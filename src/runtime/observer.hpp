@@ -14,7 +14,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void submitted(std::string_view name, const Signature& signature) = 0;
-  // On the rank that writes the schedule, when a rank asked for this op by name.
+  // On the leader of a node, when a rank of it asked for this op by name, or all nodes of a subtree below have: then
+  // it is one of their ranks.
   virtual void ready(std::string_view name, Rank rank) = 0;
   virtual void agreed(std::string_view name, Sequence batch) = 0;
   virtual void started(Sequence batch, std::string_view algorithm) = 0;

@@ -68,6 +68,10 @@ Signature Signature::read(ByteReader& in) {
   return result;
 }
 
+bool agree(const Signature& first, const Signature& second) {
+  return !find_mismatch("", first, "", second, "");
+}
+
 std::optional<std::string> find_mismatch(const std::string& name, const Signature& first, const std::string& first_rank,
                                          const Signature& second, const std::string& second_rank) {
   auto differ = [&](const std::string& what, const std::string& a, const std::string& b, const std::string& remedy) {

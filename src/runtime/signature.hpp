@@ -33,6 +33,9 @@ struct Signature {
   static Signature read(ByteReader& in);
 };
 
+// Whether the ranks that submitted these under one name meant the same.
+bool agree(const Signature& first, const Signature& second);
+
 // The first difference that matters between what two ranks submitted under one name, as a sentence for people; nothing
 // if they agree.
 std::optional<std::string> find_mismatch(const std::string& name, const Signature& first, const std::string& first_rank,

@@ -132,12 +132,10 @@ class RankModel {
 class Forest {
  public:
   Forest(std::vector<int> shape, int width, unsigned seed) : random_(seed) {
-    int total = 0;
-    for (int ranks : shape) total += ranks;
     int count = static_cast<int>(shape.size());
     for (int number = 0, first = 0; number < count; first += shape[static_cast<std::size_t>(number)], ++number)
       nodes_.push_back(
-          std::make_unique<Node>(*this, number, shape[static_cast<std::size_t>(number)], first, width, count, total));
+          std::make_unique<Node>(*this, number, shape[static_cast<std::size_t>(number)], first, width, count));
     for (auto& node : nodes_)
       for (auto& rank : node->ranks) ranks_.push_back(rank.get());
   }
@@ -147,7 +145,7 @@ class Forest {
   NodeAgreement& agreement(int node) { return *nodes_[static_cast<std::size_t>(node)]->agreement; }
   std::vector<std::pair<int, std::string>> losses;  // (node that heard, why)
 
-  std::vector<std::string> answers;  // "slot: ranks that are missing"
+  std::vector<std::string> answers;  // "slot or name: ranks that are missing"
 
   // Something that can happen happens. False if nothing can.
   bool happen() {
@@ -167,6 +165,7 @@ class Forest {
     while (happen()) {
     }
   }
+  std::size_t bytes_up(int node) const { return nodes_[static_cast<std::size_t>(node)]->bytes_up; }
   std::uint64_t frames() const {
     std::uint64_t sum = 0;
     for (auto& node : nodes_) sum += node->agreement->frames_sent();
@@ -175,7 +174,7 @@ class Forest {
 
  private:
   struct Node final : AgreementEffects {
-    Node(Forest& owner, int its_number, int size, int first, int width, int count, int total)
+    Node(Forest& owner, int its_number, int size, int first, int width, int count)
         : forest(owner), number(its_number), first_rank(first), tree_width(width) {
       NodeBoard::Shape shape{size, slots};
       auto memory = zeroed(NodeBoard::bytes_needed(shape));
@@ -183,12 +182,12 @@ class Forest {
         ranks.push_back(std::make_unique<RankModel>(std::make_unique<NodeBoard>(memory, shape, Seat{seat})));
       NodeAgreement::Settings settings;
       settings.is_root = number == 0;
+      for (int seat = 0; seat < size; ++seat) settings.ranks.push_back(Rank{first + seat});
       settings.children = std::clamp(count - 1 - number * width, 0, width);
-      settings.coordinator.ranks = total;
       settings.coordinator.slots = slots;
       settings.coordinator.cache_capacity = 12;
       settings.coordinator.fusion_threshold_bytes = 4000;
-      settings.coordinator.describe = [](Rank rank) { return "rank " + std::to_string(rank.value); };
+      settings.describe = [](Rank rank) { return "rank " + std::to_string(rank.value); };
       agreement = std::make_unique<NodeAgreement>(settings, *this);
       arriving.resize(static_cast<std::size_t>(settings.children) + 1);
     }
@@ -201,7 +200,7 @@ class Forest {
       ConstBytes bytes;
       while (board.take_request(from, bytes)) {
         news = true;
-        agreement->request(Rank{first_rank + from.value}, bytes);
+        agreement->request(from, bytes);
       }
       SlotId slot;
       while (board.take_completed(slot)) {
@@ -219,13 +218,18 @@ class Forest {
           EXPECT_TRUE(agreement->receive(Neighbour{child}, frame));
         }
       }
-      return agreement->flush(forest.batches_may_run_ ? static_cast<int>(forest.random_() % 2) : 0) || news;
+      news |= agreement->flush(forest.batches_may_run_ ? static_cast<int>(forest.random_() % 2) : 0);
+      return std::exchange(has_appended, false) || news;
     }
 
-    void append(ConstBytes record) override { EXPECT_TRUE(ranks.front()->board().append(record)); }
+    void append(ConstBytes record) override {
+      EXPECT_TRUE(ranks.front()->board().append(record));
+      has_appended = true;
+    }
     void send(Neighbour to, ConstBytes frame) override {
       int other = to.is_parent() ? (number - 1) / tree_width : number * tree_width + 1 + to.child;
       int my_place = to.is_parent() ? (number - 1) % tree_width : -1;
+      if (to.is_parent()) bytes_up += frame.size();
       forest.nodes_[static_cast<std::size_t>(other)]->arriving[static_cast<std::size_t>(my_place + 1)].emplace_back(
           frame.begin(), frame.end());
     }
@@ -243,9 +247,9 @@ class Forest {
       for (Seat seat : ranks.front()->board().missing_at(slot)) missing.push_back(Rank{first_rank + seat.value});
       return missing;
     }
-    void answered(const std::vector<MissingAt>& missing) override {
-      for (const MissingAt& it : missing) {
-        std::string line = std::to_string(it.slot.value) + ":";
+    void answered(const std::vector<Missing>& missing) override {
+      for (const Missing& it : missing) {
+        std::string line = (it.name.empty() ? std::to_string(it.slot.value) : it.name) + ":";
         std::vector<Rank> sorted = it.ranks;
         std::sort(sorted.begin(), sorted.end());
         for (Rank rank : sorted) line += " " + std::to_string(rank.value);
@@ -255,6 +259,8 @@ class Forest {
 
     Forest& forest;
     int number, first_rank, tree_width;
+    std::size_t bytes_up = 0;
+    bool has_appended = false;
     std::vector<std::unique_ptr<RankModel>> ranks;
     std::unique_ptr<NodeAgreement> agreement;
     std::vector<std::deque<Buffer>> arriving;  // from the parent, and from each child
@@ -339,6 +345,15 @@ TEST(Agreement, fails_on_all_ranks_what_ranks_of_different_nodes_disagree_about)
   EXPECT_EQ(forest.ranks().front()->history, std::vector<std::string>{"fail a"});
 }
 
+TEST(Agreement, fails_what_two_ranks_of_one_node_far_from_the_root_disagree_about) {
+  Forest forest({1, 1, 2}, 1, 7);
+  for (std::size_t rank = 0; rank < forest.ranks().size(); ++rank)
+    forest.ranks()[rank]->submit("a", rank == 3 ? 11 : 10, false);
+  forest.settle();
+  everybody_has_the_same_history(forest);
+  EXPECT_EQ(forest.ranks().front()->history, std::vector<std::string>{"fail a"});
+}
+
 TEST(Agreement, sends_at_most_two_frames_per_node_for_any_number_of_known_ops_and_none_without_any) {
   Forest forest({2, 2, 2, 2}, 2, 3);
   auto step = [&] {
@@ -389,9 +404,33 @@ TEST(Agreement, finds_out_on_all_nodes_who_is_missing) {
   EXPECT_TRUE(forest.agreement(0).silent_children().empty());
 }
 
+TEST(Agreement, finds_out_who_has_not_voted_for_a_new_name_on_all_nodes) {
+  Forest forest({2, 1, 2, 1, 1}, 2, 11);
+  for (std::size_t rank = 0; rank < forest.ranks().size(); ++rank)
+    if (rank != 0 && rank != 4 && rank != 5) forest.ranks()[rank]->submit("a", 1, false);
+  forest.settle();
+  forest.agreement(0).ask_who_is_missing({});
+  forest.settle();
+  EXPECT_EQ(forest.answers, std::vector<std::string>{"a: 0 4 5"});
+  for (int rank : {0, 4, 5}) forest.ranks()[static_cast<std::size_t>(rank)]->submit("a", 1, false);
+  forest.settle();
+  everybody_has_the_same_history(forest);
+}
+
+TEST(Agreement, carries_one_ballot_per_subtree_and_name) {
+  Forest forest({4, 4, 4}, 1, 13);  // a chain
+  for (RankModel* rank : forest.ranks()) rank->submit("a", 1, false);
+  forest.settle();
+  everybody_has_the_same_history(forest);
+  Buffer request;
+  encode(Request(OpRequest{"a", floats(1)}), request);
+  EXPECT_LT(forest.bytes_up(1), 2 * request.size() + 60);  // of eight ranks
+}
+
 TEST(Agreement, refuses_frames_that_are_broken) {
   Forest forest({1, 1}, 2, 5);
-  for (const char* text : {"\x07", "\x00", "\x01\xff\xff\xff\xff", "\x02\x00", "\x03\x09\x00\x00\x00zzzzzzzzz"})
+  for (const char* text :
+       {"\x0f", "\x00", "\x01\xff\xff\xff\xff", "\x02\x09zz", "\x03zzzzzzzzz", "\x04\x00", "\x05\x09zzzzzzzzz"})
     EXPECT_FALSE(forest.agreement(0).receive(Neighbour{0}, as_bytes(std::string_view(text, 1 + std::strlen(text + 1)))))
         << text;
 }

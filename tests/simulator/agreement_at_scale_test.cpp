@@ -22,6 +22,8 @@ TEST(AgreementAtScale, of_27648_ranks_is_one_message_up_and_one_down_per_node_in
   ASSERT_EQ(outcome.steps.size(), 3u);
   EXPECT_TRUE(outcome.schedules_agree);
   EXPECT_GT(outcome.steps[0].messages, 2 * links);  // ballots, which come as they come
+  // Of each child: that somebody votes for two names, a ballot for each, a give for each and their batch; not of ranks.
+  EXPECT_LT(outcome.steps[0].bytes_at_root, 8 * 1024);
   for (std::size_t number : {1u, 2u}) {
     const Step& step = outcome.steps[number];
     EXPECT_EQ(step.messages, 2 * links);
