@@ -10,8 +10,6 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/meeting.hpp"
-#include "topology/layout.hpp"
-#include "transport/registry.hpp"
 
 namespace hvd::benchmark {
 
@@ -40,30 +38,36 @@ OurLink::OurLink(Ranks ranks)
 OurLink::~OurLink() {
   ranks_.allgather({});
   planned_.clear();
-  peers_->expect_departures();
+  if (peers_) peers_->expect_departures();
   ranks_.allgather({});
 }
 
 void OurLink::meet() {
   bootstrap::Identity identity = ranks_.value_of(bootstrap_.join({}, config_));
   auto listener = ranks_.value_of(transport::PeerListener::open());
-  world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, listener.address(), deadline_));
-  topology::Layout layout = topology::layout_of(world_);
-  if (layout.nodes != 1) ranks_.fail("all ranks must run on one machine");
-  peers_ = ranks_.value_of(transport::NodePeers::meet(world_, layout.node, std::move(listener), deadline_));
+  auto net_listener = ranks_.value_of(transport::NetListener::open(config_));
+  Member me = bootstrap::introduce_myself(Environment::of_this_process(), listener.address());
+  me.endpoints = net_listener.endpoints();
+  world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, me, deadline_));
+  layout_ = topology::layout_of(world_);
+  if (layout_.node.size() > 1)
+    peers_ = ranks_.value_of(transport::NodePeers::meet(world_, layout_.node, std::move(listener), deadline_));
+  if (layout_.nodes > 1) net_ = ranks_.value_of(transport::NetPeers::start(world_, config_, std::move(net_listener)));
 }
 
 // Nobody sleeps here, but the look whether somebody does belongs to the data plane's cost.
 void OurLink::share_wake_words() {
-  std::size_t bytes = sizeof(posix::WaitWord) * static_cast<std::size_t>(world_.size());
-  if (world_.rank == Rank{0}) {
+  std::size_t bytes = sizeof(posix::WaitWord) * static_cast<std::size_t>(layout_.node.size());
+  if (layout_.node.me == Seat{0}) {
     wake_memory_ = ranks_.value_of(posix::SharedMemory::create(wake_words, bytes));
-    auto offered = peers_->offer(topology::layout_of(world_).node, wake_words, wake_memory_.descriptor());
-    if (!offered) ranks_.fail(offered.error().message);
+    if (peers_) {
+      auto offered = peers_->offer(layout_.node, wake_words, wake_memory_.descriptor());
+      if (!offered) ranks_.fail(offered.error().message);
+    }
   } else {
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(wake_words))) {
-      if (deadline_.passed()) ranks_.fail("rank 0 did not hand over its memory in time");
+      if (deadline_.passed()) ranks_.fail("the node's lowest rank did not hand over its memory in time");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     wake_memory_ = ranks_.value_of(posix::SharedMemory::map(*descriptor, bytes));
@@ -71,32 +75,33 @@ void OurLink::share_wake_words() {
   auto* words = static_cast<posix::WaitWord*>(wake_memory_.data());
   surroundings_.world = &world_;
   surroundings_.config = &config_;
-  surroundings_.wake = words + world_.rank.value;
+  surroundings_.wake = words + layout_.node.me.value;
   surroundings_.peers = peers_;
-  surroundings_.wake_of = [words](Rank rank) { return words + rank.value; };
+  surroundings_.net = net_;
+  surroundings_.wake_of = [this, words](Rank rank) -> posix::WaitWord* {
+    for (int seat = 0; seat < layout_.node.size(); ++seat)
+      if (layout_.node.rank_at(Seat{seat}) == rank) return words + seat;
+    return nullptr;
+  };
   surroundings_.asymmetric_wake = posix::register_asymmetric_barrier();
+  if (net_) net_->set_wake(surroundings_.wake);
 }
 
 void OurLink::connect() {
-  for (const transport::Maker& maker : transport::registry())
-    if (std::string_view(maker.name) == "shm") transport_ = maker.make(surroundings_);
-  if (transport_ == nullptr) ranks_.fail("this build has no transport 'shm'");
+  teams_ = ranks_.value_of(runtime::Teams::make(surroundings_));
   NoExchange exchange;
-  auto connecting = ranks_.value_of(transport_->connect(topology::layout_of(world_).world, "world", exchange));
   Progress progress = Progress::pending;
-  while ((progress = connecting->step()) == Progress::pending) {
-    if (deadline_.passed()) ranks_.fail("the link was not connected in time");
+  while ((progress = teams_->connect(exchange)) == Progress::pending) {
+    if (deadline_.passed()) ranks_.fail("the links were not made in time");
     std::this_thread::yield();
   }
-  if (progress == Progress::failed) ranks_.fail(connecting->failure().message);
-  link_ = connecting->take();
+  if (progress == Progress::failed) ranks_.fail(teams_->failure().message);
 }
 
 std::function<void()> OurLink::call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out) {
-  transport::NativeCollectives* native = link_->native();
-  if (native == nullptr || !native->cost(collective).possible())
-    ranks_.fail(std::string("the link does no ") + name_of(collective.verb) + " of " + name_of(collective.dtype));
-  planned_.push_back(std::make_unique<Planned>(Planned{native->plan(collective), std::move(in), std::move(out)}));
+  const collectives::Algorithm* algorithm = ranks_.value_of(teams_->choose(collective, teams_->world()));
+  planned_.push_back(
+      std::make_unique<Planned>(Planned{algorithm->plan(collective, teams_->world()), std::move(in), std::move(out)}));
   return [this, planned = planned_.back().get()] { run(*planned); };
 }
 

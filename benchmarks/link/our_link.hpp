@@ -1,5 +1,6 @@
 #pragma once
-// Our data plane without the runtime above it: the node's shared-memory link, and planned tasks stepped by the caller.
+// Our data plane without the agreement and the engine above it: the links that a runtime would make (shared memory in
+// the node, TCP between nodes), and planned tasks stepped by the caller.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,9 @@
 #include "link/exchange_bootstrap.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "native/posix/wait_word.hpp"
+#include "runtime/teams.hpp"
+#include "topology/layout.hpp"
+#include "transport/net_peers.hpp"
 #include "transport/node_peers.hpp"
 #include "transport/transport.hpp"
 
@@ -40,13 +44,14 @@ class OurLink {
   const Ranks ranks_;
   Config config_;
   World world_;
+  topology::Layout layout_;
   ExchangeBootstrap bootstrap_;
   Deadline deadline_;
   std::shared_ptr<transport::NodePeers> peers_;
+  std::shared_ptr<transport::NetPeers> net_;  // null on one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
-  std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<transport::Link> link_;
+  std::unique_ptr<runtime::Teams> teams_;
   std::vector<std::unique_ptr<Planned>> planned_;
   std::uint64_t sequence_ = 0;
 };

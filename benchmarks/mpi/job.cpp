@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/world_ranks.hpp"
 #include "native/posix/affinity.hpp"
 
 namespace hvd::benchmark {
@@ -88,20 +89,7 @@ void Job::barrier() {
 }
 
 Ranks Job::ranks() {
-  Ranks ranks{rank_, size_, is_crowded(), nullptr, [this](const std::string& why) { fail(why); }};
-  ranks.allgather = [this](const Buffer& mine) {
-    std::vector<int> lengths(static_cast<std::size_t>(size_)), offsets;
-    int length = static_cast<int>(mine.size()), total = 0;
-    MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD);
-    for (int each : lengths) offsets.push_back(std::exchange(total, total + each));
-    Buffer all(static_cast<std::size_t>(total));
-    MPI_Allgatherv(mine.data(), length, MPI_BYTE, all.data(), lengths.data(), offsets.data(), MPI_BYTE, MPI_COMM_WORLD);
-    std::vector<Buffer> by_rank;
-    for (std::size_t k = 0; k < lengths.size(); ++k)
-      by_rank.emplace_back(all.begin() + offsets[k], all.begin() + offsets[k] + lengths[k]);
-    return by_rank;
-  };
-  return ranks;
+  return ranks_of_world(is_crowded(), [this](const std::string& why) { fail(why); });
 }
 
 void Job::fail(const std::string& why) const {

@@ -1,5 +1,5 @@
-// Allreduce between nodes: the whole library over TCP and over MPI, hierarchical and flat, beside MPI's own allreduce, in
-// turns in the same processes over the same links. Prints a row of a table per workload: the median of the rounds in
+// Allreduce between nodes: the whole library over TCP and over MPI, hierarchical and flat, and its data plane alone (no
+// agreement, no engine), beside MPI's own allreduce, in turns in the same processes over the same links. Prints a row of a table per workload: the median of the rounds in
 // milliseconds, and how many times faster than MPI that is (median, least and greatest round).
 #include <mpi.h>
 
@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "horovod.hpp"
+#include "link/our_link.hpp"
 #include "mpi/options.hpp"
 #include "mpi/packed_allreduce.hpp"
 #include "mpi/tensors.hpp"
+#include "mpi/world_ranks.hpp"
 
 namespace hvd::benchmark {
 namespace {
@@ -82,12 +84,29 @@ class OneWay {
 
 struct Contender {
   std::string name;
-  std::unique_ptr<OneWay> way;  // null: MPI itself
+  std::unique_ptr<OneWay> way;  // null: MPI itself, or the data plane
+  std::unique_ptr<OurLink> data_plane;
+
+  std::function<void()> step(const Tensors& tensors, const std::string& name, PackedAllreduce& packed);
 };
+
+std::function<void()> Contender::step(const Tensors& tensors, const std::string& workload, PackedAllreduce& packed) {
+  if (way) return way->step(tensors, workload);
+  if (!data_plane) return [&packed] { packed(MPI_COMM_WORLD); };
+  Collective average;
+  average.dtype = DataType::f32;
+  average.count = static_cast<std::int64_t>(tensors.count());
+  average.postscale = 1.0 / size;
+  std::vector<Segment> segments;
+  for (const Tensors::Tensor& tensor : tensors.all())
+    segments.push_back(one_segment(tensor.data, tensor.count, DataType::f32)[0]);
+  return data_plane->call(average, segments, segments);
+}
 
 std::vector<Contender> contenders_of(const Options& options) {
   const std::map<std::string, std::map<std::string, std::string>> known = {
       {"mpi", {}},
+      {"tcp-data-plane", {}},
       {"tcp", {{"HOROVOD_CPU_OPERATIONS", "gloo"}}},
       {"tcp-flat", {{"HOROVOD_CPU_OPERATIONS", "gloo"}, {"HOROVOD_ALGORITHM", "allreduce=" + options.text("flat")}}},
       {"tcp-hierarchical", {{"HOROVOD_CPU_OPERATIONS", "gloo"}, {"HOROVOD_ALGORITHM", "allreduce=hierarchical"}}},
@@ -98,7 +117,10 @@ std::vector<Contender> contenders_of(const Options& options) {
   for (const std::string& name : options.list("contenders")) {
     auto found = known.find(name);
     if (found == known.end()) fail("unknown contender " + name);
-    contenders.push_back({name, name == "mpi" ? nullptr : std::make_unique<OneWay>(found->second)});
+    Contender contender{name, nullptr, nullptr};
+    if (name == "tcp-data-plane") contender.data_plane = std::make_unique<OurLink>(ranks_of_world(false, fail));
+    else if (name != "mpi") contender.way = std::make_unique<OneWay>(found->second);
+    contenders.push_back(std::move(contender));
   }
   return contenders;
 }
@@ -134,8 +156,7 @@ void measure(std::vector<Contender>& contenders, const Options& options, std::si
   std::vector<int> repeats;
   int turn = 0;
   for (Contender& contender : contenders) {
-    if (contender.way) calls.push_back(contender.way->step(tensors, workload));
-    else calls.push_back([&] { packed(MPI_COMM_WORLD); });
+    calls.push_back(contender.step(tensors, workload, packed));
     // Warms up, and is checked.
     for (int again = 0; again < 3; ++again) {
       tensors.write(my_rank, ++turn);

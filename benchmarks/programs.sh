@@ -1,0 +1,15 @@
+# shellcheck shell=bash
+# What the benchmarks run, for benchmarks/run and over-nodes, which source this file after tests/setup/prepare.sh.
+
+programs=build/benchmarks-programs
+
+# Peers, our wheel in .venv-benchmarks, and the programs; the second time in seconds.
+prepare_programs() {
+  load_build_tools
+  load_packages "as peers" mpich libmpich-dev openmpi-bin libopenmpi-dev
+  make_environment .venv-benchmarks "what the benchmarks use" torch==2.13.0 numpy matplotlib cloudpickle 'scikit-build-core>=0.10'
+  install_horovod .venv-benchmarks || fail "this tree could not be built; the compiler's words are above"
+  { cmake -S . -B $programs -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_BUILD_BENCHMARKS=ON -DHVD_BUILD_TESTS=OFF \
+    -DHVD_BUILD_EXAMPLES=OFF && cmake --build $programs --target benchmarks; } >build/logs/benchmarks-build.log 2>&1 ||
+    { tail -n 40 build/logs/benchmarks-build.log; fail "the benchmark programs could not be built"; }
+}
