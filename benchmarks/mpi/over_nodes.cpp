@@ -118,7 +118,7 @@ std::vector<Contender> contenders_of(const Options& options) {
     auto found = known.find(name);
     if (found == known.end()) fail("unknown contender " + name);
     Contender contender{name, nullptr, nullptr};
-    if (name == "tcp-data-plane") contender.data_plane = std::make_unique<OurLink>(ranks_of_world(false, fail));
+    if (name == "tcp-data-plane") contender.data_plane = std::make_unique<OurLink>(ranks_of_world(true, fail));
     else if (name != "mpi") contender.way = std::make_unique<OneWay>(found->second);
     contenders.push_back(std::move(contender));
   }
