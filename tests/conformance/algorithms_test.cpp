@@ -174,7 +174,7 @@ class Messages : public ::testing::TestWithParam<Case> {};
 TEST_P(Messages, that_arrive_late_and_in_any_order_change_nothing) {
   auto algorithm = algorithm_named(GetParam().algorithm);
   for (int size : {2, 3, 5, 8})
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (std::uint64_t seed = 1; seed <= (is_sanitized ? 2 : 6); ++seed) {
       RanksInTurn ranks(made_up_world({size}), {GetParam().transport}, seed);
       ASSERT_TRUE(ranks.is_connected());
       ranks.ensemble.hub->delay_randomly(seed, 9);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "agreement_simulator/simulation.hpp"
+#include "sanitized.hpp"
 
 namespace hvd::simulation {
 namespace {
@@ -83,7 +84,8 @@ TEST(AgreementAtScale, fails_what_one_rank_of_27648_disagrees_about_on_all_nodes
 }
 
 TEST(AgreementAtScale, tells_every_node_of_a_host_that_vanished) {
-  for (int host : {0, 3, 100, 4607}) {
+  const std::vector<int> hosts = testing::is_sanitized ? std::vector{3} : std::vector{0, 3, 100, 4607};
+  for (int host : hosts) {
     Settings settings = large();
     settings.steps = 2;
     settings.lost_host = Incident{1, host * 6};
