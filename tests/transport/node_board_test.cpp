@@ -246,7 +246,6 @@ TEST(NodeBoard, keeps_the_requests_of_every_seat_in_order_through_full_and_wrapp
   const std::size_t largest = boards.leader().largest_request();
   std::vector<std::uint32_t> sent(3, 0), taken(3, 0);
   std::mt19937 random(11);
-  const std::uint32_t wanted = testing::is_sanitized ? 150 : 500;
   int refusals = 0;
   while (sent[0] < 600 || sent[1] < 600 || sent[2] < 600) {
     int seat = static_cast<int>(random() % 3);
@@ -314,6 +313,7 @@ TEST(NodeBoard, shows_every_record_of_the_log_to_slow_and_quick_readers_alike_th
   std::vector<std::uint32_t> read(4, 0), published(4, 0);
   std::uint32_t appended = 0;
   std::mt19937 random(13);
+  const std::uint32_t wanted = testing::is_sanitized ? 150 : 500;
   int refusals = 0;
   while (*std::min_element(read.begin(), read.end()) < wanted) {
     for (auto count = random() % 20; count > 0; --count) {
