@@ -110,7 +110,8 @@ Result<std::string> explain(const Request& request) {
   if (!plan) return std::move(plan.error());
 
   std::string text = row("here", posix::host_name());
-  if (auto launch = bootstrap::innermost_launch(request.environment); launch && launch->size > 1)
+  if (auto launch = bootstrap::innermost_launch(request.environment);
+      launch && launch->size > 1 && chosen->target != &slurm_target)
     text += more("one of " + std::to_string(launch->size) + " processes that " + launch->name + " started (" +
                  launch->evidence + "): each would start a job of its own");
   text += row("scheduler", scheduler(request.environment)) + launcher(*chosen, *plan, request.ranks);

@@ -14,6 +14,7 @@
 #include "launcher/flags.hpp"
 #include "launcher/hosts.hpp"
 #include "launcher/job.hpp"
+#include "launcher/rank_keeper.hpp"
 #include "launcher/remote_agent.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -80,7 +81,9 @@ Result<launcher::Request> request_of(const Flags& flags, const Environment& envi
     if (!read) return read.error();
     hosts = std::move(*read);
   }
-  return launcher::Request{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts)};
+  auto grace = grace_of(environment);
+  if (!grace) return grace.error();
+  return launcher::Request{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
 }
 
 // For as many ranks as there are slots, where nothing else is said.
@@ -104,13 +107,11 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   auto wanted = request_of(flags, environment);
   if (!wanted) return wanted.error();
   const launcher::Request& request = *wanted;
-  auto grace = grace_of(environment);
-  if (!grace) return grace.error();
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
   if (!options) return options;
-  options->grace = *grace;
+  options->grace = request.grace;
   options->command = flags.command;
   options->variables = launcher::variables_of(flags);
   options->verbose = flags.is_set("verbose");
@@ -131,8 +132,16 @@ void print_verbose_start(const launcher::JobOptions& options) {
   std::fflush(stdout);
 }
 
+int answer_about_pmix(const Environment& environment) {
+  std::string why_not;
+  bool can = launcher::can_use_pmix(environment, &why_not);
+  return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
+}
+
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
+  if (count == 2 && std::string_view(arguments[1]) == launcher::pmix_question_flag)
+    return answer_about_pmix(environment);
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error);
   for (const std::string& notice : flags->notices) complain(notice, 0);
@@ -205,5 +214,7 @@ int main(int count, char** arguments) {
   hvd::posix::fill_standard_descriptors();
   if (count == 3 && std::string_view(arguments[1]) == hvd::launcher::remote_agent_flag)
     return hvd::launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
+  if (count > 3 && std::string_view(arguments[1]) == hvd::launcher::rank_keeper_flag)
+    return hvd::launcher::run_rank_keeper(std::chrono::milliseconds(std::atoi(arguments[2])), arguments + 3);
   return run(count, arguments);
 }

@@ -50,7 +50,7 @@ class Job {
         inquiry_(hosts_) {
     course_.is_under_site_launcher = options.site.has_value();
     if (options.site)
-      site_.emplace(*options.site->dialect, options.printer.size, options.grace + JobEnding::patience, console_);
+      site_.emplace(*options.site->dialect, options.printer.size, options.grace, console_);
   }
 
   JobEnd run() {

@@ -51,20 +51,21 @@ std::optional<LabelledLine> label_of_srun(std::string_view line) {
 }
 
 // "srun: error: n1: task 2: Exited with exit code 7", "srun: error: n1: tasks 0-1: Killed"
-void failure_of_srun(std::string_view line, FirstFailure& failure) {
+bool failure_of_srun(std::string_view line, FirstFailure& failure) {
   auto rest = after(line, "srun: error: ");
-  if (!rest || failure.rank.value >= 0) return;
+  if (!rest || failure.rank.value >= 0) return false;
   std::size_t colon = rest->find(": task");
-  if (colon == std::string_view::npos) return;
+  if (colon == std::string_view::npos) return false;
   auto number = number_at(rest->substr(rest->find_first_of("0123456789", colon)));
   std::size_t what = rest->find(": ", colon + 2);
-  if (!number || what == std::string_view::npos) return;
+  if (!number || what == std::string_view::npos) return false;
   auto code = after(*rest, "Exited with exit code ");
   int signal = signal_called(rest->substr(what + 2));
-  if (!code && signal == 0) return;
+  if (!code && signal == 0) return false;
   failure.rank = Rank{*number};
   failure.host = std::string(rest->substr(0, colon));
   failure.end.wait_status = code ? number_at(*code).value_or(1) << 8 : signal;
+  return true;
 }
 
 // "[3] text"
@@ -77,8 +78,8 @@ std::optional<LabelledLine> label_of_hydra(std::string_view line) {
 }
 
 // "=   PID 664 RUNNING AT n2", "=   EXIT CODE: 9", which is a wait status or its like. No rank is told.
-void failure_of_hydra(std::string_view line, FirstFailure& failure) {
-  if (!line.starts_with("=")) return;
+bool failure_of_hydra(std::string_view line, FirstFailure& failure) {
+  if (!line.starts_with("=")) return false;
   if (auto process = after(line, "PID "); process && failure.host.empty()) {
     failure.process = number_at(*process).value_or(0);
     if (auto host = after(line, "RUNNING AT ")) failure.host = first_word(*host);
@@ -90,6 +91,7 @@ void failure_of_hydra(std::string_view line, FirstFailure& failure) {
     if (value == SIGKILL || value == SIGSEGV || value == SIGABRT || value == SIGTERM || value == SIGBUS)
       failure.end.wait_status = value;
   }
+  return failure.process > 0;
 }
 
 // "[1,0]<stdout>:text", with a blank after the colon by PRRTE; it may put its name before the numbers.
@@ -111,8 +113,9 @@ std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
 }
 
 // "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2 exited
-// on signal 9 (Killed).", which may be cut in two.
-void failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
+// on signal 9 (Killed).", which may be cut in two. Now and then orterun leaves all of this out and only says that the job was
+// aborted because of a process; a PRRTE that does not find its texts says the name of that one.
+bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
     if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)
       failure.rank = Rank{number_at(name->substr(comma + 1)).value_or(-1)};
@@ -129,6 +132,9 @@ void failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto signal = line.starts_with("signal ") ? after(line, "signal ") : after(line, "exited on signal "))
     if (failure.rank.value >= 0 && failure.end.wait_status == 0)
       failure.end.wait_status = number_at(*signal).value_or(9);
+  if (failure.rank.value >= 0) return true;
+  return after(line, "Per user-direction, the job has been aborted") || after(line, "prun:proc-") ||
+         after(line, "prun:non-zero-exit");
 }
 
 }  // namespace
@@ -140,15 +146,38 @@ const SiteDialect dialect_of_open_mpi{"Open MPI's launcher", &label_of_open_mpi,
 void SiteOutput::take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
                       const std::function<void(std::string_view)>& say) {
   auto labelled = dialect_.read_label(line);
-  if (labelled && labelled->rank.value < ranks_) return print({labelled->rank, stream, std::string(labelled->text)});
+  if (labelled && labelled->rank.value < ranks_) {
+    // After the beginning of a line that the rank did not finish, perhaps.
+    std::size_t at = std::min(labelled->text.find(report_beginning), labelled->text.size());
+    auto report = report_in(labelled->text.substr(at));
+    if (report) hear(labelled->rank, *report);
+    else at = labelled->text.size();
+    if (at > 0) print({labelled->rank, stream, std::string(labelled->text.substr(0, at))});
+    return;
+  }
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (!line.empty()) say(line);
   if (!line.empty() && line.find_first_not_of("-= ") != std::string_view::npos) last_line_ = line;
   if (failure_ && failure_->end.wait_status != 0) return;
   if (!failure_) reading_.rank = Rank{-1};
   FirstFailure read = failure_.value_or(reading_);
-  dialect_.read_failure(line, read);
-  if (read.rank.value >= 0 || read.process > 0) failure_ = std::move(read);
+  if (dialect_.read_failure(line, read) || failure_) failure_ = std::move(read);
+}
+
+void SiteOutput::hear(Rank rank, const RankReport& report) {
+  ++ranks_ended_;
+  if (report.was_asked || report.wait_status == 0) return;
+  FirstFailure failure;
+  failure.rank = rank;
+  failure.host = report.host;
+  failure.process = report.process;
+  failure.end.wait_status = report.wait_status;
+  failure.end.at_ns = report.at_ns;
+  reported_.push_back(std::move(failure));
+}
+
+std::optional<FirstFailure> SiteOutput::failure() const {
+  return reported_.empty() ? failure_ : likely_cause(reported_);
 }
 
 void SiteOutput::add(const Output& output, const std::function<void(const Output&)>& print,
@@ -189,6 +218,8 @@ Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
   }
   order.program = order.command[0];
   for (const auto& [name, value] : variables) environment.set(name, value);
+  for (const auto& [name, value] : site.set)
+    if (!environment.has(name)) environment.set(name, value);
   for (const std::string& name : site.unset) environment.erase(name);
   environment.set("PYTHONUNBUFFERED", "1");
   for (const auto& [name, value] : environment.variables()) order.environment.push_back(name + "=" + value);

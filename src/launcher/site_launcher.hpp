@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "launcher/first_failure.hpp"
 #include "launcher/output.hpp"
+#include "launcher/rank_keeper.hpp"
 
 namespace hvd::launcher {
 
@@ -25,8 +26,8 @@ struct SiteDialect {
   const char* name;
   // A line of a rank, without the launcher's label; nothing: the launcher's own.
   std::optional<LabelledLine> (*read_label)(std::string_view line);
-  // Adds to `failure` what a line of its own tells about the rank that failed first.
-  void (*read_failure)(std::string_view line, FirstFailure& failure);
+  // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
+  bool (*read_failure)(std::string_view line, FirstFailure& failure);
 };
 extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi;
 
@@ -35,6 +36,7 @@ struct SiteLauncher {
   std::vector<std::string> command;  // in which host_file_word stands for the path of a file
   std::string host_file;             // its content, if there is to be one
   std::vector<std::string> unset;    // variables that it must not see
+  std::map<std::string, std::string> set;
 };
 inline constexpr const char* host_file_word = "{host file}";
 
@@ -51,16 +53,23 @@ class SiteOutput {
   void add(const Output& output, const std::function<void(const Output&)>& print,
            const std::function<void(std::string_view)>& say);
   void finish(const std::function<void(const Output&)>& print, const std::function<void(std::string_view)>& say);
-  // Of the launcher's lines; nothing: it told of none.
-  const std::optional<FirstFailure>& failure() const { return failure_; }
+  // As the ranks' keepers tell it, else the launcher's lines, which may leave out which rank it was, where and how it
+  // failed. Nothing: none was told of.
+  std::optional<FirstFailure> failure() const;
+  // As the ranks' keepers tell it.
+  bool have_all_ended() const { return ranks_ended_ >= ranks_; }
   const std::string& last_line() const { return last_line_; }
 
  private:
   void take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
             const std::function<void(std::string_view)>& say);
 
+  void hear(Rank rank, const RankReport& report);
+
   const SiteDialect& dialect_;
   int ranks_;
+  int ranks_ended_ = 0;
+  std::vector<FirstFailure> reported_;
   std::string unfinished_[2];  // lines, by stream
   FirstFailure reading_;
   std::optional<FirstFailure> failure_;

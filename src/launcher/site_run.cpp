@@ -1,18 +1,30 @@
 #include "launcher/site_run.hpp"
 
-#include <signal.h>
 #include <sys/wait.h>
 
 namespace hvd::launcher {
 
+namespace {
+
+// Of its launcher's, which exits as a shell does when a signal ended the rank.
+int status_of_a_rank(int status) {
+  bool by_signal = WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + 32;
+  return by_signal ? WEXITSTATUS(status) - 128 : status;
+}
+
+}  // namespace
+
 void SiteRun::add(const Output& output) {
   output_.add(output, print_, say_);
-  if (output_.failure() && !overdue_at_.is_set()) overdue_at_.set(patience_);
+  if (!overdue_at_.is_set() && (output_.have_all_ended() || output_.failure())) overdue_at_.set(patience_);
 }
 
 void SiteRun::give_up() {
+  cause_ = output_.failure();
+  console_.say(std::string(dialect_.name) + " does not end after " + (cause_ ? "a rank failed" : "all ranks have") +
+               ": it is ended now");
   end_ = Exited{};
-  end_->wait_status = SIGKILL;  // unless the rank's own end is known
+  end_->wait_status = cause_ ? 1 << 8 : 0;  // unless the rank's own end is known
 }
 
 void SiteRun::finish() {
@@ -22,8 +34,8 @@ void SiteRun::finish() {
 SiteRun::Outcome SiteRun::outcome() {
   if (!end_ || end_->wait_status == 0) return {};
   int status = end_->wait_status;
-  if (auto failure = output_.failure()) {
-    if (failure->end.wait_status == 0) failure->end.wait_status = status;
+  if (auto failure = cause_ ? cause_ : output_.failure()) {
+    if (failure->end.wait_status == 0) failure->end.wait_status = status_of_a_rank(status);
     if (failure->rank.value >= 0) console_.printer().say(exit_code_line(*failure));
     return {std::move(failure), 0};
   }

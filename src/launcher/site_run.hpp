@@ -1,5 +1,6 @@
 #pragma once
 // A launcher of the site at work: what it says about the ranks becomes their output, and the failure that counts.
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -12,15 +13,18 @@ namespace hvd::launcher {
 
 class SiteRun {
  public:
-  // The console outlives this. `patience` is for the launcher to end the others after it has told of a failure.
-  SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds patience, Console& console)
-      : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(patience) {}
+  // The console outlives this. `grace` is for the launcher to end the others after a rank has failed, or itself after all
+  // have ended; it gets `least_patience` at least.
+  SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds grace, Console& console)
+      : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(std::max(grace, least_patience)) {}
+
+  static constexpr std::chrono::milliseconds least_patience{5000};
 
   void add(const Output& output);
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
   // The launcher ends the others itself, in its own time; unless it does not.
   bool is_overdue() const { return overdue_at_.has_rung(); }
-  void give_up();
+  void give_up();  // before the others are ended by us
   std::chrono::milliseconds left() const { return overdue_at_.left(); }
 
   void finish();  // no more output comes
@@ -40,6 +44,7 @@ class SiteRun {
   std::function<void(std::string_view)> say_ = [this](std::string_view line) { console_.printer().say(line); };
   Alarm overdue_at_;
   std::optional<Exited> end_;
+  std::optional<FirstFailure> cause_;  // as it was known when we gave up
 };
 
 }  // namespace hvd::launcher

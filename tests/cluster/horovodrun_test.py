@@ -5,9 +5,13 @@ Starts a cluster for itself. Ranks carry a mark in their environment, agents are
 sleeps, and time limits only turn a hang into a failure.
 """
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,9 +30,10 @@ BUILD = os.path.realpath(sys.argv.pop(1))
 os.environ["HOROVODRUN"] = HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
 os.environ["HOROVOD_SSH"] = os.path.join(HERE, "agent")
 os.environ["HOROVOD_START_TIMEOUT"] = "120"
-from launcher_harness import Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
+from launcher_harness import LIMIT_SECONDS, Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
 
 AGENT_FLAG = b"--as-agent-of-a-host"
+KEEPER_FLAG = b"--as-keeper-of-a-rank"
 WAIT = "(setsid sleep 1000 &) ; echo ready; exec sleep 1000"
 
 
@@ -294,6 +299,55 @@ class InAnAllocationOfSlurm(LauncherTest):
             block = last_block(result.stderr.encode())
             self.assertIn("FIRST FAILURE: rank 2 on host n2 " + words, block)
 
+    def test_a_batch_script_is_a_place_for_it(self):
+        folder = tempfile.mkdtemp(prefix="batch-", dir=BUILD)
+        self.addCleanup(shutil.rmtree, folder)
+        with open(f"{folder}/script", "w") as file:
+            file.write(f"#!/bin/sh\nprintf '1\\n2\\n' | {HOROVODRUN} -np 4 sh -c 'echo $(hostname) $(cat)' && "
+                       f"{HOROVODRUN} -np 4 {RANK} pmix 3 n1,n1,n2,n2\n")
+        subprocess.run([NODES, "on", "login", "sbatch", "--quiet", "--wait", "-N2", "-n4", "--ntasks-per-node=2", "-w", "n[1-2]",
+                        "-o", f"{folder}/output", f"{folder}/script"], check=True, timeout=240)
+        with open(f"{folder}/output") as file:
+            lines = sorted(line for line in file if "<stdout>" in line)
+        self.assertEqual([line.split(":")[1].strip() for line in lines], ["n1 1 2", "n1", "n2", "n2"])
+
+    def in_terminal(self, command, **environment):
+        """The command's output, with a terminal as its standard input and output."""
+        result = subprocess.run([NODES, "on", "n1", "script", "-qefc", command, "/dev/null"], env=dict(os.environ, **environment),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        return result.stdout.replace("\r", "")
+
+    def test_a_shell_in_a_step_is_a_place_for_it(self):
+        ours = f"printf \"1\\\\n2\\\\n\" | {HOROVODRUN} -np 4 sh -c \"echo \\$(hostname) \\$(cat)\""
+        for step in ("srun -N2 -n4 --ntasks-per-node=2 -w n[1-2] --pty", "salloc --quiet -N2 -n4 --ntasks-per-node=2 -w n[1-2] srun -N1 -n1 --pty"):
+            # The shells beside the one with the terminal have nothing to read: what they would be told in a file, they would do.
+            text = self.in_terminal(f"{step} bash -c '[ $SLURM_PROCID = 0 ] || exit 0; {ours}'")
+            self.assertEqual(sorted(re.findall(r"\[(\d)\]<stdout>:(.*)", text)),
+                             [("0", "n1 1 2"), ("1", "n1"), ("2", "n2"), ("3", "n2")], text)
+
+    def test_pmi2_is_used_where_there_is_no_pmix_for_us_on_the_nodes(self):
+        arguments = (HOROVODRUN, "-np", "2", RANK, "pmi", "3", "n3,n3")
+        # srun does not know it.
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+            with open(f"{folder}/srun", "w") as file:
+                file.write('#!/bin/sh\n[ "$*" != --mpi=list ] || { echo "MPI plugin types are... none pmi2 cray_shasta"; exit; }\n'
+                           'exec /usr/bin/srun "$@"\n')
+            os.chmod(f"{folder}/srun", 0o755)
+            result = in_slurm(*arguments, options=("-N1", "-n2", "-w", "n3"), PATH=f"{folder}:{os.environ['PATH']}")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        # It opens elsewhere only: where horovodrun is started in the job, or in a step of it.
+        plugin = os.path.join(BUILD, "lib", "libhorovod_pmix.so")
+        nodes("on", "n3", "mount", "--bind", "/dev/null", plugin)
+        try:
+            for step in ((), ("srun", "-N1", "-n1")):
+                result = in_slurm(*step, *arguments, options=("-N1", "-n2", "-w", "n3"))
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            text = in_slurm(HOROVODRUN, "--explain", "-np", "2", "true", options=("-N1", "-n2", "-w", "n3")).stdout
+            self.assertRegex(text, r"bootstrap +pmi, whose server srun --mpi=pmi2 is; not pmix: .*libhorovod_pmix")
+        finally:
+            nodes("on", "n3", "umount", plugin)
+
     def test_hosts_outside_of_it_are_refused(self):
         result = in_slurm(HOROVODRUN, "-np", "2", "-H", "n3:2", "true")
         self.assertEqual(result.returncode, 1)
@@ -320,25 +374,127 @@ class InAnAllocationOfSlurm(LauncherTest):
             job.assert_nothing_is_left(self)
 
 
-class WithMpi(unittest.TestCase):
-    def run_with(self, mpiexec, *arguments, **environment):
+@unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
+class CancelledInSlurm(LauncherTest):
+    """Whoever ends a job or a step, nothing of it is left on any node."""
+
+    def start(self, *options):
+        """horovodrun below salloc, or as the user's batch script; both with ranks on two nodes."""
+        shell = "echo ready $SLURM_JOB_ID.$SLURM_STEP_ID; exec sleep 1000"
+        job = ClusterJob("", "", whole=[NODES, "on", "n1", *options, HOROVODRUN, "-np", "4", "sh", "-c", shell])
+        self.addCleanup(job.clean_up)
+        return job, job.wait_for_lines(4)[0].split()[-1].decode()
+
+    def end(self, job, step, *how):
+        nodes("on", "login", *how)
+        self.assertNotEqual(job.finish(), 0)
+        job.assert_nothing_is_left(self)
+        left = subprocess.run([NODES, "on", "login", "squeue", "-h", "-s", "-j", step.split(".")[0]], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        self.assertNotIn(step + " ", left)
+
+    def test_the_job_of_salloc(self):
+        job, step = self.start("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2")
+        self.end(job, step, "scancel", step.split(".")[0])
+
+    def test_the_step_of_the_ranks(self):
+        job, step = self.start("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2")
+        self.end(job, step, "scancel", step)
+
+    def test_the_step_around_horovodrun(self):
+        job, step = self.start("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", "srun", "-N1", "-n1")
+        self.end(job, step, "scancel", step.split(".")[0] + ".0")
+
+    def test_a_batch_job(self):
+        # sbatch hands on the environment, and with it the mark of this job's processes; its output comes through a file.
+        folder = tempfile.mkdtemp(prefix="batch-", dir=BUILD)
+        self.addCleanup(shutil.rmtree, folder)
+        with open(f"{folder}/script", "w") as file:
+            file.write(f'#!/bin/sh\nexec {HOROVODRUN} -np 4 sh -c "echo ready \\$SLURM_JOB_ID.\\$SLURM_STEP_ID; exec sleep 1000"\n')
+        os.mkfifo(f"{folder}/output")
+        job = ClusterJob("", "", whole=["sh", "-c", 'exec 3<>"$0/output"; "$@" || exit; exec cat "$0/output"', folder, NODES, "on",
+                                        "login", "sbatch", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", "-o", f"{folder}/output",
+                                        f"{folder}/script"])
+        self.addCleanup(job.clean_up)
+        step = job.wait_for_lines(4)[0].split()[-1].decode()
+        nodes("on", "login", "scancel", step.split(".")[0])
+        while left := [pid for pid in marked_processes(job.mark) if pid != job.front.pid and read(pid, "cmdline")]:
+            try:
+                descriptor = os.pidfd_open(left[0])
+            except OSError:
+                continue
+            wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
+            os.close(descriptor)
+        job.front.kill()
+        job.finish()
+
+    def test_ranks_that_are_killed(self):
+        job, step = self.start("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2")
+        self.end(job, step, "scancel", "--signal=KILL", step)
+
+
+class WithMpi(EndTest):
+    """HVD_ROUNDS says how often each launcher does everything."""
+
+    def start(self, mpiexec, *arguments):
         if subprocess.run(["which", mpiexec], stdout=subprocess.DEVNULL).returncode != 0:
             self.skipTest(f"{mpiexec} is not installed (tests/cluster/nodes prepare)")
-        result = on_n1("--mpi", *arguments, HOROVOD_MPIEXEC=mpiexec, HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"), **environment)
-        if "MPI support has not been built" in result.stderr:
-            self.skipTest("built without MPI")
-        return result
+        job = ClusterJob("", "", whole=[NODES, "on", "n1", HOROVODRUN, "--mpi", *arguments], HOROVOD_MPIEXEC=mpiexec,
+                         HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+        self.addCleanup(job.clean_up)
+        return job
 
-    def check(self, mpiexec, bootstrap, *more, tells_rank=True):
-        result = self.run_with(mpiexec, *more, "-np", "3", "-H", "n1:2,n2:1", RANK, bootstrap, "3", "n1,n1,n2")
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        shell = "echo hello; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then kill -9 $$; fi; exec sleep 1000"
-        result = self.run_with(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", "sh", "-c", shell)
-        self.assertEqual(result.returncode, 137, result.stdout + result.stderr)
-        self.assertIn("[1]<stdout>:hello", result.stdout.splitlines())
-        # What the launcher does not say cannot be told.
-        if tells_rank and ("noticed that process rank" in result.stderr or "EXIT CODE" in result.stderr):
-            self.assertRegex(last_block(result.stderr.encode()), "FIRST FAILURE: (rank 1|a rank) on host n2 .* was killed by signal 9")
+    def start_waiting(self, mpiexec, *more):
+        job = self.start(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", "sh", "-c", WAIT)
+        job.wait_for_lines(1, b"[0]<stdout>:ready")
+        job.wait_for_lines(1, b"[1]<stdout>:ready")
+        return job
+
+    def rank_of(self, job, number):
+        """Its process: below a keeper, and in that one's session. While a process executes a program it shows no environment."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < limit:
+            for pid in marked_processes(job.mark):
+                if {b"PMI_RANK=%d" % number, b"PMIX_RANK=%d" % number} & set(read(pid, "environ").split(b"\0")) and \
+                        KEEPER_FLAG in read(parent_of(pid), "cmdline") and os.getsid(pid) == parent_of(pid):
+                    return pid
+        raise AssertionError(f"there is no rank {number}")
+
+    def check(self, mpiexec, bootstrap, *more):
+        for _ in range(int(os.environ.get("HVD_ROUNDS", "1"))):
+            self.meet(mpiexec, bootstrap, *more)
+            self.die_at_once(mpiexec, *more)
+            self.die(signal.SIGSEGV, mpiexec, *more)
+            self.end_by_signal(signal.SIGTERM, mpiexec, *more)
+            self.end_by_signal(signal.SIGKILL, mpiexec, *more)
+
+    def meet(self, mpiexec, bootstrap, *more):
+        job = self.start(mpiexec, *more, "-np", "3", "-H", "n1:2,n2:1", RANK, bootstrap, "3", "n1,n1,n2")
+        code = job.finish()
+        if b"MPI support has not been built" in job.errors:
+            self.skipTest("built without MPI")
+        job.assert_nothing_is_left(self)
+        self.assertEqual(code, 0, job.output + job.errors)
+
+    def die_at_once(self, mpiexec, *more):
+        shell = "echo the reason >&2; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then exit 7; fi; exec sleep 1000"
+        job = self.start(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", "sh", "-c", shell)
+        self.end(job, 7, "rank 1 on host n2 ")
+        self.assertIn("ended with exit code 7\n", last_block(job.errors))
+        self.assertIn("| the reason", last_block(job.errors))
+
+    def die(self, how, mpiexec, *more):
+        """With a process in the background that holds the rank's output open, which launchers wait for."""
+        job = self.start_waiting(mpiexec, *more)
+        os.kill(self.rank_of(job, 1), how)
+        self.end(job, 128 + how, "rank 1 on host n2 ")
+        self.assertIn(f"was killed by signal {how:d} ", last_block(job.errors))
+
+    def end_by_signal(self, one, mpiexec, *more):
+        job = self.start_waiting(mpiexec, *more)
+        os.kill(job.launcher(), one)
+        job.finish()
+        job.assert_nothing_is_left(self)
 
     def test_of_mpich_ranks_meet_and_failures_are_told(self):
         self.check("mpiexec.hydra", "pmi")
@@ -346,10 +502,12 @@ class WithMpi(unittest.TestCase):
     def test_of_open_mpi_4_ranks_meet_and_failures_are_told(self):
         self.check("orterun", "pmix")
 
-    def test_of_open_mpi_5_ranks_meet(self):
+    def test_of_open_mpi_4_is_ended_where_it_would_not_end(self):
+        self.die(signal.SIGKILL, "orterun", "--mpi-args", "--mca orte_abort_on_non_zero_status 0")
+
+    def test_of_open_mpi_5_ranks_meet_and_failures_are_told(self):
         prefix = os.path.realpath(os.path.join(HERE, "..", "..", "build", "cluster-venv"))
-        # Its texts lie elsewhere, so it does not tell which rank failed.
-        self.check(os.path.join(prefix, "bin", "prterun"), "pmix", "--mpi-args", "--prefix " + prefix, tells_rank=False)
+        self.check(os.path.join(prefix, "bin", "prterun"), "pmix", "--mpi-args", "--prefix " + prefix)
 
 
 class WithoutANode(EndTest):

@@ -14,7 +14,7 @@ add_test(NAME cluster.every_program_of_every_launcher_on_every_layout
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
 set(horovodrun_tests "")
-foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm WithMpi)
+foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm CancelledInSlurm WithMpi)
   string(REPLACE "," "_and_" name ${classes})
   string(REPLACE "," ";" classes ${classes})
   add_test(NAME cluster.horovodrun.${name} COMMAND ${cluster}/horovodrun_test.py ${PROJECT_BINARY_DIR} ${classes})

@@ -83,5 +83,35 @@ TEST(SiteOutput, of_open_mpi_and_prrte_tells_who_failed_first) {
   }
 }
 
+TEST(SiteOutput, has_the_reports_of_keepers_taken_out_of_it) {
+  RankReport killed{645, SIGKILL, false, 2000, "n2"}, failed{646, 3 << 8, false, 3000, "n1"};
+  RankReport asked{647, SIGTERM, true, 1000, "n1"}, good{648, 0, false, 500, "n1"};
+  Heard heard = hear(dialect_of_hydra, "[0] half" + text_of(failed) + "[1] " + text_of(killed) + "[2] " +
+                                           text_of(asked) + "=   EXIT CODE: 7\n[3] " + text_of(good) + "[4] " +
+                                           std::string(report_beginning) + " nonsense\n");
+  EXPECT_EQ(heard.ranks, "0|half4|" + std::string(report_beginning) + " nonsense\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(describe(*heard.failure, {}).substr(describe(*heard.failure, {}).find("FIRST")).substr(0, 80),
+            "FIRST FAILURE: rank 1 on host n2 (process 645) was killed by signal 9 (SIGKILL)\n");
+}
+
+TEST(SiteOutput, of_open_mpi_and_prrte_tells_that_a_rank_failed_where_it_does_not_tell_which) {
+  for (const char* text : {"Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per "
+                           "user-direction, the job has been aborted.\n",
+                           "Sorry!  You were supposed to get help about:\n    prun:proc-aborted-strsignal\n"}) {
+    Heard heard = hear(dialect_of_open_mpi, text);
+    ASSERT_TRUE(heard.failure) << text;
+    EXPECT_EQ(heard.failure->rank, Rank{-1});
+  }
+  // It may come before what tells more.
+  Heard heard = hear(dialect_of_open_mpi,
+                     "a non-zero exit code. Per user-direction, the job has been aborted.\n"
+                     "orterun noticed that process rank 1 with PID 645 on node n2 exited on signal 9");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{1});
+  EXPECT_EQ(exit_code_of(*heard.failure), 137);
+  EXPECT_FALSE(hear(dialect_of_open_mpi, "[n1:04640] PMIX ERROR: BAD-PARAM in file x.c at line 1033\n").failure);
+}
+
 }  // namespace
 }  // namespace hvd::launcher

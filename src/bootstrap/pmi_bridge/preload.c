@@ -31,6 +31,10 @@ static int begins(const char* text, const char* with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
+static int tells_of_pmix(const char* name) {
+  return begins(name, "PMIX_") || begins(name, "PRTE_");
+}
+
 /* An MPI library that finds its peers by PMI alone. */
 static int is_mpi_without_pmix(const char* path) {
   const char* file = path == NULL ? NULL : strrchr(path, '/');
@@ -111,17 +115,17 @@ static int answers(const char* name, char** answer) {
   if (under_way) return 0; /* who asks while the bridge is built wants the truth */
   pthread_once(&once, build_bridge_once);
   if (pmi_fd[0] == '\0' && !is_alone) return 0;
-  if (is_alone && !begins(name, "PMIX_")) return 0;
+  if (is_alone && !tells_of_pmix(name)) return 0;
   if (strcmp(name, "PMI_FD") == 0) *answer = pmi_fd;
   else if (strcmp(name, "PMI_RANK") == 0) *answer = pmi_rank;
   else if (strcmp(name, "PMI_SIZE") == 0) *answer = pmi_size;
-  else if (begins(name, "PMIX_")) *answer = NULL; /* MPICH 5 refuses to choose between PMI and PMIx */
+  else if (tells_of_pmix(name)) *answer = NULL; /* MPICH 5 refuses to choose between PMI and PMIx */
   else return 0;
   return 1;
 }
 
 PUBLIC char* getenv(const char* name) {
-  if (begins(name, "PMI_") || begins(name, "PMIX_")) {
+  if (begins(name, "PMI_") || tells_of_pmix(name)) {
     Dl_info asking;
     char* answer = NULL;
     if (dladdr(__builtin_return_address(0), &asking) != 0 && is_mpi_without_pmix(asking.dli_fname) &&

@@ -63,11 +63,9 @@ Result<NetworkOptions> network_of(const Request& request) {
   network.ports = config->port_range;
   network.start_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000));
   network.lifeline_patience = std::chrono::milliseconds(static_cast<std::int64_t>(config->peer_timeout_s * 500));
-  network.remote_program = environment.get("HOROVOD_REMOTE_PROGRAM").value_or("");
-  if (!network.remote_program.empty()) return network;
-  std::error_code failed;
-  network.remote_program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
-  if (failed) return Error(ErrorCode::system, "/proc/self/exe cannot be read: set HOROVOD_REMOTE_PROGRAM");
+  auto program = program_on_other_hosts(environment);
+  if (!program) return program.error();
+  network.remote_program = std::move(*program);
   return network;
 }
 

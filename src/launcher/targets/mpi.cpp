@@ -6,6 +6,7 @@
 
 #include "launcher/ask_program.hpp"
 #include "launcher/rank_environment.hpp"
+#include "launcher/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/host_identity.hpp"
@@ -56,7 +57,10 @@ Result<JobOptions> plan(const Request& request) {
   wish.interfaces = request.flags.get("nics");
   wish.binding = split_words(request.flags.get("binding_args"));
   wish.more = split_words(request.flags.get("mpi_args"));
-  wish.command = request.command;
+  auto keeper = program_on_other_hosts(environment);
+  if (!keeper) return keeper.error();
+  wish.command = {*keeper, rank_keeper_flag, std::to_string(request.grace.count())};
+  wish.command.insert(wish.command.end(), request.command.begin(), request.command.end());
   auto site = mpi_command(*program, wish);
   if (!site) return site.error();
   return plan_of_site(std::move(*site));

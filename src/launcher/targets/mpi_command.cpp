@@ -1,7 +1,10 @@
 #include "launcher/targets/mpi_command.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "launcher/ask_program.hpp"
 #include "native/posix/process.hpp"
@@ -50,6 +53,15 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wis
   return site;
 }
 
+// A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it tells who
+// failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
+std::string prefix_of_texts(const MpiProgram& program, const MpiWish& wish) {
+  std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
+  for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)
+    if (wish.more[at] == "--prefix") prefix = wish.more[at + 1];
+  return ::access((prefix + "/share/prte/help-prun.txt").c_str(), R_OK) == 0 ? prefix : "";
+}
+
 SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
   bool is_new = program.family == MpiFamily::prrte;
   const char* parameter = is_new ? "--prtemca" : "--mca";
@@ -70,6 +82,8 @@ SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
     append(site.command, {"--mca", "btl_tcp_if_include", wish.interfaces, parameter,
                           is_new ? "prte_if_include" : "oob_tcp_if_include", wish.interfaces});
   for (const std::string& name : wish.exported) append(site.command, {"-x", name});
+  if (std::string prefix = is_new ? prefix_of_texts(program, wish) : ""; !prefix.empty())
+    site.set["PRTE_PREFIX"] = prefix;
   return site;
 }
 

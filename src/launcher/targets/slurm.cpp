@@ -12,12 +12,19 @@
 namespace hvd::launcher {
 namespace {
 
+// The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are gone.
+bool is_shell_of_a_person(const Environment& environment) {
+  return environment.has("SLURM_PTY_PORT") && bootstrap::number_in(environment, "SLURM_PROCID") == 0;
+}
+
 std::optional<std::string> applies(const Request& request) {
   const Environment& environment = request.environment;
   std::string job = environment.get("SLURM_JOB_ID").value_or("");
   if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
   // Each of several tasks of a step is its own master already.
-  if (auto launch = bootstrap::innermost_launch(environment); launch && launch->size > 1) return std::nullopt;
+  if (auto launch = bootstrap::innermost_launch(environment);
+      launch && launch->size > 1 && !is_shell_of_a_person(environment))
+    return std::nullopt;
   int code = 0;
   if (!posix::find_program("srun", environment.get("PATH").value_or("/usr/bin:/bin"), code)) return std::nullopt;
   const std::string own_name = posix::host_name();
@@ -26,6 +33,18 @@ std::optional<std::string> applies(const Request& request) {
       }))
     return std::nullopt;  // localhost is what was asked for
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
+}
+
+// The ranks' nodes matter. On one of them this one answers for all; a login node asks.
+bool can_use_pmix_on_nodes(const Environment& environment, std::string* why_not = nullptr) {
+  auto program = program_on_other_hosts(environment);
+  if (environment.has("SLURMD_NODENAME") || !program) return can_use_pmix(environment, why_not);
+  std::string answer =
+      answer_of({"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", *program, pmix_question_flag},
+                std::chrono::seconds(20));
+  if (answer.empty()) return can_use_pmix(environment, why_not);
+  if (why_not != nullptr) *why_not = answer.substr(0, answer.find('\n'));
+  return answer.starts_with(pmix_answer);
 }
 
 // pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
@@ -42,7 +61,7 @@ std::string choose_mpi(const Environment& environment) {
     }
     return false;
   };
-  if (has("pmix") && can_use_pmix(environment)) return "pmix";
+  if (has("pmix") && can_use_pmix_on_nodes(environment)) return "pmix";
   return has("pmi2") ? "pmi2" : "none";
 }
 
@@ -75,8 +94,9 @@ std::vector<std::string> of_the_step_around(const Environment& environment) {
   std::vector<std::string> names;
   for (const auto& [name, value] : environment.variables()) {
     std::string_view text = name;
-    for (std::string_view prefix : {"SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_GPU_BIND", "SLURM_NTASKS_PER_",
-                                    "SLURM_TASKS_PER_NODE", "SLURM_STEP_", "SLURM_DISTRIBUTION", "SLURM_MPI_TYPE"})
+    for (std::string_view prefix :
+         {"SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_GPU_BIND", "SLURM_NTASKS_PER_", "SLURM_TASKS_PER_NODE",
+          "SLURM_STEP_", "SLURM_DISTRIBUTION", "SLURM_MPI_TYPE", "SLURM_PTY_"})
       if (text.starts_with(prefix) && text != "SLURM_STEP_ID") {
         names.push_back(name);
         break;
@@ -122,9 +142,9 @@ Result<JobOptions> plan(const Request& request) {
 
 std::string bootstrap(const JobOptions& plan, const Environment& environment) {
   const std::string& mpi = plan.site->command[1];
-  if (mpi == "--mpi=pmix") return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open here";
+  if (mpi == "--mpi=pmix") return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes";
   std::string why_not;
-  std::string no_pmix = can_use_pmix(environment, &why_not) ? "`srun --mpi=list` has no pmix" : why_not;
+  std::string no_pmix = can_use_pmix_on_nodes(environment, &why_not) ? "`srun --mpi=list` has no pmix" : why_not;
   if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
   return "slurm, through the folder HOROVOD_SHARED_DIR: srun has neither pmix nor pmi2 for us: " + no_pmix;
 }

@@ -1,5 +1,7 @@
 #include "launcher/targets/target.hpp"
 
+#include <filesystem>
+
 #include "bootstrap/pmix_plugin.hpp"
 #include "native/posix/plugin.hpp"
 
@@ -54,6 +56,15 @@ JobOptions plan_of_site(SiteLauncher site) {
   options.placements.emplace_back().host = "localhost";
   options.site = std::move(site);
   return options;
+}
+
+Result<std::string> program_on_other_hosts(const Environment& environment) {
+  std::string program = environment.get("HOROVOD_REMOTE_PROGRAM").value_or("");
+  if (!program.empty()) return program;
+  std::error_code failed;
+  program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  if (failed) return Error(ErrorCode::system, "/proc/self/exe cannot be read: set HOROVOD_REMOTE_PROGRAM");
+  return program;
 }
 
 std::string host_of_each_rank(const std::vector<Placement>& placements) {

@@ -1,6 +1,7 @@
 #pragma once
 // Where ranks can be started, and by whom: a target makes a plan of a job out of what the user asked for. Adding one is
 // adding a file here and a row in target.cpp.
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct Request {
   int ranks = 1;
   std::vector<std::string> command;
   std::vector<HostSlots> hosts;  // empty: none were named
+  std::chrono::milliseconds grace{5000};
 };
 
 struct Target {
@@ -46,8 +48,13 @@ extern const Target agents_target;  // this machine, and others over ssh, with a
 std::vector<std::string> ssh_stand_in(const Environment& environment);
 // Whether the PMIx plugin is there and its library opens; if not, `why_not` says why.
 bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr);
+// The program's only argument where another host is asked that; it prints this answer, or why not.
+inline constexpr const char* pmix_question_flag = "--can-pmix-be-used";
+inline constexpr const char* pmix_answer = "pmix can be used";
 // A plan for a launcher of the site, which runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
+// Where horovodrun lies on other hosts: HOROVOD_REMOTE_PROGRAM, or where it lies here.
+Result<std::string> program_on_other_hosts(const Environment& environment);
 // "n1,n1,n2", one name for each rank
 std::string host_of_each_rank(const std::vector<Placement>& placements);
 

@@ -1,0 +1,230 @@
+// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3), or do
+// not say which rank failed (Hydra). So:
+//  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands signals on;
+//     when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's process on this
+//     host does, the gate says so.
+//  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
+//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on.
+//  3. The rank has ended: the keeper reports that in one line of the rank's standard error, ends what is left below it, and
+//     ends as the rank did; then so does the gate.
+//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone.
+#include "launcher/rank_keeper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "launcher/ending.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+#include "native/posix/signals.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Whoever waits for the end of one of these waits for the rank, not for us.
+void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
+  posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (int descriptor : standard) ::dup2(nothing.get(), descriptor);
+  unsigned first = 3;
+  std::vector<int> sorted(kept);
+  std::sort(sorted.begin(), sorted.end());
+  for (int descriptor : sorted) {
+    if (descriptor < 0) continue;
+    auto number = static_cast<unsigned>(descriptor);
+    if (number > first) ::close_range(first, number - 1, 0);
+    first = number + 1;
+  }
+  nothing.release();  // closed by one of these
+  ::close_range(first, ~0u, 0);
+}
+
+int end_like(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
+  int signal = WTERMSIG(wait_status);
+  rlimit no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);  // the rank's is enough
+  ::signal(signal, SIG_DFL);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+  ::raise(signal);
+  return 128 + signal;
+}
+
+class Keeper {
+ public:
+  Keeper(milliseconds grace, posix::FileDescriptor gate, posix::SignalReader signals)
+      : grace_(grace), gate_(std::move(gate)), signals_(std::move(signals)) {}
+
+  int keep(char** command, const posix::SignalState& before) {
+    rank_ = ::fork();
+    if (rank_ < 0) {
+      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", std::strerror(errno));
+      return 1;
+    }
+    if (rank_ == 0) become_rank(command, before);
+    ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
+    let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO}, {gate_.get(), signals_.descriptor()});
+    while (!has_ended_ || posix::has_children()) {
+      wait();
+      hear_gate();
+      reap();
+      ending_.step();
+    }
+    return end_like(wait_status_);
+  }
+
+ private:
+  [[noreturn]] static void become_rank(char** command, const posix::SignalState& before) {
+    ::setpgid(0, 0);
+    posix::restore_signals(before);
+    ::execvp(command[0], command);
+    int code = errno == ENOENT ? 127 : 126;
+    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));
+    ::_exit(code);
+  }
+
+  void wait() {
+    pollfd polled[] = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    ::poll(polled, 2, ending_.begun() ? static_cast<int>(ending_.left().count()) : -1);
+  }
+
+  void hear_gate() {
+    unsigned char numbers[64];
+    ssize_t count = gate_ ? ::read(gate_.get(), numbers, sizeof numbers) : -1;
+    if (count == 0) {  // it has been killed
+      gate_.reset();
+      end(SIGTERM, milliseconds(0));
+    }
+    for (ssize_t at = 0; at < count; ++at) {
+      int signal = numbers[at];
+      if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) end(signal, grace_);
+      else if (!has_ended_) ::kill(-rank_, signal);
+    }
+  }
+
+  void end(int signal, milliseconds grace) {
+    was_asked_ = was_asked_ || !has_ended_;
+    ending_.begin(signal, grace);
+  }
+
+  void reap() {
+    while (signals_.next()) {
+    }
+    int status = 0;
+    while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+      if (child < 0 && errno == EINTR) continue;
+      if (child < 0) break;
+      if (child == rank_ && !has_ended_) report(status);
+    }
+  }
+
+  void report(int status) {
+    has_ended_ = true;
+    wait_status_ = status;
+    RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
+    report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+    std::string text = text_of(report);
+    (void)!::write(STDERR_FILENO, text.data(), text.size());
+    let_go_of_descriptors({STDERR_FILENO}, {gate_.get(), signals_.descriptor()});
+    ending_.begin(SIGTERM, grace_);
+  }
+
+  milliseconds grace_;
+  posix::FileDescriptor gate_;  // signals as bytes
+  posix::SignalReader signals_;
+  pid_t rank_ = 0;
+  bool has_ended_ = false, was_asked_ = false;
+  int wait_status_ = 0;
+  Ending ending_;
+};
+
+// Only returns when the keeper has ended.
+int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::SignalReader& signals, pid_t launcher) {
+  posix::FileDescriptor launcher_life(static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0)));
+  let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
+                        {to_keeper.get(), signals.descriptor(), launcher_life.get()});
+  auto hand_on = [&](int signal) {
+    auto number = static_cast<unsigned char>(signal);
+    (void)!::write(to_keeper.get(), &number, 1);
+  };
+  int status = 0;
+  while (::waitpid(keeper, &status, WNOHANG) != keeper) {
+    pollfd polled[] = {{signals.descriptor(), POLLIN, 0}, {launcher_life.get(), POLLIN, 0}};
+    ::poll(polled, 2, -1);
+    while (auto event = signals.next())
+      if (event->signal != SIGCHLD) hand_on(event->signal);
+    if (polled[1].revents != 0) {
+      hand_on(SIGTERM);
+      launcher_life.reset();
+    }
+  }
+  return end_like(status);
+}
+
+int cannot_start(const char* step) {
+  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, std::strerror(errno));
+  return 1;
+}
+
+}  // namespace
+
+int run_rank_keeper(milliseconds grace, char** command) {
+  pid_t launcher = ::getppid();
+  posix::SignalState before = posix::SignalState::of_this_process();
+  auto signals =
+      posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP});
+  if (!signals) return cannot_start("signalfd");
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return cannot_start("pipe");
+  posix::FileDescriptor from_gate(ends[0]), to_keeper(ends[1]);
+  ::fcntl(from_gate.get(), F_SETFL, O_NONBLOCK);
+  ::signal(SIGPIPE, SIG_IGN);
+  pid_t keeper = ::fork();
+  if (keeper < 0) return cannot_start("fork");
+  if (keeper != 0) {
+    from_gate.reset();
+    return serve_as_gate(keeper, to_keeper, *signals, launcher);
+  }
+  to_keeper.reset();
+  ::setsid();
+  auto own_signals = posix::SignalReader::open({SIGCHLD});
+  if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
+  ::_exit(Keeper(grace, std::move(from_gate), std::move(*own_signals)).keep(command, before));
+}
+
+std::string text_of(const RankReport& report) {
+  return std::string(report_beginning) + " process " + std::to_string(report.process) + " wait-status " +
+         std::to_string(report.wait_status) + " asked " + (report.was_asked ? "1" : "0") + " at " +
+         std::to_string(report.at_ns) + " host " + report.host + "\n";
+}
+
+std::optional<RankReport> report_in(std::string_view text) {
+  if (!text.starts_with(report_beginning)) return std::nullopt;
+  std::istringstream words(std::string(text.substr(report_beginning.size())));
+  RankReport report;
+  std::string process, wait_status, asked, at, host;
+  words >> process >> report.process >> wait_status >> report.wait_status >> asked >> report.was_asked >> at >>
+      report.at_ns >> host >> report.host;
+  if (!words || process != "process" || wait_status != "wait-status" || asked != "asked" || at != "at" ||
+      host != "host")
+    return std::nullopt;
+  return report;
+}
+
+}  // namespace hvd::launcher
