@@ -49,8 +49,7 @@ class Job {
         ending_(hosts_, options.grace),
         inquiry_(hosts_) {
     course_.is_under_site_launcher = options.site.has_value();
-    if (options.site)
-      site_.emplace(*options.site->dialect, options.printer.size, options.grace, console_);
+    if (options.site) site_.emplace(*options.site->dialect, options.printer.size, options.grace, console_);
   }
 
   JobEnd run() {

@@ -16,7 +16,7 @@ import uuid
 
 HOROVODRUN = os.environ["HOROVODRUN"]
 ROUNDS = int(os.environ.get("HVD_ROUNDS", "5"))
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = int(os.environ.get("HVD_LIMIT_SECONDS", "60"))
 
 
 def without_notices(errors):

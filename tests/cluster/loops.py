@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Ranks, agents, horovodrun, an mpiexec or a node come to harm at any moment of a job over three nodes. Every job ends, a rank
+that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
+
+HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits and when.
+"""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NODES = os.path.join(HERE, "nodes")
+
+if __name__ == "__main__" and "HVD_CLUSTER" not in os.environ:
+    can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True)
+    if can.returncode != 0:
+        print("cluster tests were not run:", can.stdout.strip())
+        sys.exit(77)
+    build = os.path.realpath(sys.argv[1])
+    os.execv(NODES, [NODES, "with", "3", "--share", build, "--", sys.executable, __file__, build, *sys.argv[2:]])
+
+os.environ["HVD_LIMIT_SECONDS"] = "240"  # far beyond what a start may wait for a node that is gone
+from horovodrun_test import (BUILD, HOROVODRUN, KEEPER_FLAG, LIMIT_SECONDS, ClusterJob, EndTest, agents, last_block,  # noqa: E402
+                             marked_processes, nodes, parent_of, read)
+
+ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
+FIRST = int(os.environ.get("HVD_SEED", "0"))
+HOSTS = ["n1", "n1", "n2", "n2", "n3", "n3"]
+PHASES = ("start", "agreement", "inside", "between", "shutdown")
+
+
+class LoopJob(ClusterJob):
+    """partition_rank on all nodes; `victim` is the host that comes to harm."""
+
+    def __init__(self, phase, victim, *flags, **environment):
+        self.phase = phase
+        self.notes = pathlib.Path(tempfile.mkdtemp(prefix="loop-", dir=BUILD))
+        rank = [os.path.join(BUILD, "tests", "partition_rank"), "inside" if phase == "start" else phase, victim, str(self.notes)]
+        super().__init__("", "", whole=[NODES, "on", "n1", HOROVODRUN, "-np", str(len(HOSTS)), "-H", "n1:2,n2:2,n3:2", *flags, *rank],
+                         HOROVOD_PEER_TIMEOUT="2", HOROVOD_START_TIMEOUT="30" if phase == "start" else "120", **environment)
+
+    def wait_for_phase(self):
+        limit = time.monotonic() + LIMIT_SECONDS
+        while len(list(self.notes.glob("ready.?"))) < len(HOSTS) and self.phase != "start":
+            if self.front.poll() is not None or time.monotonic() > limit:
+                self.clean_up()
+                raise AssertionError(f"not all ranks came to {self.phase}: {self.front.communicate()}")
+            time.sleep(0.01)
+
+    def go_on(self):
+        """All shut down, if that is the phase; before or after the harm."""
+        (self.notes / "go").touch()
+
+    def ranks_by_number(self):
+        ranks = {}
+        for pid in marked_processes(self.mark):
+            variables = dict(pair.split(b"=", 1) for pair in read(pid, "environ").split(b"\0") if b"=" in pair)
+            number = next((variables[name] for name in (b"HOROVOD_RANK", b"PMI_RANK") if name in variables), None)
+            if number is not None and b"partition_rank" in os.path.basename(read(pid, "cmdline").split(b"\0")[0]):
+                ranks[int(number)] = pid
+        return ranks
+
+    def everything(self):
+        return self.output.decode(errors="replace") + self.errors.decode(errors="replace") + \
+            "".join(f"\n{path.name}: {path.read_text()}" for path in sorted(self.notes.iterdir()))
+
+
+def kill(pid, one=signal.SIGKILL):
+    try:
+        os.kill(pid, one)
+    except ProcessLookupError:
+        pass
+
+
+class Loops(EndTest):
+    def rounds(self, harms, *flags, **environment):
+        for seed in range(FIRST, FIRST + ROUNDS):
+            draw = random.Random(f"{self.id()} {seed}")
+            phase, harm, victim = draw.choice(PHASES), draw.choice(harms), draw.choice(("n1", "n2", "n3"))
+            if harm == "cut":
+                victim = draw.choice(("n2", "n3"))  # who cuts horovodrun's own node cuts all others
+            with self.subTest(seed=seed, phase=phase, harm=harm, victim=victim):
+                job = LoopJob(phase, victim, *flags, **environment)
+                try:
+                    self.one(job, draw, harm, victim)
+                finally:
+                    if harm == "cut":
+                        nodes("mend", victim)
+                    job.clean_up()
+                    shutil.rmtree(job.notes)
+
+    def one(self, job, draw, harm, victim):
+        job.wait_for_phase()
+        if draw.random() < 0.5:
+            job.go_on()
+        time.sleep(draw.random() * (0.6 if job.phase == "start" else 0.1))  # anywhere within the phase
+        named = self.harm(job, draw, harm, victim)
+        job.go_on()
+        code = job.finish()
+        job.assert_nothing_is_left(self)
+        if job.phase == "shutdown" or (named is None and job.phase == "start"):
+            return  # all may have come to the end before, or the harmed may not have been there yet
+        self.assertNotEqual(code, 0, job.everything())
+        if named is not None and job.phase != "start":
+            self.assertIn(f"FIRST FAILURE: rank {named} on host {victim} ", last_block(job.errors), job.everything())
+
+    def harm(self, job, draw, harm, victim):
+        """The rank that is to be named."""
+        if harm == "rank":
+            ranks = {number: pid for number, pid in job.ranks_by_number().items() if HOSTS[number] == victim}
+            if not ranks:
+                kill(job.front.pid, signal.SIGTERM)  # too early for that
+                return None
+            number = draw.choice(sorted(ranks))
+            kill(ranks[number])
+            return number
+        if harm in ("cut", "kill"):
+            nodes(harm, victim)
+            return None
+        for pid in self.those(job, harm) or [job.front.pid]:
+            kill(pid)
+            break
+        return None
+
+    @staticmethod
+    def those(job, harm):
+        if harm == "launcher":
+            return [job.launcher()]
+        if harm == "mpiexec":
+            return [pid for pid in marked_processes(job.mark) if b"mpiexec.hydra" in read(pid, "cmdline").split(b"\0")[0]]
+        ours = agents()
+        if harm == "agent":
+            return [pid for pid in ours if parent_of(pid) in ours]
+        if harm == "watcher":
+            return [pid for pid in ours if parent_of(pid) not in ours]
+        keepers = [pid for pid in marked_processes(job.mark) if KEEPER_FLAG in read(pid, "cmdline")]
+        return [pid for pid in keepers if (parent_of(pid) in keepers) == (harm == "keeper")]
+
+    def test_over_agents_of_ours(self):
+        self.rounds(("rank", "rank", "agent", "watcher", "launcher", "cut"), HOROVOD_MPI="none")
+
+    def test_over_mpi(self):
+        if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")) or not shutil.which("mpiexec.hydra"):
+            self.skipTest("there is no plugin for MPICH, or no mpiexec.hydra")
+        self.rounds(("rank", "rank", "keeper", "gate", "mpiexec", "launcher", "cut"), "--mpi", HOROVOD_MPI="mpich",
+                    HOROVOD_MPIEXEC="mpiexec.hydra", HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+
+
+if __name__ == "__main__":
+    unittest.main()
