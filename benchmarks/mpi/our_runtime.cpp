@@ -11,6 +11,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "mpi/prepared_averages.hpp"
+
 namespace hvd::benchmark {
 
 std::set<pid_t> threads_now() {
@@ -92,24 +94,9 @@ void OurRuntime::tell_where_the_store_is() {
   ::setenv("HOROVOD_SIZE", std::to_string(job_.size()).c_str(), 1);
 }
 
-OurStep::OurStep(OurRuntime& runtime, const Tensors& tensors, const std::string& name) : runtime_(runtime) {
-  for (const Tensors::Tensor& tensor : tensors.all()) {
-    std::string op_name = name + "." + std::to_string(arguments_.size());
-    auto extent = static_cast<std::int64_t>(tensor.count);
-    hvd_op_description description{};
-    description.struct_size = sizeof description;
-    description.name = op_name.c_str();
-    description.verb = HVD_ALLREDUCE;
-    description.dtype = HVD_FLOAT32;
-    description.reduce_op = HVD_AVERAGE;
-    description.dimensions = 1;
-    description.shape = &extent;
-    description.prescale = description.postscale = 1.0;
-    hvd_start_arguments arguments{};
-    runtime.check(hvd_prepare(runtime.get(), &description, &arguments.op));
-    arguments.input = arguments.output = tensor.data;
-    arguments_.push_back(arguments);
-  }
+OurStep::OurStep(OurRuntime& runtime, const Tensors& tensors, const std::string& name)
+    : runtime_(runtime),
+      arguments_(prepare_averages(runtime.get(), tensors, name, [&](hvd_status status) { runtime.check(status); })) {
   handles_.reserve(arguments_.size());
 }
 

@@ -16,6 +16,7 @@
 #include "link/our_link.hpp"
 #include "mpi/options.hpp"
 #include "mpi/packed_allreduce.hpp"
+#include "mpi/prepared_averages.hpp"
 #include "mpi/tensors.hpp"
 #include "mpi/world_ranks.hpp"
 
@@ -49,24 +50,7 @@ class OneWay {
 
   // An average of each of the tensors.
   std::function<void()> step(const Tensors& tensors, const std::string& name) {
-    std::vector<hvd_start_arguments> all;
-    for (const Tensors::Tensor& tensor : tensors.all()) {
-      std::string op_name = name + "." + std::to_string(all.size());
-      auto extent = static_cast<std::int64_t>(tensor.count);
-      hvd_op_description description{};
-      description.struct_size = sizeof description;
-      description.name = op_name.c_str();
-      description.verb = HVD_ALLREDUCE;
-      description.dtype = HVD_FLOAT32;
-      description.reduce_op = HVD_AVERAGE;
-      description.dimensions = 1;
-      description.shape = &extent;
-      description.prescale = description.postscale = 1.0;
-      hvd_start_arguments arguments{};
-      check(hvd_prepare(runtime_, &description, &arguments.op));
-      arguments.input = arguments.output = tensor.data;
-      all.push_back(arguments);
-    }
+    std::vector<hvd_start_arguments> all = prepare_averages(runtime_, tensors, name, &OneWay::check);
     return [this, all] {
       hvd_handle handle = 0;
       check(hvd_start(runtime_, all.data(), all.size(), &handle));

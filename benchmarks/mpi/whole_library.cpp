@@ -57,21 +57,24 @@ Workload workload_of(Program& program, const Step& step, Tensors& tensors) {
   return workload;
 }
 
+void add_ours(Workload& workload, OurStep& ours) {
+  workload.contenders.push_back({"ours", [&ours] {
+                                   ours.start_one_by_one();
+                                   ours.wait();
+                                 }});
+  workload.contenders.push_back({"ours_together", [&ours] {
+                                   ours.start_together();
+                                   ours.wait();
+                                 }});
+}
+
 void time_steps(Program& program, const Step& step) {
   Tensors tensors(counts_of(step));
   OurStep ours(program.runtime, tensors, step.name);
   PackedAllreduce packed(tensors, program.job.size());
   Workload workload = workload_of(program, step, tensors);
-  workload.contenders = {{"packed_mpi", [&] { packed(MPI_COMM_WORLD); }},
-                         {"ours",
-                          [&] {
-                            ours.start_one_by_one();
-                            ours.wait();
-                          }},
-                         {"ours_together", [&] {
-                            ours.start_together();
-                            ours.wait();
-                          }}};
+  workload.contenders = {{"packed_mpi", [&] { packed(MPI_COMM_WORLD); }}};
+  add_ours(workload, ours);
   program.recorder.measure(workload, program.effort);
 }
 
@@ -90,17 +93,8 @@ void time_cycles(Program& program, const Step& step) {
                      [&engine] { engine.resume(); }, [&engine] { engine.pause(); }};
   };
   Workload workload = workload_of(program, step, tensors);
-  workload.contenders = {contender("cycle_1ms", every_millisecond),
-                         contender("cycle_0", without_sleep),
-                         {"ours",
-                          [&] {
-                            ours.start_one_by_one();
-                            ours.wait();
-                          }},
-                         {"ours_together", [&] {
-                            ours.start_together();
-                            ours.wait();
-                          }}};
+  workload.contenders = {contender("cycle_1ms", every_millisecond), contender("cycle_0", without_sleep)};
+  add_ours(workload, ours);
   program.recorder.measure(workload, program.effort);
 }
 

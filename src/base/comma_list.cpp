@@ -14,4 +14,13 @@ std::vector<std::string> items_of(std::string_view list) {
   return items;
 }
 
+std::string joined(const std::vector<std::string>& items, std::string_view separator) {
+  std::string text;
+  for (const std::string& item : items) {
+    if (&item != &items.front()) text += separator;
+    text += item;
+  }
+  return text;
+}
+
 }  // namespace hvd

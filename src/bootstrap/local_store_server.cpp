@@ -1,5 +1,4 @@
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "bootstrap/local_store.hpp"
 #include "bootstrap/local_store_verbs.hpp"
 #include "bootstrap/store/seats.hpp"
+#include "native/posix/random.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -28,18 +28,6 @@ struct Connection {
   std::uint64_t number = 0;  // rises with every connection
   std::deque<Buffer> unsent;
 };
-
-Result<std::string> new_secret() {
-  unsigned char random[16];
-  if (::getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
-    return system_error("cannot draw a secret (getrandom)", errno);
-  std::string text;
-  for (unsigned char byte : random) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -186,9 +174,7 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
   auto listening = posix::listen_on_unix_socket();
   if (!listening) return std::move(listening.error());
   state->listening = std::move(*listening);
-  auto secret = new_secret();
-  if (!secret) return std::move(secret.error());
-  state->secret = std::move(*secret);
+  state->secret = posix::random_hex(16);
   state->variables = {{local_store::address_variable, state->listening.address},
                       {local_store::secret_variable, state->secret}};
   state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));

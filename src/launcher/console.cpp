@@ -43,10 +43,4 @@ void Console::flush_all(Deadline deadline) {
   }
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 }  // namespace hvd::launcher

@@ -40,7 +40,4 @@ class Console {
   Clock::time_point started_at_ = Clock::now();
 };
 
-// "ssh -T n1"
-std::string joined(const std::vector<std::string>& words);
-
 }  // namespace hvd::launcher

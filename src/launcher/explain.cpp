@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch.hpp"
 #include "native/posix/host_identity.hpp"
@@ -37,9 +38,7 @@ std::string scheduler(const Environment& environment) {
 std::string launcher(const ChosenTarget& chosen, const JobOptions& plan, int ranks) {
   std::string text;
   if (plan.site) {
-    std::string command;
-    for (const std::string& word : plan.site->command) command += (command.empty() ? "" : " ") + word;
-    return row("launcher", command) + more("since " + chosen.why);
+    return row("launcher", joined(plan.site->command, " ")) + more("since " + chosen.why);
   }
   text = row("launcher",
              std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " below agents of ours, since " + chosen.why);
@@ -47,10 +46,8 @@ std::string launcher(const ChosenTarget& chosen, const JobOptions& plan, int ran
     const HostPlan& host = plan.hosts[at];
     auto here = std::count_if(plan.placements.begin(), plan.placements.end(),
                               [&](const Placement& placement) { return placement.host_index == at; });
-    std::string command;
-    for (const std::string& word : host.reach) command += (command.empty() ? "" : " ") + word;
     text += more(host.name + ", " + std::to_string(here) + (here == 1 ? " rank: " : " ranks: ") +
-                 (host.reach.empty() ? "this machine" : command));
+                 (host.reach.empty() ? "this machine" : joined(host.reach, " ")));
   }
   return text;
 }

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/comma_list.hpp"
 #include "launcher/console.hpp"
 #include "launcher/failure_inquiry.hpp"
 #include "launcher/host_links.hpp"
@@ -92,7 +93,7 @@ class Job {
 
   Status reach_hosts(const AgentSettings& settings) {
     for (const HostPlan& plan : options_.hosts)
-      if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach));
+      if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach, " "));
     HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings));
     console_.say_time("agents forked");
     if (host_of_first_rank().is_here) return {};
@@ -159,7 +160,7 @@ class Job {
     if (!order) return order.error();
     order->folder = working_folder();
     host_of_first_rank().tell(*order);
-    console_.say_if_verbose("starting " + joined(order->command));
+    console_.say_if_verbose("starting " + joined(order->command, " "));
     return {};
   }
 

@@ -1,13 +1,12 @@
 #include "launcher/session_folder.hpp"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
-#include <cstdio>
 #include <filesystem>
+
+#include "native/posix/random.hpp"
 
 namespace hvd::launcher {
 
@@ -23,12 +22,7 @@ SessionFolder::SessionFolder(const Environment& environment, std::vector<std::st
     }
   }
   if (parent.empty()) parent = "/tmp";
-  std::uint64_t noise = 0;
-  (void)!::getrandom(&noise, sizeof noise, 0);
-  char name[64];
-  std::snprintf(name, sizeof name, "/horovodrun-%d-%016llx", static_cast<int>(::getpid()),
-                static_cast<unsigned long long>(noise));
-  path_ = parent + name;
+  path_ = parent + "/horovodrun-" + std::to_string(::getpid()) + "-" + posix::random_hex(8);
 }
 
 Result<std::string> SessionFolder::make() {

@@ -1,13 +1,13 @@
 #include "launcher/wire_up.hpp"
 
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 
 #include "bootstrap/pmix_plugin.hpp"
+#include "native/posix/random.hpp"
 
 namespace hvd::launcher {
 
@@ -39,15 +39,7 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
 }
 
 Status WireUp::start_tcp_store(const WireUpOptions& options) {
-  unsigned char noise[32];
-  if (::getrandom(noise, sizeof noise, 0) != static_cast<ssize_t>(sizeof noise))
-    return system_error("getrandom", errno);
-  std::string secret;
-  for (unsigned char byte : noise) {
-    secret += "0123456789abcdef"[byte >> 4];
-    secret += "0123456789abcdef"[byte & 15];
-  }
-  auto store = bootstrap::TcpStoreServer::open({options.job, options.size, std::move(secret), options.ports.first,
+  auto store = bootstrap::TcpStoreServer::open({options.job, options.size, posix::random_hex(32), options.ports.first,
                                                 options.ports.last, options.interfaces,
                                                 [this](Rank rank, std::string_view reason) {
                                                   request({rank, 1, std::string(reason)});

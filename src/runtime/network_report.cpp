@@ -1,54 +1,27 @@
 #include "runtime/network_report.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
+
+#include "base/comma_list.hpp"
+#include "native/posix/folder.hpp"
 
 namespace hvd::runtime {
-
 namespace {
-
-namespace fs = std::filesystem;
 
 // sysfs: /sys/class/net/NAME/type, from the kernel's if_arp.h.
 constexpr int infiniband_type = 32;
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // -1 if it cannot be read, as the speed of an interface that does not know its own.
-long number_in(const fs::path& path) {
+long number_in(const std::string& path) {
   long number = -1;
   std::ifstream file(path);
   return file >> number ? number : -1;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-std::vector<std::string> words_of(std::string_view list, char separator) {
-  std::vector<std::string> words;
-  while (!list.empty()) {
-    std::size_t end = std::min(list.find(separator), list.size());
-    if (end > 0) words.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return words;
-}
-
 // Whether a list of a layer's ways of moving bytes has nothing in it but sockets and memory.
-bool is_sockets_only(const std::string& list, char separator, std::initializer_list<std::string_view> plain) {
-  auto words = words_of(list, separator);
+bool is_sockets_only(const std::string& list, std::initializer_list<std::string_view> plain) {
+  auto words = items_of(list);
   return !words.empty() && list.front() != '^' && std::all_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::find(plain.begin(), plain.end(), word) != plain.end();
   });
@@ -60,7 +33,7 @@ NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const st
                                         const std::string& maps) {
   NetworkFacts facts;
   for (const char* kind : {"infiniband", "cxi"})
-    for (std::string& name : names_in(fs::path(sys_class) / kind)) facts.fabric_devices.push_back(std::move(name));
+    for (std::string& name : posix::names_in(sys_class + "/" + kind)) facts.fabric_devices.push_back(std::move(name));
   std::ifstream file(maps);
   bool has_ucx = false, has_libfabric = false;
   for (std::string line; std::getline(file, line);) {
@@ -69,21 +42,21 @@ NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const st
   }
   if (has_ucx) facts.message_layers.emplace_back("UCX");
   if (has_libfabric) facts.message_layers.emplace_back("libfabric");
-  auto note = [&](const char* name, char separator, std::initializer_list<std::string_view> plain) {
-    if (auto value = environment.get(name); value && is_sockets_only(std::string(*value), separator, plain))
-      facts.forced_to_sockets.push_back(std::string(name) + "=" + std::string(*value));
+  auto note = [&](const char* name, std::initializer_list<std::string_view> plain) {
+    if (auto value = environment.get(name); value && is_sockets_only(*value, plain))
+      facts.forced_to_sockets.push_back(std::string(name) + "=" + *value);
   };
-  note("UCX_TLS", ',', {"tcp", "self", "sm", "shm", "posix", "sysv", "cma", "knem", "xpmem", "mm"});
-  note("FI_PROVIDER", ',', {"tcp", "sockets", "udp", "tcp;ofi_rxm", "udp;ofi_rxd", "net", "shm"});
-  note("OMPI_MCA_btl", ',', {"tcp", "self", "vader", "sm"});
+  note("UCX_TLS", {"tcp", "self", "sm", "shm", "posix", "sysv", "cma", "knem", "xpmem", "mm"});
+  note("FI_PROVIDER", {"tcp", "sockets", "udp", "tcp;ofi_rxm", "udp;ofi_rxd", "net", "shm"});
+  note("OMPI_MCA_btl", {"tcp", "self", "vader", "sm"});
   return facts;
 }
 
 std::string describe_interface(const std::string& name, const std::string& sys_class) {
-  fs::path folder = fs::path(sys_class) / "net" / name;
+  std::string folder = sys_class + "/net/" + name;
   std::string text = name;
-  if (number_in(folder / "type") == infiniband_type) text += ", InfiniBand by IP";
-  long speed = number_in(folder / "speed");  // Mbit/s
+  if (number_in(folder + "/type") == infiniband_type) text += ", InfiniBand by IP";
+  long speed = number_in(folder + "/speed");  // Mbit/s
   if (speed >= 1000 && speed % 1000 == 0) text += ", " + std::to_string(speed / 1000) + " Gbit/s";
   else if (speed > 0) text += ", " + std::to_string(speed) + " Mbit/s";
   return text;
@@ -97,7 +70,7 @@ Status require_fabric(std::string_view transport, const NetworkFacts& facts, con
     why = "there is no fabric device on host " + host +
           " (/sys/class/infiniband and /sys/class/cxi are empty), so that MPI has nothing but plain sockets there";
   } else if (!facts.forced_to_sockets.empty()) {
-    why = "on host " + host + " MPI is kept to plain sockets by " + joined(facts.forced_to_sockets);
+    why = "on host " + host + " MPI is kept to plain sockets by " + joined(facts.forced_to_sockets, ", ");
   } else {
     return {};
   }
@@ -122,10 +95,10 @@ std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {
   text += "; tensors between nodes over " + named(hops.between);
   if (hops.between == "tcp") return text + ", agreement too (" + hops.interface + ")";
   text += " (" + hops.mpi;
-  if (!facts.message_layers.empty()) text += ", on " + joined(facts.message_layers);
+  if (!facts.message_layers.empty()) text += ", on " + joined(facts.message_layers, ", ");
   if (facts.fabric_devices.empty()) text += ", plain sockets: no fabric device here";
-  else text += ", fabric devices " + joined(facts.fabric_devices);
-  if (!facts.forced_to_sockets.empty()) text += ", but plain sockets by " + joined(facts.forced_to_sockets);
+  else text += ", fabric devices " + joined(facts.fabric_devices, ", ");
+  if (!facts.forced_to_sockets.empty()) text += ", but plain sockets by " + joined(facts.forced_to_sockets, ", ");
   return text + "); agreement over TCP (" + hops.interface + ")";
 }
 

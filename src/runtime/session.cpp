@@ -66,7 +66,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
   if (!communicator) return communicator.error();
   Deadline deadline = start_deadline(*config);
   // A job of its own, with a name of its own, however often its members have started others.
-  auto chosen = bootstrap::over_communicator(*communicator, deadline);
+  auto chosen = bootstrap::over_communicator(*communicator, environment, *config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
   return meet(environment, std::move(*config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true},

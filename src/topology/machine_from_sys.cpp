@@ -2,19 +2,17 @@
 // worst every processor is a core of one package.
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include "native/posix/folder.hpp"
 #include "topology/machine.hpp"
 #include "topology/machine_parts.hpp"
 
 namespace hvd::topology {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string first_line(const std::string& path) {
   std::string line;
@@ -37,16 +35,6 @@ CpuMask list_in(const std::string& path) {
   return mask ? *mask : CpuMask();
 }
 
-// The names of a folder's entries, in an order that does not change from run to run.
-std::vector<std::string> entries_of(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::int64_t bytes_in(std::string_view size) {  // "32768K"
   std::int64_t number = 0;
   auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
@@ -56,7 +44,7 @@ std::int64_t bytes_in(std::string_view size) {  // "32768K"
 }
 
 void add_caches(Machine& machine, const std::string& cpu_folder) {
-  for (const std::string& name : entries_of(cpu_folder + "/cache")) {
+  for (const std::string& name : posix::names_in(cpu_folder + "/cache")) {
     std::string folder = cpu_folder + "/cache/" + name;
     long level = number_in(folder + "/level").value_or(0);
     CpuMask cpus = list_in(folder + "/shared_cpu_list") & machine.cpus;
@@ -97,7 +85,7 @@ void add_numa_nodes(Machine& machine, const std::string& folder) {
 
 void add_devices(Machine& machine, const std::string& folder) {
   std::string all = folder + "/bus/pci/devices";
-  for (const std::string& bus_id : entries_of(all)) {
+  for (const std::string& bus_id : posix::names_in(all)) {
     std::string device_folder = all + "/" + bus_id;
     auto pci_class = static_cast<std::uint16_t>(number_in(device_folder + "/class", 16).value_or(0) >> 8);
     auto vendor = static_cast<std::uint16_t>(number_in(device_folder + "/vendor", 16).value_or(0));
@@ -110,7 +98,7 @@ void add_devices(Machine& machine, const std::string& folder) {
     device.device = static_cast<std::uint16_t>(number_in(device_folder + "/device", 16).value_or(0));
     device.near = list_in(device_folder + "/local_cpulist");
     for (const char* kind : {"net", "infiniband"})
-      for (const std::string& name : entries_of(device_folder + "/" + kind)) device.names.push_back(name);
+      for (const std::string& name : posix::names_in(device_folder + "/" + kind)) device.names.push_back(name);
     machine.devices.push_back(std::move(device));
   }
 }

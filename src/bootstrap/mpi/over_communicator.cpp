@@ -30,21 +30,25 @@ class OverCommunicator final : public Bootstrap {
   explicit OverCommunicator(std::shared_ptr<mpi::Communicator> communicator) : communicator_(std::move(communicator)) {}
 
   const char* name() const override { return "mpi"; }
-  bool detected(const Environment&) const override { return true; }
-  Result<Identity> join(const Environment&, const Config&) override {
-    return Error(ErrorCode::invalid_argument, "a communicator is joined as it is made");
+
+  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
+  bool detected(const Environment& environment) const override {
+    std::vector<std::string> warnings;
+    auto config = Config::from(environment, warnings);
+    if (!config) return false;
+    auto libraries = mpi::mapped_libraries();
+    if (std::none_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; }))
+      return false;
+    auto process = mpi::Process::open(environment, *config);
+    if (!process || !(*process)->is_running()) return false;
+    auto world = (*process)->calls().world();
+    return world && (*world)->size() > 1;
   }
 
-  // The first rank names the job.
-  Result<Identity> join(Deadline deadline) {
-    static std::atomic<int> joinings{0};
-    std::string name =
-        "mpi-" + posix::host_name() + "-" + std::to_string(::getpid()) + "-" + std::to_string(joinings.fetch_add(1));
-    HVD_RETURN_IF_ERROR(put("job", as_bytes(name)));
-    HVD_RETURN_IF_ERROR(fence(deadline));
-    auto job = get(Rank{0}, "job", deadline);
-    if (!job) return std::move(job.error());
-    return Identity{Rank{communicator_->rank()}, communicator_->size(), to_string(*job)};
+  Result<Identity> join(const Environment& environment, const Config& config) override {
+    if (communicator_ == nullptr) HVD_RETURN_IF_ERROR(take_world(environment, config));
+    return name_job(
+        Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000))));
   }
 
   Status put(std::string_view key, ConstBytes value) override {
@@ -88,6 +92,29 @@ class OverCommunicator final : public Bootstrap {
   void abort(std::string_view) noexcept override {}  // who ends without MPI_Finalize ends the job
 
  private:
+  Status take_world(const Environment& environment, const Config& config) {
+    auto process = mpi::Process::open(environment, config);
+    if (!process) return std::move(process.error());
+    // Forced by name it may also be the one to start MPI.
+    if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
+    auto copy = (*process)->calls().duplicate(nullptr);
+    if (!copy) return std::move(copy.error());
+    communicator_ = shared(std::move(*copy));
+    return {};
+  }
+
+  // The first rank does it.
+  Result<Identity> name_job(Deadline deadline) {
+    static std::atomic<int> joinings{0};
+    std::string name =
+        "mpi-" + posix::host_name() + "-" + std::to_string(::getpid()) + "-" + std::to_string(joinings.fetch_add(1));
+    HVD_RETURN_IF_ERROR(put("job", as_bytes(name)));
+    HVD_RETURN_IF_ERROR(fence(deadline));
+    auto job = get(Rank{0}, "job", deadline);
+    if (!job) return std::move(job.error());
+    return Identity{Rank{communicator_->rank()}, communicator_->size(), to_string(*job)};
+  }
+
   Status take(int rank, ConstBytes bytes) {
     ByteReader in(bytes);
     while (in.ok() && !in.at_end()) {
@@ -129,7 +156,7 @@ class OverCommunicator final : public Bootstrap {
                                          "(HOROVOD_START_TIMEOUT sets the time)");
   }
 
-  std::shared_ptr<mpi::Communicator> communicator_;
+  std::shared_ptr<mpi::Communicator> communicator_;  // null until join(): the world's
   Buffer unsent_;
   std::map<std::pair<int, std::string>, Buffer> values_;
 };
@@ -191,9 +218,14 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
   return shared(std::move(*made));
 }
 
-Result<Chosen> over_communicator(std::shared_ptr<mpi::Communicator> communicator, Deadline deadline) {
+std::unique_ptr<Bootstrap> make_over_world() {
+  return std::make_unique<OverCommunicator>(nullptr);
+}
+
+Result<Chosen> over_communicator(std::shared_ptr<mpi::Communicator> communicator, const Environment& environment,
+                                 const Config& config) {
   auto bootstrap = std::make_unique<OverCommunicator>(std::move(communicator));
-  auto identity = bootstrap->join(deadline);
+  auto identity = bootstrap->join(environment, config);
   if (!identity) return std::move(identity.error());
   return Chosen{std::move(bootstrap), std::move(*identity), "asked for by init(comm=...)"};
 }

@@ -25,7 +25,11 @@ struct Members {
 Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& members, const Environment& environment,
                                                            const Config& config);
 
+// Over a copy of MPI_COMM_WORLD, made by join().
+std::unique_ptr<Bootstrap> make_over_world();
+
 // Blocking and collective over the communicator.
-Result<Chosen> over_communicator(std::shared_ptr<mpi::Communicator> communicator, Deadline deadline);
+Result<Chosen> over_communicator(std::shared_ptr<mpi::Communicator> communicator, const Environment& environment,
+                                 const Config& config);
 
 }  // namespace hvd::bootstrap

@@ -1,7 +1,6 @@
 #include "bootstrap/pmi_bridge/bridge.hpp"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/host_identity.hpp"
+#include "native/posix/random.hpp"
 #include "native/posix/thread.hpp"
 
 namespace hvd::bootstrap {
@@ -95,10 +95,7 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
 }
 
 std::string PmiBridge::new_space() {
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random)
-    random = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  return "kvs_" + std::to_string(random) + "_" + std::to_string(::getpid());
+  return "kvs_" + posix::random_hex(8) + "_" + std::to_string(::getpid());
 }
 
 Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const Identity& identity, std::string space,

@@ -1,17 +1,13 @@
 #include "bootstrap/store/later_meetings.hpp"
 
-#include <sys/random.h>
-
-#include <cerrno>
-
 #include "base/comma_list.hpp"
+#include "native/posix/random.hpp"
 
 namespace hvd::bootstrap {
+
 Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& config) {
   identity_ = identity;
-  secret_.assign(32, '\0');
-  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
-    return system_error("cannot draw a secret (getrandom)", errno);
+  secret_ = posix::random_bytes(32);
   TcpStoreServer::Options options;
   options.job = identity.job;
   options.size = identity.size;

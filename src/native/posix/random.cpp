@@ -18,4 +18,14 @@ std::string random_bytes(std::size_t size) {
   return bytes;
 }
 
+std::string random_hex(std::size_t bytes) {
+  std::string text;
+  for (char letter : random_bytes(bytes)) {
+    auto byte = static_cast<unsigned char>(letter);
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
 }  // namespace hvd::posix

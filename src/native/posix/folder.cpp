@@ -1,0 +1,18 @@
+#include "native/posix/folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace hvd::posix {
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace hvd::posix
