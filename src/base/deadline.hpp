@@ -1,10 +1,16 @@
 #pragma once
 // A point in time by which something must have happened.
 #include <chrono>
+#include <cstdint>
 
 namespace hvd {
 
 using Clock = std::chrono::steady_clock;
+
+// As settings give times.
+inline std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
 
 class Deadline {
  public:

@@ -81,7 +81,7 @@ class EnvironmentBootstrap final : public Bootstrap {
         return Error(ErrorCode::invalid_argument,
                      "HOROVOD_RANK and HOROVOD_SIZE=" + std::to_string(identity_.size) + " are set, but " + name +
                          " is not, so the other ranks cannot be found: start them with horovodrun");
-    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto patience = milliseconds_of(config.start_timeout_s);
     auto store = LocalStoreClient::join(*environment.get(local_store::address_variable),
                                         *environment.get(local_store::secret_variable), identity_.rank, identity_.size,
                                         Deadline::after(patience));

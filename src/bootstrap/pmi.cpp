@@ -40,7 +40,7 @@ class Pmi final : public Bootstrap {
   bool detected(const Environment& environment) const override { return has_pmi_server(environment); }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
-    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto patience = milliseconds_of(config.start_timeout_s);
     auto connection = connection_of_this_process(environment, Deadline::after(patience));
     if (!connection) return std::move(connection.error());
     connection_ = *connection;

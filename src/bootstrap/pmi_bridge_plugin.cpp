@@ -26,7 +26,7 @@ Result<PmiBridge*> open_lasting_bridge() {
   if (!identity) return std::move(identity.error());
   log::set_rank(identity->rank.value);
   if (identity->size == 1) return nullptr;
-  auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000));
+  auto patience = milliseconds_of(config->start_timeout_s);
   auto bridge = PmiBridge::open(*bootstrap.release(), *identity, patience);
   if (!bridge) return std::move(bridge.error());
   return bridge->release();

@@ -16,7 +16,7 @@ class OverClient final : public Bootstrap {
   bool detected(const Environment&) const override { return true; }
 
   Result<Identity> join(const Environment&, const Config& config) override {
-    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto patience = milliseconds_of(config.start_timeout_s);
     auto client = pmix::Client::open(Deadline::after(patience));
     if (!client) return std::move(client.error());
     client_ = std::move(*client);

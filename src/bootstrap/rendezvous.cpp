@@ -36,7 +36,7 @@ class Rendezvous final : public Bootstrap {
       return Error(ErrorCode::invalid_argument, "HOROVOD_RANK=" + *environment.get("HOROVOD_RANK") +
                                                     ", HOROVOD_SIZE=" + *environment.get("HOROVOD_SIZE") +
                                                     ": expected a rank from 0 to the size less 1");
-    auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+    auto patience = milliseconds_of(config.start_timeout_s);
     auto store = enter_tcp_store(*environment.get("HOROVOD_GLOO_RENDEZVOUS_ADDR"),
                                  *environment.get("HOROVOD_GLOO_RENDEZVOUS_PORT"),
                                  *environment.get("HOROVOD_SECRET_KEY"), Rank{*rank}, *size, Deadline::after(patience));

@@ -28,7 +28,7 @@ std::vector<Share> share_processors(int ranks, const Environment& environment, s
   std::vector<Share> shares;
   for (const topology::CpuMask& mask : pinning->masks) {
     Share share;
-    for (int cpu = mask.first(); cpu >= 0; cpu = mask.next(cpu)) share.cpus.push_back(cpu);
+    share.cpus = mask;
     auto cores = std::count_if(machine->cores.begin(), machine->cores.end(),
                                [&](const topology::Core& core) { return core.cpus.overlaps(mask); });
     share.threads = pinning->shared ? 1 : std::max(1, static_cast<int>(cores));

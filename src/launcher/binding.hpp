@@ -1,17 +1,17 @@
 #pragma once
 // Which processors each rank of this host may use, and how many threads that is good for.
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "native/posix/affinity.hpp"
 
 namespace hvd::launcher {
 
 struct Share {
-  std::vector<std::int32_t> cpus;  // empty: not bound
-  int threads = 0;                 // cores of its own, for OMP_NUM_THREADS; 1 if it shares cores; 0: not known
-  std::string description;         // for --verbose
+  posix::CpuMask cpus;      // empty: not bound
+  int threads = 0;          // cores of its own, for OMP_NUM_THREADS; 1 if it shares cores; 0: not known
+  std::string description;  // for --verbose
 };
 
 // Never more than this process was given. What keeps ranks from being bound becomes a notice, not an error.

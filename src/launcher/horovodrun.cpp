@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/deadline.hpp"
 #include "bootstrap/launch.hpp"
 #include "launcher/check_build.hpp"
 #include "launcher/explain.hpp"
@@ -71,7 +72,7 @@ Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
   double seconds = std::strtod(text->c_str(), &end);
   if (*end != '\0' || !(seconds >= 0) || seconds > 86400)
     return misuse("HOROVOD_TERMINATION_GRACE_SECONDS must be a number of seconds from 0 to 86400, not '" + *text + "'");
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  return milliseconds_of(seconds);
 }
 
 Result<launcher::Request> request_of(const Flags& flags, const Environment& environment) {

@@ -1,10 +1,8 @@
 #include "launcher/rank_process.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "native/posix/process.hpp"
@@ -30,26 +28,13 @@ std::vector<char*> pointers(const std::vector<std::string>& list) {
   return result;
 }
 
-// Not only the CPUs below 1024, which cpu_set_t ends at.
-bool bind_to(const std::vector<std::int32_t>& cpus) {
-  if (cpus.empty()) return true;
-  std::size_t count = static_cast<std::size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
-  cpu_set_t* set = CPU_ALLOC(count);
-  std::size_t size = CPU_ALLOC_SIZE(count);
-  CPU_ZERO_S(size, set);
-  for (std::int32_t cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), size, set);
-  bool bound = ::sched_setaffinity(0, size, set) == 0;
-  CPU_FREE(set);
-  return bound;
-}
-
 struct RankEnds {
   int input, output, errors;  // input -1: see launch.input
 };
 
 // The child's side of the fork. Only returns when the program could not be executed.
-StartFailure become_rank(const Launch& launch, const std::vector<std::int32_t>& cpus, const Inheritance& inheritance,
-                         pid_t agent, const RankEnds& ends) {
+StartFailure become_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance, pid_t agent,
+                         const RankEnds& ends) {
   ::setpgid(0, 0);
   // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
@@ -64,7 +49,7 @@ StartFailure become_rank(const Launch& launch, const std::vector<std::int32_t>& 
   }
   ::dup2(ends.output, STDOUT_FILENO);
   ::dup2(ends.errors, STDERR_FILENO);
-  if (!bind_to(cpus)) return {errno, StartFailure::cpus};
+  if (!cpus.empty() && !posix::set_affinity(cpus)) return {errno, StartFailure::cpus};
   if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
   std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
   posix::set_descriptor_limit(inheritance.descriptors);
@@ -90,8 +75,7 @@ const char* StartFailure::describe(Step step) {
   return "starting";
 }
 
-Result<RankProcess> start_rank(const Launch& launch, const std::vector<std::int32_t>& cpus,
-                               const Inheritance& inheritance) {
+Result<RankProcess> start_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance) {
   auto output = make_pipe(), errors = make_pipe(), report = make_pipe();
   auto input = launch.input == InputFrom::horovodrun ? make_pipe() : Result<Pipe>(Pipe{});
   if (!input) return input.error();

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include "launcher/messages.hpp"
+#include "native/posix/affinity.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/signals.hpp"
@@ -35,7 +36,6 @@ struct StartFailure {
 
 // Forks; the program is executed (or not: start_report) on these processors (none: wherever the agent may) after this
 // returns. Gives away this process's standard input if the rank gets the agent's. The caller has a single thread.
-Result<RankProcess> start_rank(const Launch& launch, const std::vector<std::int32_t>& cpus,
-                               const Inheritance& inheritance);
+Result<RankProcess> start_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

@@ -304,8 +304,7 @@ bool Engine::run_batches() {
   const Error* failure = runner_->failure();
   if (failure == nullptr) return news;
   if (failure->is_a_consequence && !cause_deadline_)
-    cause_deadline_ =
-        Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config_.peer_timeout_s * 1000)));
+    cause_deadline_ = Deadline::after(milliseconds_of(config_.peer_timeout_s));
   if (failure->is_a_consequence && !cause_deadline_->passed()) return news;  // notice_losses() will hear of the cause
   end(*failure);
   return true;

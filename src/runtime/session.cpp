@@ -18,7 +18,7 @@ namespace hvd::runtime {
 namespace {
 
 Deadline start_deadline(const Config& config) {
-  return Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000)));
+  return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
 
 }  // namespace

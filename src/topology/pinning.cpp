@@ -265,18 +265,4 @@ std::string describe_binding(const Machine& machine, const CpuMask& mask) {
   return text + ")";
 }
 
-std::string describe_pinning(const Machine& machine, const Pinning& pinning) {
-  CpuMask used;
-  for (const CpuMask& mask : pinning.masks) used |= mask;
-  auto cores = std::count_if(machine.cores.begin(), machine.cores.end(),
-                             [&](const Core& core) { return core.cpus.overlaps(used); });
-  std::size_t ranks = pinning.masks.size();
-  std::string text = std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " on " + std::to_string(cores) +
-                     (cores == 1 ? " core" : " cores") + " (" + machine.source + "): cpus ";
-  for (std::size_t rank = 0; rank < ranks; ++rank) text += (rank == 0 ? "" : " | ") + pinning.masks[rank].to_string();
-  if (pinning.gpu_local) text += "; near to their GPUs";
-  if (pinning.shared) text += "; cores are shared";
-  return text;
-}
-
 }  // namespace hvd::topology

@@ -34,7 +34,5 @@ Result<Pinning> pin(const Machine& machine, const PinningRequest& request);
 
 // "cpus 0-27 (7 cores, package 0, NUMA node 0)"
 std::string describe_binding(const Machine& machine, const CpuMask& mask);
-// One line for a node: "4 ranks on 2 cores (hwloc 2.9.0): cpus 0 | 0 | 1 | 1; cores are shared"
-std::string describe_pinning(const Machine& machine, const Pinning& pinning);
 
 }  // namespace hvd::topology

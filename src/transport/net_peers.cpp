@@ -31,10 +31,6 @@ using Key = std::pair<Rank, Digest>;
 // After which a listener is looked at again that had to wait for a free descriptor.
 constexpr std::chrono::milliseconds listener_pause{200};
 
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
 // Of this host, that the connection uses; empty if that cannot be said.
 std::string interface_of(int socket) {
   auto here = posix::TcpAddress::here(socket);

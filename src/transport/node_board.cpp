@@ -201,7 +201,6 @@ bool NodeBoard::append(ConstBytes record) {
   for (int seat = 0; seat < shape_.seats; ++seat)
     slowest = std::min(slowest, seats_[seat].log_bytes_read.load(std::memory_order_acquire));
   if (!log_.write(record, slowest)) return false;
-  ++records_appended_;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (int seat = 0; seat < shape_.seats; ++seat)
     if (seat != me_.value) seats_[seat].wake.post_relaxed();

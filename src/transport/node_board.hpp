@@ -89,7 +89,6 @@ class NodeBoard {
   void publish_position();
   // For the leader: every seat has published that it read at least so many records.
   std::uint64_t records_read_by_all() const;
-  std::uint64_t records_appended() const { return records_appended_; }
 
  private:
   static constexpr std::size_t most_bytes_of_why = 2048;
@@ -137,7 +136,6 @@ class NodeBoard {
   ByteRing log_;
   std::uint64_t log_cursor_ = 0;
   std::uint64_t records_read_ = 0;
-  std::uint64_t records_appended_ = 0;
 };
 
 }  // namespace hvd::transport

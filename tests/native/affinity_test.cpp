@@ -57,16 +57,6 @@ TEST(Affinity, binds_a_thread_and_nobody_else) {
   EXPECT_EQ(*affinity(), *before);
 }
 
-TEST(Affinity, binds_all_threads_of_the_process) {
-  auto before = affinity();
-  ASSERT_TRUE(before);
-  CpuMask one = CpuMask::range(before->first(), before->first());
-  std::thread([&] { ASSERT_TRUE(set_process_affinity(one)); }).join();
-  EXPECT_EQ(*affinity(), one);
-  ASSERT_TRUE(set_process_affinity(*before));
-  EXPECT_EQ(*affinity(), *before);
-}
-
 TEST(Affinity, says_what_it_could_not_bind_to) {
   EXPECT_EQ(set_affinity(CpuMask()).error().code, ErrorCode::invalid_argument);
   auto status = set_affinity(CpuMask::range(100000, 100000));

@@ -230,10 +230,6 @@ TEST(Pinning, is_described_in_a_line) {
   Machine machine = made_up(2, 1, 1, 2);
   EXPECT_EQ(describe_binding(machine, mask("0-1")), "cpus 0-1 (2 cores, package 0, NUMA node 0)");
   EXPECT_EQ(describe_binding(machine, mask("1-2")), "cpus 1-2 (2 cores, packages 0,1, NUMA nodes 0,1)");
-  EXPECT_EQ(describe_pinning(machine, *pin(machine, {machine.cpus, 2, {}})),
-            "2 ranks on 4 cores (made up): cpus 0-1 | 2-3");
-  EXPECT_EQ(describe_pinning(machine, *pin(machine, {mask("3"), 2, {}})),
-            "2 ranks on 1 core (made up): cpus 3 | 3; cores are shared");
 }
 
 }  // namespace

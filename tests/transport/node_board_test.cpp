@@ -323,7 +323,6 @@ TEST(NodeBoard, shows_every_record_of_the_log_to_slow_and_quick_readers_alike_th
       }
       ++appended;
     }
-    ASSERT_EQ(boards.leader().records_appended(), appended);
     // Seat 3 is slow; a seat may read on without telling for a while.
     for (int seat = 0; seat < 4; ++seat) {
       auto index = static_cast<std::size_t>(seat);
@@ -347,7 +346,6 @@ TEST(NodeBoard, has_no_room_in_the_log_before_the_slowest_has_published_what_it_
   std::uint64_t appended = 0;
   while (boards.leader().append(largest)) ++appended;
   ASSERT_GE(appended, 3U);
-  EXPECT_EQ(boards.leader().records_appended(), appended);
   ConstBytes found;
   for (int seat = 0; seat < 3; ++seat) {
     for (std::uint64_t i = 0; i < appended; ++i) ASSERT_TRUE(boards.seat(seat).read(found));

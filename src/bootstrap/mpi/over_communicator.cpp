@@ -47,8 +47,7 @@ class OverCommunicator final : public Bootstrap {
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
     if (communicator_ == nullptr) HVD_RETURN_IF_ERROR(take_world(environment, config));
-    return name_job(
-        Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000))));
+    return name_job(Deadline::after(milliseconds_of(config.start_timeout_s)));
   }
 
   Status put(std::string_view key, ConstBytes value) override {

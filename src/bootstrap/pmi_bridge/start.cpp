@@ -30,7 +30,7 @@ class Replaced {
 Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Identity& identity,
                          const std::string& space, const std::vector<std::string>& nodes,
                          const Environment& environment, const Config& config) {
-  auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(config.start_timeout_s * 1000));
+  auto patience = milliseconds_of(config.start_timeout_s);
   auto opened = PmiBridge::open(bootstrap, identity, space, nodes, patience);
   if (!opened) return std::move(opened.error());
   PmiBridge* bridge = opened->release();  // the library comes back to it when the process exits

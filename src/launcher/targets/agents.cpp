@@ -7,6 +7,7 @@
 
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
+#include "base/deadline.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/host_identity.hpp"
@@ -61,8 +62,8 @@ Result<NetworkOptions> network_of(const Request& request) {
   NetworkOptions network;
   network.interfaces = items_of(request.flags.has("nics") ? request.flags.get("nics") : config->network_interfaces);
   network.ports = config->port_range;
-  network.start_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config->start_timeout_s * 1000));
-  network.lifeline_patience = std::chrono::milliseconds(static_cast<std::int64_t>(config->peer_timeout_s * 500));
+  network.start_timeout = milliseconds_of(config->start_timeout_s);
+  network.lifeline_patience = milliseconds_of(config->peer_timeout_s / 2);
   auto program = program_on_other_hosts(environment);
   if (!program) return program.error();
   network.remote_program = std::move(*program);

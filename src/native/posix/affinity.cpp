@@ -1,13 +1,11 @@
 #include "native/posix/affinity.hpp"
 
-#include <dirent.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
 #include <charconv>
-#include <memory>
 
 namespace hvd::posix {
 namespace {
@@ -163,25 +161,15 @@ Result<CpuMask> affinity(pid_t thread) {
   return system_error("cannot read the processor mask of thread " + std::to_string(thread), errno);
 }
 
-Status set_affinity(const CpuMask& mask, pid_t thread) {
+Status set_affinity(const CpuMask& mask) {
   const std::vector<std::uint64_t>& words = mask.words();
   auto* set = reinterpret_cast<const cpu_set_t*>(words.data());
   if (mask.empty()) return Error(ErrorCode::invalid_argument, "a thread cannot be bound to no processor at all");
-  if (::sched_setaffinity(thread, words.size() * sizeof(std::uint64_t), set) == 0) return {};
-  return system_error("cannot bind to processors " + mask.to_string(), errno);
-}
-
-Status set_process_affinity(const CpuMask& mask) {
-  std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), &::closedir);
-  if (tasks == nullptr) return set_affinity(mask);  // no /proc: at least the caller, whose children inherit it
-  while (const dirent* entry = ::readdir(tasks.get())) {
-    pid_t thread = 0;
-    std::string_view name(entry->d_name);
-    if (std::from_chars(name.data(), name.data() + name.size(), thread).ec != std::errc{}) continue;
-    if (auto status = set_affinity(mask, thread); !status && errno != ESRCH)
-      return status;  // a thread may have ended since
-  }
-  return {};
+  if (::sched_setaffinity(0, words.size() * sizeof(std::uint64_t), set) == 0) return {};
+  int why = errno;
+  Error error = system_error("cannot bind to processors " + mask.to_string(), why);
+  errno = why;
+  return error;
 }
 
 }  // namespace hvd::posix

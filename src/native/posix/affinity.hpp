@@ -50,8 +50,7 @@ class CpuMask {
 
 // The processors that a thread may run on; 0 is the calling thread. Also for machines of more than 1024 processors.
 Result<CpuMask> affinity(pid_t thread = 0);
-Status set_affinity(const CpuMask& mask, pid_t thread = 0);
-// All present threads of this process. Threads made later inherit their maker's mask.
-Status set_process_affinity(const CpuMask& mask);
+// The calling thread, and whatever it starts from now on. errno says why not, too.
+Status set_affinity(const CpuMask& mask);
 
 }  // namespace hvd::posix

@@ -299,10 +299,4 @@ void Stream::say_farewell(const std::string& why) {
   [[maybe_unused]] auto sent = ::send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL);
 }
 
-std::size_t Stream::bytes_put_aside() const {
-  std::size_t total = 0;
-  for (const Early& each : early_) total += each.bytes.size();
-  return total;
-}
-
 }  // namespace hvd::transport::tcp

@@ -59,7 +59,6 @@ class Stream {
   // A farewell, if no message is half sent: there it would be taken for part of it.
   void say_farewell(const std::string& why);
   const std::optional<End>& end() const { return end_; }
-  std::size_t bytes_put_aside() const;
 
  private:
   struct Early {
@@ -68,7 +67,6 @@ class Stream {
   };
   bool read_header();
   bool read_body();
-  bool begin_message(const Header& header);
   void end_message();
   bool fill();
   std::int64_t take_waiting(const Channel& channel);
