@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 #include "horovod.h"
 #include "mpi/job.hpp"
 #include "mpi/tensors.hpp"

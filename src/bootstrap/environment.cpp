@@ -8,8 +8,8 @@
 #include <string>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/local_store.hpp"
 #include "bootstrap/own_values.hpp"
+#include "bootstrap/store/local_store.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -138,10 +138,4 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
   return world;
 }
 
-Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, std::string address,
-                   Deadline deadline) {
-  Member me = introduce_myself(Environment::of_this_process(), std::move(address));
-  return meet(bootstrap, identity, epoch, me, deadline);
-}
-
 }  // namespace hvd::bootstrap

@@ -18,13 +18,9 @@ inline constexpr std::uint32_t protocol_version = 3;
 // given.
 Member introduce_myself(const Environment& environment, std::string address);
 
-// Collective over the job, blocking. Refused where a rank has other knobs (Member::knobs). `epoch` is equal on all ranks and used once in the life of a job: it is part of
-// the keys.
+// Collective over the job, blocking. Refused where a rank has other knobs (Member::knobs). `epoch` is equal on all ranks
+// and used once in the life of a job: it is part of the keys.
 Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, const Member& me,
-                   Deadline deadline);
-
-// The same for the process as it is.
-Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, std::string address,
                    Deadline deadline);
 
 }  // namespace hvd::bootstrap

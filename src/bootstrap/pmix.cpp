@@ -15,9 +15,9 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch.hpp"
-#include "bootstrap/local_store.hpp"
 #include "bootstrap/pmix_plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
+#include "bootstrap/store/local_store.hpp"
 
 namespace hvd::bootstrap {
 namespace {

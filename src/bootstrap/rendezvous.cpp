@@ -6,7 +6,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch.hpp"
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 
 namespace hvd::bootstrap {

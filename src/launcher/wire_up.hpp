@@ -12,7 +12,7 @@
 #include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_server.hpp"
 #include "native/pmix/server.hpp"
 #include "native/posix/file_descriptor.hpp"

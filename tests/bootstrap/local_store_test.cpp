@@ -1,4 +1,4 @@
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@
 #include <atomic>
 #include <random>
 
-#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/unix_socket.hpp"
 #include "store_thread.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-using local_store::Verb;
+using store::Verb;
 
 Deadline at_once() {
   return Deadline::after(std::chrono::milliseconds(20));
@@ -75,13 +75,13 @@ TEST(LocalStore, lets_a_get_wait_for_the_put) {
 TEST(LocalStore, takes_empty_and_largest_values_and_no_larger_ones) {
   StoreThread store(1);
   auto client = store.join(0, 1);
-  Buffer largest(local_store::largest_value, std::byte{7});
-  std::string longest_key(local_store::largest_key, 'k');
+  Buffer largest(store::largest_value, std::byte{7});
+  std::string longest_key(store::largest_key, 'k');
   ASSERT_TRUE(client->put("empty", {}, soon()));
   ASSERT_TRUE(client->put(longest_key, largest, soon()));
   EXPECT_TRUE(client->get(Rank{0}, "empty", soon())->empty());
   EXPECT_EQ(*client->get(Rank{0}, longest_key, soon()), largest);
-  Buffer larger(local_store::largest_value + 1);
+  Buffer larger(store::largest_value + 1);
   EXPECT_EQ(client->put("larger", larger, soon()).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(client->put(longest_key + "k", {}, soon()).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(client->put("", {}, soon()).error().code, ErrorCode::invalid_argument);
@@ -196,10 +196,10 @@ class Stranger {
   explicit Stranger(const StoreThread& store) : socket_(std::move(*posix::connect_to_unix_socket(store.address()))) {}
   void send(ConstBytes message) { (void)posix::send_message(socket_, message); }
   void greet(const StoreThread& store, int rank, int size) {
-    Buffer hello = local_store::message(Verb::hello, 1);
+    Buffer hello = store::message(Verb::hello, 1);
     ByteWriter out(hello);
-    out.put(local_store::magic);
-    out.put(local_store::wire_version);
+    out.put(store::magic);
+    out.put(store::wire_version);
     out.put_string(store.secret());
     out.put(std::int32_t{rank});
     out.put(std::int32_t{size});
@@ -212,7 +212,7 @@ class Stranger {
     pollfd entry{socket_.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 20000), 1) << "neither answered nor dropped";
     Buffer message;
-    message.reserve(local_store::largest_message);
+    message.reserve(store::largest_message);
     posix::FileDescriptor unwanted;
     auto got = posix::receive_message(socket_, message, unwanted);
     return got && *got == posix::Delivery::closed;
@@ -251,15 +251,15 @@ TEST(LocalStore, loses_a_rank_that_talks_garbage) {
     std::function<Buffer()> message;
   };
   auto with_body = [](Verb verb, const std::function<void(ByteWriter&)>& fill) {
-    Buffer message = local_store::message(verb, 2);
+    Buffer message = store::message(verb, 2);
     ByteWriter out(message);
     fill(out);
     return message;
   };
   const Row rows[] = {
-      {"an unknown verb", [&] { return local_store::message(static_cast<Verb>(99), 2); }},
-      {"an answer", [&] { return local_store::message(Verb::done, 2); }},
-      {"a second hello", [&] { return local_store::message(Verb::hello, 2); }},
+      {"an unknown verb", [&] { return store::message(static_cast<Verb>(99), 2); }},
+      {"an answer", [&] { return store::message(Verb::done, 2); }},
+      {"a second hello", [&] { return store::message(Verb::hello, 2); }},
       {"a put without a value", [&] { return with_body(Verb::put, [](ByteWriter& out) { out.put_string("key"); }); }},
       {"a put of more than it has",
        [&] {
@@ -283,7 +283,7 @@ TEST(LocalStore, loses_a_rank_that_talks_garbage) {
            out.put_string("key");
          });
        }},
-      {"too long a message", [&] { return Buffer(local_store::largest_message + 1); }},
+      {"too long a message", [&] { return Buffer(store::largest_message + 1); }},
       {"three bytes", [&] { return Buffer(3); }},
   };
   for (const Row& row : rows) {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 
 namespace hvd::bootstrap {
 

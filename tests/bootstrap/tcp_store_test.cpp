@@ -6,6 +6,7 @@
 #include "bootstrap/selection.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "store_thread.hpp"
 
 namespace hvd::bootstrap {
@@ -55,7 +56,7 @@ TEST(TcpStore, carries_values_between_ranks) {
     auto client = enter(*store, rank, 3, secret);
     ASSERT_TRUE(client) << client.error().message;
     EXPECT_EQ((*client)->job(), "job-of-the-test");
-    std::string large(local_store::largest_value, static_cast<char>('a' + rank));
+    std::string large(store::largest_value, static_cast<char>('a' + rank));
     ASSERT_TRUE((*client)->put("large", as_bytes(large), soon()));
     ASSERT_TRUE((*client)->fence(soon()));
     for (int from = 0; from < 3; ++from)

@@ -54,7 +54,8 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
       return fail(round, "another rank or size than the launcher says");
     std::string address = "@" + std::to_string(identity.rank.value) + "." + std::to_string(round);
     auto epoch = static_cast<std::uint32_t>(round + (fresh ? 1000 : 0));
-    auto world = meet(*chosen->bootstrap, identity, epoch, address, Deadline::after(std::chrono::seconds(60)));
+    auto world = meet(*chosen->bootstrap, identity, epoch, introduce_myself(environment, address),
+                      Deadline::after(std::chrono::seconds(60)));
     if (!world) return fail(round, world.error().message);
     for (int rank = 0; rank < world->size(); ++rank) {
       const Member& member = world->member(Rank{rank});

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "bootstrap/local_store.hpp"
+#include "bootstrap/store/local_store.hpp"
 
 using namespace hvd;
 

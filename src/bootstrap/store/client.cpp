@@ -5,15 +5,14 @@
 #include <cerrno>
 #include <climits>
 
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
 #include "bootstrap/store/client.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-using local_store::Verb;
+using store::Verb;
 
 // False when the deadline passed first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
@@ -35,7 +34,7 @@ StoreClient::StoreClient(StoreChannel channel, Rank rank, int size)
 }
 
 StoreClient::~StoreClient() {
-  if (broken_.empty()) (void)channel_.send(local_store::message(Verb::leave, 0));
+  if (broken_.empty()) (void)channel_.send(store::message(Verb::leave, 0));
   posix::stop_withholding(channel_.descriptor);
 }
 
@@ -73,7 +72,7 @@ Status StoreClient::send(ConstBytes message, Deadline deadline, std::string_view
 
 Result<Buffer> StoreClient::receive(Deadline deadline, std::string_view what) {
   Buffer message;
-  message.reserve(local_store::largest_message);
+  message.reserve(store::largest_message);
   for (;;) {
     auto got = channel_.receive(message);
     if (!got) return std::move(got.error());
@@ -89,7 +88,7 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
                                             std::string_view what) {
   if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
   std::uint32_t ticket = ++ticket_;
-  Buffer request = local_store::message(static_cast<Verb>(verb), ticket);
+  Buffer request = store::message(static_cast<Verb>(verb), ticket);
   ByteWriter(request).put_raw(body.data(), body.size());
   HVD_RETURN_IF_ERROR(send(request, deadline, what));
   for (;;) {
@@ -112,12 +111,12 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
 }
 
 Status StoreClient::put(std::string_view key, ConstBytes value, Deadline deadline) {
-  if (key.empty() || key.size() > local_store::largest_key || value.size() > local_store::largest_value)
-    return Error(ErrorCode::invalid_argument,
-                 channel_.store + " takes keys of 1 to " + std::to_string(local_store::largest_key) +
-                     " bytes and values of up to " + std::to_string(local_store::largest_value) + ", found " +
-                     std::to_string(key.size()) + " and " + std::to_string(value.size()) + " (\"" +
-                     std::string(key.substr(0, local_store::largest_key)) + "\")");
+  if (key.empty() || key.size() > store::largest_key || value.size() > store::largest_value)
+    return Error(ErrorCode::invalid_argument, channel_.store + " takes keys of 1 to " +
+                                                  std::to_string(store::largest_key) + " bytes and values of up to " +
+                                                  std::to_string(store::largest_value) + ", found " +
+                                                  std::to_string(key.size()) + " and " + std::to_string(value.size()) +
+                                                  " (\"" + std::string(key.substr(0, store::largest_key)) + "\")");
   Buffer body;
   ByteWriter out(body);
   out.put_string(key);
@@ -129,8 +128,8 @@ Status StoreClient::put(std::string_view key, ConstBytes value, Deadline deadlin
 }
 
 Result<Buffer> StoreClient::get(Rank from, std::string_view key, Deadline deadline) {
-  if (from.value < 0 || from.value >= size_ || key.empty() || key.size() > local_store::largest_key)
-    return Error(ErrorCode::invalid_argument, "cannot get \"" + std::string(key.substr(0, local_store::largest_key)) +
+  if (from.value < 0 || from.value >= size_ || key.empty() || key.size() > store::largest_key)
+    return Error(ErrorCode::invalid_argument, "cannot get \"" + std::string(key.substr(0, store::largest_key)) +
                                                   "\" of rank " + std::to_string(from.value) + " of " +
                                                   std::to_string(size_));
   std::string what = "getting " + std::string(key) + " of rank " + std::to_string(from.value);
@@ -158,8 +157,8 @@ Status StoreClient::fence(Deadline deadline) {
 }
 
 void StoreClient::abort(std::string_view reason) noexcept {
-  Buffer request = local_store::message(Verb::abort, 0);
-  ByteWriter(request).put_string(reason.substr(0, local_store::largest_key * 16));
+  Buffer request = store::message(Verb::abort, 0);
+  ByteWriter(request).put_string(reason.substr(0, store::largest_key * 16));
   (void)send(request, Deadline::after(std::chrono::seconds(1)), "aborting");
 }
 

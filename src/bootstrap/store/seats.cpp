@@ -2,13 +2,12 @@
 
 #include <utility>
 
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-using local_store::Verb;
+using store::Verb;
 
 constexpr std::size_t most_stored_bytes = 256u << 20;  // of all ranks together
 constexpr std::size_t longest_reason = 4096;
@@ -24,11 +23,11 @@ StoreSeats::StoreSeats(Options options) : options_(std::move(options)) {
 }
 
 void StoreSeats::answer_done(std::uint64_t connection, std::uint32_t ticket) {
-  options_.answer(connection, local_store::message(Verb::done, ticket));
+  options_.answer(connection, store::message(Verb::done, ticket));
 }
 
 void StoreSeats::answer_failed(std::uint64_t connection, std::uint32_t ticket, ErrorCode code, std::string_view text) {
-  Buffer buffer = local_store::message(Verb::failed, ticket);
+  Buffer buffer = store::message(Verb::failed, ticket);
   ByteWriter out(buffer);
   out.put(static_cast<std::uint8_t>(code));
   out.put_string(text);
@@ -36,7 +35,7 @@ void StoreSeats::answer_failed(std::uint64_t connection, std::uint32_t ticket, E
 }
 
 void StoreSeats::answer_value(std::uint64_t connection, std::uint32_t ticket, ConstBytes value) {
-  Buffer buffer = local_store::message(Verb::value, ticket);
+  Buffer buffer = store::message(Verb::value, ticket);
   ByteWriter out(buffer);
   out.put(static_cast<std::uint32_t>(value.size()));
   out.put_raw(value.data(), value.size());
@@ -99,9 +98,9 @@ bool StoreSeats::seat(std::uint64_t connection, std::uint32_t ticket, const Stor
   std::string refusal;
   ErrorCode code = ErrorCode::invalid_argument;
   std::string who = "rank " + std::to_string(guest.rank);
-  if (guest.wire_version != local_store::wire_version) {
+  if (guest.wire_version != store::wire_version) {
     code = ErrorCode::mismatch;
-    refusal = "the launcher's local store speaks version " + std::to_string(local_store::wire_version) +
+    refusal = "the launcher's local store speaks version " + std::to_string(store::wire_version) +
               ", this rank version " + std::to_string(guest.wire_version) +
               ": use one Horovod for horovodrun and the program";
   } else if (guest.size != options_.size || !is_rank(guest.rank)) {
@@ -121,7 +120,7 @@ bool StoreSeats::seat(std::uint64_t connection, std::uint32_t ticket, const Stor
   }
   clients_[connection] = Client{Rank{guest.rank}, guest.pid};
   seat_of(Rank{guest.rank}).connection = connection;
-  Buffer buffer = local_store::message(Verb::welcome, ticket);
+  Buffer buffer = store::message(Verb::welcome, ticket);
   ByteWriter(buffer).put_string(options_.job);
   options_.answer(connection, std::move(buffer));
   return true;
@@ -156,8 +155,8 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
 bool StoreSeats::put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {
   std::string key(in.get_string());
   ConstBytes value = as_bytes(in.get_string());
-  if (!in.ok() || !in.at_end() || key.empty() || key.size() > local_store::largest_key) return false;
-  if (value.size() > local_store::largest_value) return false;
+  if (!in.ok() || !in.at_end() || key.empty() || key.size() > store::largest_key) return false;
+  if (value.size() > store::largest_value) return false;
   Seated& mine = seat_of(rank);
   if (mine.values.contains(key)) {
     answer_failed(connection, ticket, ErrorCode::invalid_argument,
@@ -184,7 +183,7 @@ bool StoreSeats::put(std::uint64_t connection, Rank rank, std::uint32_t ticket, 
 bool StoreSeats::get(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {
   auto rank = in.get<std::int32_t>();
   std::string key(in.get_string());
-  if (!in.ok() || !in.at_end() || !is_rank(rank) || key.empty() || key.size() > local_store::largest_key) return false;
+  if (!in.ok() || !in.at_end() || !is_rank(rank) || key.empty() || key.size() > store::largest_key) return false;
   Seated& theirs = seat_of(Rank{rank});
   if (auto found = theirs.values.find(key); found != theirs.values.end())
     answer_value(connection, ticket, found->second);

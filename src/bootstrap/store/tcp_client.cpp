@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "base/comma_list.hpp"
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -72,7 +71,7 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults) {
       return false;
     }
     attempt.stream = std::make_unique<SealedStream>(std::move(attempt.socket), SealedStream::Side::dialled, secret,
-                                                    local_store::largest_message);
+                                                    store::largest_message);
   }
   constexpr std::string_view mark = "HVDstor1";
   char first[mark.size()];
@@ -138,7 +137,7 @@ Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses,
   channel.has_unsent = [stream] { return stream->has_unsent(); };
   Buffer greeting;
   ByteWriter out(greeting);
-  out.put(local_store::wire_version);
+  out.put(store::wire_version);
   out.put(rank.value);
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::int32_t>(::getpid()));

@@ -14,17 +14,16 @@
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/seats.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-using local_store::Verb;
+using store::Verb;
 
 constexpr std::size_t most_strangers = 1024;  // connected, but not in yet; the oldest must go
 constexpr auto strangers_time = std::chrono::seconds(10);
@@ -98,7 +97,7 @@ struct TcpStoreServer::State {
     posix::withhold_from_children(socket.get());
     Connection& connection = connections[number];
     connection.stream = std::make_unique<SealedStream>(std::move(socket), SealedStream::Side::accepted, options.secret,
-                                                       local_store::largest_message);
+                                                       store::largest_message);
     connection.from = std::move(from);
     connection.proves_itself_by = Deadline::after(strangers_time);
     if (strangers++ == 0) tick(true);

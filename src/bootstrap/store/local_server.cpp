@@ -9,16 +9,16 @@
 
 #include "base/log.hpp"
 #include "base/sha256.hpp"
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/seats.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/random.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-using local_store::Verb;
+using store::Verb;
 
 constexpr std::size_t most_strangers = 64;  // connected, but not in yet; the oldest must go
 constexpr std::size_t most_unsent = 256;    // answers that a client does not read
@@ -150,7 +150,7 @@ struct LocalStoreServer::State {
     guest.rank = in.get<std::int32_t>();
     guest.size = in.get<std::int32_t>();
     guest.pid = in.get<std::int32_t>();
-    if (!in.ok() || !in.at_end() || verb != Verb::hello || magic != local_store::magic ||
+    if (!in.ok() || !in.at_end() || verb != Verb::hello || magic != store::magic ||
         !are_equal_secrets(as_bytes(their_secret), as_bytes(secret)))
       return false;
     seats->seat(from.number, ticket, guest);
@@ -170,7 +170,7 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
   state->seats = std::make_unique<StoreSeats>(StoreSeats::Options{
       state->options.job, state->options.size, state->options.on_abort,
       [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, std::move(message)); }});
-  state->incoming.reserve(local_store::largest_message);
+  state->incoming.reserve(store::largest_message);
   auto listening = posix::listen_on_unix_socket();
   if (!listening) return std::move(listening.error());
   state->listening = std::move(*listening);

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include "bootstrap/local_store.hpp"
-#include "bootstrap/local_store_verbs.hpp"
+#include "bootstrap/store/local_store.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -28,8 +28,8 @@ Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view add
   };
   Buffer greeting;
   ByteWriter out(greeting);
-  out.put(local_store::magic);
-  out.put(local_store::wire_version);
+  out.put(store::magic);
+  out.put(store::wire_version);
   out.put_string(secret);
   out.put(rank.value);
   out.put(static_cast<std::int32_t>(size));

@@ -1,13 +1,18 @@
 #pragma once
-// The wire format of the local store (described in local_store.hpp), as its two ends share it.
+// What ranks and a store say to each other: the local store's wire format (described in local_store.hpp), whose messages
+// also go over TCP (tcp_server.hpp).
+#include <cstddef>
 #include <cstdint>
 
 #include "base/bytes.hpp"
 
-namespace hvd::bootstrap::local_store {
+namespace hvd::bootstrap::store {
 
 inline constexpr std::uint32_t magic = 0x48764c73;
 inline constexpr std::uint32_t wire_version = 1;
+inline constexpr std::size_t largest_key = 256;
+inline constexpr std::size_t largest_value = 64 << 10;
+inline constexpr std::size_t largest_message = largest_value + 1024;
 
 enum class Verb : std::uint8_t { hello = 1, put, get, fence, abort, leave, welcome, done, value, failed };
 
@@ -20,4 +25,4 @@ inline Buffer message(Verb verb, std::uint32_t ticket) {
   return buffer;
 }
 
-}  // namespace hvd::bootstrap::local_store
+}  // namespace hvd::bootstrap::store

@@ -37,9 +37,6 @@ namespace local_store {
 // Set for every rank by the launcher, besides HOROVOD_RANK and HOROVOD_SIZE.
 inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
 inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
-inline constexpr std::size_t largest_key = 256;
-inline constexpr std::size_t largest_value = 64 << 10;
-inline constexpr std::size_t largest_message = largest_value + 1024;
 }  // namespace local_store
 
 // Used by one thread. Never blocks.
