@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include "launcher/remote_agent.hpp"
+
 namespace hvd::launcher {
 
 Status HostWatch::open_lifelines(const NetworkOptions& network) {
@@ -22,11 +24,13 @@ std::vector<HostNews> HostWatch::look_at_links(const std::string& program) {
     for (std::string& line : host.read_complaints())
       news.push_back({HostNews::Kind::complaint, &host, std::move(line)});
     host.reap();
-    if (host.is_gone() || !host.is_cut()) continue;
+    bool is_another_version = !host.channel.was_greeted() && !host.channel.other_greeting(greeting_beginning).empty();
+    if (host.is_gone() || (!host.is_cut() && !is_another_version)) continue;
     if (host.is_ready())
       news.push_back(
           {HostNews::Kind::lost, &host, host.process > 0 ? "its agent is gone" : "the connection to its agent ended"});
-    else if (host.process == 0) news.push_back({HostNews::Kind::unusable, &host, host.why_not(program)});
+    else if (host.process == 0 || is_another_version)
+      news.push_back({HostNews::Kind::unusable, &host, host.why_not(program)});
     if (host.process == 0) host.be_gone();
   }
   return news;

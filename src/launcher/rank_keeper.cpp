@@ -6,8 +6,10 @@
 //  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
 //     leaves. It starts the rank in a process group of its own, which gets what the gate hands on.
 //  3. The rank has ended: the keeper reports that in one line of the rank's standard error, ends what is left below it, and
-//     ends as the rank did; then so does the gate.
-//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone.
+//     ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so: mpiexecs throw away
+//     what comes from other hosts once they have seen a failure, and that may be the report of the one that was first.
+//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So does
+//     the gate if the keeper was killed.
 #include "launcher/rank_keeper.hpp"
 
 #include <fcntl.h>
@@ -24,6 +26,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "bootstrap/launch.hpp"
 #include "launcher/ending.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
@@ -34,6 +37,8 @@ namespace hvd::launcher {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds time_for_other_reports{1000};
 
 // Whoever waits for the end of one of these waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
@@ -79,8 +84,8 @@ class Keeper {
     }
     if (rank_ == 0) become_rank(command, before);
     ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
-    let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO}, {gate_.get(), signals_.descriptor()});
-    while (!has_ended_ || posix::has_children()) {
+    let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO}, {gate_.get(), signals_.descriptor(), pmi_});
+    while (!has_ended_ || posix::has_children() || !stays_until_.passed()) {
       wait();
       hear_gate();
       reap();
@@ -101,7 +106,9 @@ class Keeper {
 
   void wait() {
     pollfd polled[] = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
-    ::poll(polled, 2, ending_.begun() ? static_cast<int>(ending_.left().count()) : -1);
+    milliseconds span = has_ended_ ? stays_until_.left() : Deadline::never().left();
+    if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
+    ::poll(polled, 2, static_cast<int>(span.count()));
   }
 
   void hear_gate() {
@@ -120,6 +127,7 @@ class Keeper {
 
   void end(int signal, milliseconds grace) {
     was_asked_ = was_asked_ || !has_ended_;
+    stays_until_ = Deadline::after(milliseconds(0));
     ending_.begin(signal, grace);
   }
 
@@ -141,7 +149,8 @@ class Keeper {
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     std::string text = text_of(report);
     (void)!::write(STDERR_FILENO, text.data(), text.size());
-    let_go_of_descriptors({STDERR_FILENO}, {gate_.get(), signals_.descriptor()});
+    let_go_of_descriptors({STDERR_FILENO}, {gate_.get(), signals_.descriptor(), pmi_});
+    if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
     ending_.begin(SIGTERM, grace_);
   }
 
@@ -151,6 +160,9 @@ class Keeper {
   pid_t rank_ = 0;
   bool has_ended_ = false, was_asked_ = false;
   int wait_status_ = 0;
+  Deadline stays_until_ = Deadline::after(milliseconds(0));
+  // Hydra takes the end of this for a failure, too; so it is ours as long as the rank's end is.
+  int pmi_ = bootstrap::number_in(Environment::of_this_process(), "PMI_FD").value_or(-1);
   Ending ending_;
 };
 
@@ -174,6 +186,12 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
       launcher_life.reset();
     }
   }
+  Ending ending;  // of what a killed keeper left
+  ending.begin(SIGTERM, milliseconds(0));
+  while (posix::has_children()) {
+    ending.step();
+    if (::waitpid(-1, nullptr, WNOHANG) <= 0) ::poll(nullptr, 0, 20);
+  }
   return end_like(status);
 }
 
@@ -190,6 +208,7 @@ int run_rank_keeper(milliseconds grace, char** command) {
   auto signals =
       posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP});
   if (!signals) return cannot_start("signalfd");
+  if (!posix::become_subreaper()) return cannot_start("adopting what a rank leaves");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return cannot_start("pipe");
   posix::FileDescriptor from_gate(ends[0]), to_keeper(ends[1]);

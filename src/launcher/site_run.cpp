@@ -16,7 +16,14 @@ int status_of_a_rank(int status) {
 
 void SiteRun::add(const Output& output) {
   output_.add(output, print_, say_);
-  if (!overdue_at_.is_set() && (output_.have_all_ended() || output_.failure())) overdue_at_.set(patience_);
+  // After all have ended it may still have much to hand on; only silence is a reason to give up then.
+  if (output_.have_all_ended() || (!overdue_at_.is_set() && output_.failure())) overdue_at_.set(patience_);
+}
+
+bool SiteRun::is_overdue() {
+  // Nor is it silent of itself while the reader of our own output is slow.
+  if (overdue_at_.has_rung() && output_.have_all_ended() && console_.has_unsent()) overdue_at_.set(patience_);
+  return overdue_at_.has_rung();
 }
 
 void SiteRun::give_up() {

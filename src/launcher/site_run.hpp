@@ -23,7 +23,7 @@ class SiteRun {
   void add(const Output& output);
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
   // The launcher ends the others itself, in its own time; unless it does not.
-  bool is_overdue() const { return overdue_at_.has_rung(); }
+  bool is_overdue();
   void give_up();  // before the others are ended by us
   std::chrono::milliseconds left() const { return overdue_at_.left(); }
 

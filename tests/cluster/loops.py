@@ -86,7 +86,11 @@ class Loops(EndTest):
             phase, harm, victim = draw.choice(PHASES), draw.choice(harms), draw.choice(("n1", "n2", "n3"))
             if harm == "cut":
                 victim = draw.choice(("n2", "n3"))  # who cuts horovodrun's own node cuts all others
+                # When the others have finished in order, nobody but mpiexec could miss that node, and Hydra never does.
+                if "--mpi" in flags and phase == "shutdown":
+                    phase = "between"
             with self.subTest(seed=seed, phase=phase, harm=harm, victim=victim):
+                print(self.id(), seed, phase, harm, victim, flush=True)
                 job = LoopJob(phase, victim, *flags, **environment)
                 try:
                     self.one(job, draw, harm, victim)
@@ -132,7 +136,10 @@ class Loops(EndTest):
     @staticmethod
     def those(job, harm):
         if harm == "launcher":
-            return [job.launcher()]
+            try:
+                return [job.launcher()]
+            except AssertionError:
+                return []  # it has come to the end
         if harm == "mpiexec":
             return [pid for pid in marked_processes(job.mark) if b"mpiexec.hydra" in read(pid, "cmdline").split(b"\0")[0]]
         ours = agents()
