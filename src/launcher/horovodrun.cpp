@@ -1,11 +1,10 @@
 // horovodrun: starts N copies of a program as the ranks of one job.
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "base/deadline.hpp"
@@ -21,6 +20,7 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
+#include "native/posix/signals.hpp"
 
 namespace {
 
@@ -133,60 +133,56 @@ void print_verbose_start(const launcher::JobOptions& options) {
   std::fflush(stdout);
 }
 
-int answer_about_pmix(const Environment& environment) {
+int answer_about_pmix() {
   std::string why_not;
-  bool can = launcher::can_use_pmix(environment, &why_not);
+  bool can = launcher::can_use_pmix(Environment::of_this_process(), &why_not);
   return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
+}
+
+// The exit code, where the user only wants to be told something.
+std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment) {
+  if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
+  if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
+  if (flags.has("check_build"))
+    return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
+    return complain(usable.error().message, usage_error);
+  if (!flags.has("explain")) return std::nullopt;
+  auto text = explanation(flags, environment);
+  if (!text) return complain(text.error().message, usage_error);
+  return std::fputs(text->c_str(), stdout), 0;
+}
+
+// `code` is for when it cannot be found.
+Status find_program(launcher::JobOptions& options, const Environment& environment, int& code) {
+  if (options.site) return {};  // its hosts look for the command; it is looked for itself by the agent
+  options.program = options.command[0];
+  if (options.is_on_several_machines()) return {};  // every host looks for itself
+  auto program =
+      posix::find_program(options.program, environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
+  if (!program) return program.error();
+  options.program = std::move(*program);
+  return {};
 }
 
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
-  if (count == 2 && std::string_view(arguments[1]) == launcher::pmix_question_flag)
-    return answer_about_pmix(environment);
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error);
   for (const std::string& notice : flags->notices) complain(notice, 0);
   for (const char* flag : {"mpi_args", "binding_args"})
     if (flags->has(flag) && !flags->is_set("use_mpi"))
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
-  if (flags->has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
-  if (flags->has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
-  if (flags->has("check_build"))
-    return std::fputs(launcher::check_build_text(environment, flags->is_set("verbose")).c_str(), stdout), 0;
-  if (auto usable = launcher::refuse_what_is_lacking(*flags); !usable)
-    return complain(usable.error().message, usage_error);
-  if (flags->has("explain")) {
-    auto text = explanation(*flags, environment);
-    if (!text) return complain(text.error().message, usage_error);
-    return std::fputs(text->c_str(), stdout), 0;
-  }
+  if (auto told = tell_what_was_asked(*flags, environment)) return *told;
+
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
-
-  if (options->site) {
-    // Its hosts look for the command; it is looked for itself by the agent.
-  } else if (std::all_of(options->hosts.begin(), options->hosts.end(),
-                         [](const auto& host) { return host.reach.empty(); })) {
-    int code = 0;
-    auto program = posix::find_program(options->command[0],
-                                       environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
-    if (!program) return complain(program.error().message, code);
-    options->program = *program;
-  } else {
-    options->program = options->command[0];  // every host looks for itself
-  }
+  int code = 0;
+  if (auto found = find_program(*options, environment, code); !found) return complain(found.error().message, code);
   if (options->verbose) print_verbose_start(*options);
-
   launcher::JobEnd end = launcher::run_job(*options, environment);
-  if (end.by_signal != 0) {
-    // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
-    ::signal(end.by_signal, SIG_DFL);
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, end.by_signal);
-    ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
-    ::raise(end.by_signal);
-  }
+  // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
+  if (end.by_signal != 0) posix::end_by_signal(end.by_signal);
   return end.exit_code;
 }
 
@@ -211,11 +207,14 @@ const char* __tsan_default_suppressions() {
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
+// The user's horovodrun starts others with these first words.
 int main(int count, char** arguments) {
-  hvd::posix::fill_standard_descriptors();
-  if (count == 3 && std::string_view(arguments[1]) == hvd::launcher::remote_agent_flag)
-    return hvd::launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
-  if (count > 3 && std::string_view(arguments[1]) == hvd::launcher::rank_keeper_flag)
-    return hvd::launcher::run_rank_keeper(std::chrono::milliseconds(std::atoi(arguments[2])), arguments + 3);
+  posix::fill_standard_descriptors();
+  std::string_view part = count > 1 ? arguments[1] : "";
+  if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
+  if (count == 3 && part == launcher::remote_agent_flag)
+    return launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
+  if (count > 3 && part == launcher::rank_keeper_flag)
+    return launcher::run_rank_keeper(std::chrono::milliseconds(std::atoi(arguments[2])), arguments + 3);
   return run(count, arguments);
 }

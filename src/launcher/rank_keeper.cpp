@@ -62,12 +62,7 @@ int end_like(int wait_status) {
   int signal = WTERMSIG(wait_status);
   rlimit no_core{};
   ::setrlimit(RLIMIT_CORE, &no_core);  // the rank's is enough
-  ::signal(signal, SIG_DFL);
-  sigset_t mask;
-  sigemptyset(&mask);
-  sigaddset(&mask, signal);
-  ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
-  ::raise(signal);
+  posix::end_by_signal(signal);
   return 128 + signal;
 }
 

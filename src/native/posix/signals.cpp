@@ -58,6 +58,15 @@ void restore_signals(const SignalState& before) {
   ::pthread_sigmask(SIG_SETMASK, &before.mask, nullptr);
 }
 
+void end_by_signal(int signal) {
+  ::signal(signal, SIG_DFL);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+  ::raise(signal);
+}
+
 std::string name_of_signal(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;

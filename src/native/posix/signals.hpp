@@ -47,6 +47,9 @@ struct SignalState {
 // For a child between fork and exec: everything as `before`, and no handler of ours.
 void restore_signals(const SignalState& before);
 
+// Ends this process as the signal does if nobody handles it. Returns for one that does not end a process.
+void end_by_signal(int signal);
+
 // "SIGKILL"; "signal 77" for one without a name.
 std::string name_of_signal(int signal);
 
