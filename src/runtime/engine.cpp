@@ -327,9 +327,8 @@ void Engine::end(const Error& reason) {
   phase_ = Phase::ended;
   int lost = lost_rank_.load(std::memory_order_relaxed);
   Rank whose{lost >= 0 ? lost : world_.rank.value};
-  // A rank that cannot start leaves the others without it, too.
-  bool concerns_all = reason.code == ErrorCode::peer_lost || phase_ == Phase::connecting;
-  if (!ending_ && concerns_all) board_.announce_lost(whose, reason.message);
+  // Not what ended a rank while it connected: a rank that came first to its own limit would be taken for the cause.
+  if (!ending_ && reason.code == ErrorCode::peer_lost) board_.announce_lost(whose, reason.message);
   if (leader_) {
     if (ending_) leader_->leave();
     else leader_->leave_because(whose, reason.message);
