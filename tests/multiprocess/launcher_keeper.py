@@ -1,0 +1,74 @@
+"""What stands between an mpiexec and a rank: reports the rank's end, and leaves nothing behind, whoever is killed."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, marked_processes
+
+REPORT = re.compile(rb"\[horovodrun: a rank ended\] process (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
+BACKGROUND = "(setsid sleep 1000 &) ; "
+
+
+class Kept(Job):
+    def __init__(self, shell):
+        super().__init__(1, shell, whole_command=[HOROVODRUN, "--as-keeper-of-a-rank", "1000", "sh", "-c", shell])
+
+    def keeper(self):
+        self.wait_for_lines(1)
+        return children_of(self.front.pid)[0]
+
+
+class Keeper(LauncherTest):
+    def end(self, job, code):
+        """Of several processes the first may have been ours; that nothing is left is waited for."""
+        for pid in marked_processes(job.mark):
+            job.watch(pid)
+        self.assertEqual(job.finish(), code, job.errors)
+        job.assert_nothing_is_left(self)
+        return [(int(status), asked == b"1") for _, status, asked in REPORT.findall(job.errors)]
+
+    def test_ends_as_the_rank_does_and_reports_it(self):
+        for shell, code, status in (("exit 0", 0, 0), ("exit 7", 7, 7 << 8), ("kill -SEGV $$", -signal.SIGSEGV, signal.SIGSEGV),
+                                    ("exec /no/such/program", 127, 127 << 8)):
+            self.assertEqual(self.end(Kept(shell), code), [(status, False)])
+
+    def test_says_what_cannot_be_executed(self):
+        result = subprocess.run([HOROVODRUN, "--as-keeper-of-a-rank", "1000", "/no/such/program"], stderr=subprocess.PIPE, check=False)
+        self.assertEqual(result.returncode, 127)
+        self.assertIn(b"horovodrun: /no/such/program cannot be executed: No such file or directory\n", result.stderr)
+
+    def test_ends_what_the_rank_leaves_in_the_background(self):
+        self.assertEqual(self.end(Kept(BACKGROUND + "exit 0"), 0), [(0, False)])
+
+    def test_leaves_input_and_output_to_the_rank(self):
+        result = subprocess.run([HOROVODRUN, "--as-keeper-of-a-rank", "1000", "sh", "-c", "cat; echo error >&2"], input=b"a\nb\n",
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        self.assertEqual(result.stdout, b"a\nb\n")
+        self.assertEqual(REPORT.sub(b"", result.stderr), b"error\n")
+
+    def test_hands_signals_on_once(self):
+        job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+                   "print(\"ready\", flush=True)\nprint(signal.Signals(signal.sigwait([signal.SIGUSR1])).name)'")
+        job.wait_for_lines(1)
+        job.front.send_signal(signal.SIGUSR1)
+        self.assertEqual(self.end(job, 0), [(0, False)])
+        self.assertEqual(job.output, b"ready\nSIGUSR1\n")
+
+    def test_ends_the_rank_when_told_to(self):
+        job = Kept(BACKGROUND + "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done")
+        job.wait_for_lines(1)
+        job.front.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end(job, 5), [(5 << 8, True)])
+
+    def test_leaves_nothing_when_either_of_its_processes_is_killed(self):
+        for whom in ("gate", "keeper"):
+            job = Kept(BACKGROUND + "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+            os.kill(job.keeper() if whom == "keeper" else (job.wait_for_lines(1), job.front.pid)[1], signal.SIGKILL)
+            self.end(job, -signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    unittest.main()
