@@ -324,11 +324,13 @@ void Engine::settle(Operation& operation, const Error* error) {
 }
 
 void Engine::end(const Error& reason) {
+  bool refuses_to_start = phase_ == Phase::connecting && reason.code != ErrorCode::timeout;
   phase_ = Phase::ended;
   int lost = lost_rank_.load(std::memory_order_relaxed);
   Rank whose{lost >= 0 ? lost : world_.rank.value};
-  // Not what ended a rank while it connected: a rank that came first to its own limit would be taken for the cause.
-  if (!ending_ && reason.code == ErrorCode::peer_lost) board_.announce_lost(whose, reason.message);
+  // Not of a start that took too long: whoever came first to its own limit would be taken for the cause.
+  bool concerns_all = reason.code == ErrorCode::peer_lost || refuses_to_start;
+  if (!ending_ && concerns_all) board_.announce_lost(whose, reason.message);
   if (leader_) {
     if (ending_) leader_->leave();
     else leader_->leave_because(whose, reason.message);
