@@ -451,12 +451,14 @@ class WithMpi(EndTest):
         return job
 
     def rank_of(self, job, number):
-        """Its process: below a keeper, and in that one's session. While a process executes a program it shows no environment."""
+        """Its process: below a keeper, in that one's session, and the first of its own group, unlike what it has left behind. While
+        a process executes a program it shows no environment."""
         limit = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < limit:
             for pid in marked_processes(job.mark):
                 if {b"PMI_RANK=%d" % number, b"PMIX_RANK=%d" % number} & set(read(pid, "environ").split(b"\0")) and \
-                        KEEPER_FLAG in read(parent_of(pid), "cmdline") and os.getsid(pid) == parent_of(pid):
+                        KEEPER_FLAG in read(parent_of(pid), "cmdline") and os.getsid(pid) == parent_of(pid) and \
+                        os.getpgid(pid) == pid:
                     return pid
         raise AssertionError(f"there is no rank {number}")
 
