@@ -138,9 +138,9 @@ What is predicted for 4 nodes of 2 ranks is compared with virtual nodes by
 
     tests/cluster/nodes with 4 --share BUILD -- benchmarks/agreement_simulator/compare.py BUILD
 
-On that machine, with other programs on its 2 cores (load 13 to 17): 6.0 messages and 4944 bytes per step, predicted and measured, in
-every run. Time of a step: 130 us predicted, 131 us measured (-0.4 %) with 20 rounds; with 10 rounds 121 and 129 us (-6.5 %) in one run,
-121 and 154 us (-21 %) in another. Fewer rounds than 20 are too few on a machine that does other things.
+On that machine, otherwise idle: 6.0 messages and 4944 bytes per step, predicted and measured, in every run. Time of a step in three runs
+of 20 rounds: 133 us predicted, 118 us measured (+12.8 %); 114 and 125 us (-8.7 %); 121 and 118 us (+2.8 %). Fewer rounds are too few on a
+machine that does other things (-21 % was seen with 10).
 
 In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by the word that
 somebody there has voted (it may concern a slot at which others wait). From the second on a node is one number.
