@@ -212,8 +212,9 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
     return std::move(ranks.error());
   }
-  // Nobody misses an MPI that nobody started.
-  bool is_missed = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.running; });
+  // Nobody misses an MPI that nobody started, unless it is a matter of different libraries.
+  bool is_missed = std::any_of(cards->begin(), cards->end(),
+                               [&](const MpiCard& it) { return it.running || it.version != cards->front().version; });
   std::string told = "the ranks communicate without MPI: " + ranks.error().message;
   if (world.rank == Rank{0}) is_missed ? log::warning(told) : log::info(told);
   return std::shared_ptr<MpiPeers>();
