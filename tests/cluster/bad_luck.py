@@ -10,18 +10,8 @@ import subprocess
 import sys
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-NODES = os.path.join(HERE, "nodes")
-
-if __name__ == "__main__" and "HVD_CLUSTER" not in os.environ:
-    can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True)
-    if can.returncode != 0:
-        print("cluster tests were not run:", can.stdout.strip())
-        sys.exit(77)
-    build = os.path.realpath(sys.argv[1])
-    os.execv(NODES, [NODES, "with", "2", "--share", build, "--", sys.executable, __file__, build, *sys.argv[2:]])
-
-from horovodrun_test import (BUILD, HOROVODRUN, ClusterJob, EndTest, agents, nodes, on_n1)  # noqa: E402
+from virtual_nodes import NODES, enter
+from cluster_harness import BUILD, HOROVODRUN, ClusterJob, EndTest, RefusalTest, nodes, on_n1
 
 FRAMES = os.path.join(BUILD, "tests", "frames_rank")
 
@@ -30,13 +20,9 @@ def on(node, *command):
     return subprocess.run([NODES, "on", node, *command], stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
-class Refused(unittest.TestCase):
+class Refused(RefusalTest):
     def refused(self, **environment):
-        result = on_n1("-np", "2", "-H", "n1:1,n2:1", "echo", "started", **environment)
-        self.assertNotEqual(result.returncode, 0)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(agents(), [])
-        return result.stderr
+        return super().refused("-np", "2", "-H", "n1:1,n2:1", **environment)
 
     def script(self, text):
         path = os.path.join(BUILD, "instead-of-ssh")
@@ -181,4 +167,5 @@ sys.stdin.read()
 
 
 if __name__ == "__main__":
+    enter(2, BUILD, [BUILD, *sys.argv[1:]])
     unittest.main()

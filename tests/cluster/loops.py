@@ -9,26 +9,15 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-NODES = os.path.join(HERE, "nodes")
-
-if __name__ == "__main__" and "HVD_CLUSTER" not in os.environ:
-    can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True)
-    if can.returncode != 0:
-        print("cluster tests were not run:", can.stdout.strip())
-        sys.exit(77)
-    build = os.path.realpath(sys.argv[1])
-    os.execv(NODES, [NODES, "with", "3", "--share", build, "--", sys.executable, __file__, build, *sys.argv[2:]])
-
 os.environ["HVD_LIMIT_SECONDS"] = "240"  # far beyond what a start may wait for a node that is gone
-from horovodrun_test import (BUILD, HOROVODRUN, KEEPER_FLAG, LIMIT_SECONDS, ClusterJob, EndTest, agents, last_block,  # noqa: E402
-                             marked_processes, nodes, parent_of, read)
+from virtual_nodes import NODES, enter  # noqa: E402
+from cluster_harness import BUILD, HOROVODRUN, KEEPER_FLAG, ClusterJob, EndTest, agents, nodes, parent_of, read  # noqa: E402
+from launcher_harness import LIMIT_SECONDS, last_block, marked_processes  # noqa: E402
 
 ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
 FIRST = int(os.environ.get("HVD_SEED", "0"))
@@ -161,4 +150,5 @@ class Loops(EndTest):
 
 
 if __name__ == "__main__":
+    enter(3, BUILD, [BUILD, *sys.argv[1:]])
     unittest.main()

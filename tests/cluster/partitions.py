@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+from virtual_nodes import enter
+
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ["HVD_BUILD"]).resolve()
 ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
@@ -106,11 +108,5 @@ for phase in ("agreement", "inside", "between", "shutdown"):
 
 
 if __name__ == "__main__":
-    if "HVD_CLUSTER" not in os.environ:
-        able = subprocess.run([str(HERE / "nodes"), "can"], stdout=subprocess.PIPE, text=True, check=False)
-        if able.returncode != 0:
-            print("cluster tests were not run:", able.stdout.strip())
-            sys.exit(77)
-        os.execv(str(HERE / "nodes"), [str(HERE / "nodes"), "with", str(NODES), "--share", str(BUILD), "--", sys.executable,
-                                       *sys.argv])
+    enter(NODES, BUILD, sys.argv[1:])
     unittest.main()

@@ -1,0 +1,114 @@
+"""What the tests of horovodrun over virtual nodes share. The first argument of a program that imports this is the build.
+
+Ranks carry a mark in their environment, agents are known by their command line.
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+from virtual_nodes import HERE, NODES
+
+sys.path.insert(0, os.path.join(HERE, "..", "multiprocess"))
+BUILD = os.path.realpath(sys.argv.pop(1))
+os.environ["HOROVODRUN"] = HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
+os.environ["HOROVOD_SSH"] = os.path.join(HERE, "agent")
+os.environ["HOROVOD_START_TIMEOUT"] = "120"
+from launcher_harness import Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
+
+AGENT_FLAG = b"--as-agent-of-a-host"
+KEEPER_FLAG = b"--as-keeper-of-a-rank"
+WAIT = "(setsid sleep 1000 &) ; echo ready; exec sleep 1000"
+
+
+def read(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def pid_namespace(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
+def cluster_processes():
+    with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/root") as file:
+        ours = pid_namespace(file.read().split()[0])
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and pid_namespace(name) == ours]
+
+
+def agents():
+    """Watchers (the processes that ssh started) and the agents proper that they watch over, on all nodes."""
+    return [pid for pid in cluster_processes() if AGENT_FLAG in read(pid, "cmdline").split(b"\0")]
+
+
+def parent_of(pid):
+    return int(read(pid, "stat").rpartition(b")")[2].split()[1])
+
+
+def nodes(*arguments):
+    subprocess.run([NODES, *arguments], check=True)
+
+
+def on_n1(*arguments, stdin=None, **environment):
+    return subprocess.run([NODES, "on", "n1", HOROVODRUN, *arguments], env=dict(os.environ, **environment), input=stdin or "",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+class ClusterJob(Job):
+    def __init__(self, hosts, shell, ranks=4, flags=(), whole=None, **environment):
+        command = whole or [NODES, "on", "n1", HOROVODRUN, "-np", str(ranks), "-H", hosts, *flags, "sh", "-c", shell]
+        super().__init__(ranks, shell, whole_command=command, **environment)
+
+    def launcher(self):
+        """horovodrun's process (Job.front is what enters the node)."""
+        for pid in marked_processes(self.mark):
+            if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+                    os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) != b"horovodrun":
+                return pid
+        raise AssertionError("there is no horovodrun")
+
+    def rank(self, number):
+        for pid in marked_processes(self.mark):
+            if f"HOROVOD_RANK={number}".encode() in read(pid, "environ").split(b"\0") and \
+                    os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+                    b"1000" in read(pid, "cmdline"):
+                return pid
+        raise AssertionError(f"there is no rank {number}")
+
+    def assert_nothing_is_left(self, test):
+        """Waits until it is so: what ends on other nodes when horovodrun was killed takes its time."""
+        while left := [pid for pid in agents() + marked_processes(self.mark) if read(pid, "cmdline")]:
+            try:
+                descriptor = os.pidfd_open(left[0])
+            except OSError:
+                continue
+            try:
+                wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
+            finally:
+                os.close(descriptor)
+        super().assert_nothing_is_left(test)
+
+
+class RefusalTest(unittest.TestCase):
+    def refused(self, *arguments, **environment):
+        """What horovodrun says on n1, which starts nothing and leaves nothing."""
+        result = on_n1(*arguments, "echo", "started", **environment)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(agents(), [])
+        return result.stderr
+
+
+class EndTest(LauncherTest):
+    def end(self, job, expected, first_failure=None):
+        code = job.finish()
+        job.assert_nothing_is_left(self)
+        self.assertEqual(code, expected, job.errors.decode(errors="replace"))
+        if first_failure:
+            self.assertIn("FIRST FAILURE: " + first_failure, last_block(job.errors))
