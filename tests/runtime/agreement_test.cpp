@@ -9,12 +9,14 @@
 #include <random>
 #include <string>
 
+#include "runtime/floats.hpp"
 #include "sanitized.hpp"
 #include "transport/node_board.hpp"
 
 namespace hvd::runtime {
 namespace {
 
+using testing::floats;
 using transport::NodeBoard;
 
 constexpr int slots = 64;
@@ -23,13 +25,6 @@ std::shared_ptr<void> zeroed(std::size_t bytes) {
   void* memory = ::operator new (bytes, std::align_val_t{64});
   std::memset(memory, 0, bytes);
   return {memory, [](void* it) { ::operator delete (it, std::align_val_t{64}); }};
-}
-
-Signature floats(std::int64_t count, bool transient = false) {
-  Signature signature;
-  signature.shape = {count};
-  signature.transient = transient;
-  return signature;
 }
 
 // What a rank's engine does about the agreement, over the real board of its node.
@@ -44,7 +39,7 @@ class RankModel {
     Name& it = names_[name];
     it.in_flight = true;
     it.arrived = false;
-    it.wanted = floats(count, transient);
+    it.wanted = floats({count}, transient);
     ++in_flight_;
     introduce(name, it);
     board_->announce_arrivals();
@@ -424,7 +419,7 @@ TEST(Agreement, carries_one_ballot_per_subtree_and_name) {
   forest.settle();
   everybody_has_the_same_history(forest);
   Buffer request;
-  encode(Request(OpRequest{"a", floats(1)}), request);
+  encode(Request(OpRequest{"a", floats({1})}), request);
   EXPECT_LT(forest.bytes_up(1), 2 * request.size() + 60);  // of eight ranks
 }
 

@@ -2,14 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/floats.hpp"
+
 namespace hvd::runtime {
 namespace {
 
-Signature floats(std::vector<std::int64_t> shape) {
-  Signature signature;
-  signature.shape = std::move(shape);
-  return signature;
-}
+using testing::floats;
 
 Opinions of(int rank, const Signature& signature) {
   return {{Rank{rank}, signature}};

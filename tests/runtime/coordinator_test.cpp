@@ -5,14 +5,12 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/floats.hpp"
+
 namespace hvd::runtime {
 namespace {
 
-Signature floats(std::vector<std::int64_t> shape) {
-  Signature signature;
-  signature.shape = std::move(shape);
-  return signature;
-}
+using testing::floats;
 
 // What the coordinator wrote, as short text: "give 0 a", "batch 0 1", "evict 0", "fail a", "shutdown 1".
 struct Log {

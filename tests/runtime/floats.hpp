@@ -1,0 +1,18 @@
+#pragma once
+// What ranks submit in the tests of the agreement: an allreduce of floats.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "runtime/signature.hpp"
+
+namespace hvd::testing {
+
+inline runtime::Signature floats(std::vector<std::int64_t> shape, bool transient = false) {
+  runtime::Signature signature;
+  signature.shape = std::move(shape);
+  signature.transient = transient;
+  return signature;
+}
+
+}  // namespace hvd::testing
