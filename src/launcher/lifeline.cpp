@@ -15,6 +15,7 @@
 #include "base/sha256.hpp"
 #include "native/posix/random.hpp"
 #include "native/posix/tcp_socket.hpp"
+#include "native/posix/watch_list.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -42,19 +43,11 @@ struct Lifelines::State {
   };
   std::chrono::milliseconds patience{};
   std::vector<posix::FileDescriptor> listeners;
-  posix::FileDescriptor events;
+  posix::WatchList events;
   std::string addresses;
   std::vector<std::string> tokens;  // cleared when used
   std::map<std::uint64_t, Connection> connections;
   std::uint64_t last_number = of_listeners;
-
-  Status watch(int descriptor, std::uint64_t number) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = number;
-    if (::epoll_ctl(events.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return system_error("epoll_ctl", errno);
-    return {};
-  }
 
   Status listen(const Options& options) {
     auto found = posix::interfaces();
@@ -74,7 +67,7 @@ struct Lifelines::State {
         auto listener = listen_within(each.address, options.ports);
         if (!listener) return std::move(listener.error());
         addresses += (addresses.empty() ? "" : ",") + posix::TcpAddress::here(listener->get())->text();
-        HVD_RETURN_IF_ERROR(watch(listener->get(), of_listeners));
+        HVD_RETURN_IF_ERROR(events.add(listener->get(), of_listeners));
         listeners.push_back(std::move(*listener));
       }
     }
@@ -90,7 +83,7 @@ struct Lifelines::State {
         if (!accepted || !accepted->socket) break;
         drop_a_stranger_if_there_are_many();
         if (!posix::prepare_connection(accepted->socket.get(), patience)) continue;
-        if (!watch(accepted->socket.get(), ++last_number)) continue;
+        if (!events.add(accepted->socket.get(), ++last_number)) continue;
         connections[last_number].socket = std::move(accepted->socket);
       }
     }
@@ -144,8 +137,9 @@ Lifelines::~Lifelines() = default;
 Result<std::unique_ptr<Lifelines>> Lifelines::open(const Options& options) {
   auto state = std::make_unique<State>();
   state->patience = options.patience;
-  state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (!state->events) return system_error("epoll_create1", errno);
+  auto events = posix::WatchList::open();
+  if (!events) return events.error();
+  state->events = std::move(*events);
   HVD_RETURN_IF_ERROR(state->listen(options));
   for (std::size_t host = 0; host < options.hosts; ++host) state->tokens.push_back(posix::random_bytes(2 * half));
   return std::unique_ptr<Lifelines>(new Lifelines(std::move(state)));
@@ -158,13 +152,13 @@ std::string Lifelines::token(std::size_t host) const {
   return state_->tokens[host];
 }
 int Lifelines::descriptor() const {
-  return state_->events.get();
+  return state_->events.descriptor();
 }
 
 std::vector<Lifelines::Loss> Lifelines::serve() {
   std::vector<Loss> lost;
   epoll_event events[64];
-  int count = ::epoll_wait(state_->events.get(), events, std::size(events), 0);
+  int count = ::epoll_wait(state_->events.descriptor(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == of_listeners) state_->accept_all();
     else if (auto loss = state_->hear(events[i].data.u64)) lost.push_back(*loss);

@@ -14,6 +14,7 @@
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/random.hpp"
 #include "native/posix/unix_socket.hpp"
+#include "native/posix/watch_list.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -34,21 +35,13 @@ struct Connection {
 struct LocalStoreServer::State {
   Options options;
   posix::ListeningSocket listening;
-  posix::FileDescriptor events;  // epoll: the listener is number 0, connections their own number
+  posix::WatchList events;  // the listener is number 0, connections their own number
   std::string secret;
   std::vector<std::pair<std::string, std::string>> variables;
   std::map<std::uint64_t, Connection> connections;
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = 0;
   Buffer incoming;
-
-  Status watch(int descriptor, std::uint64_t number, bool also_writable, int operation) {
-    epoll_event event{};
-    event.events = EPOLLIN | (also_writable ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
-    event.data.u64 = number;
-    if (::epoll_ctl(events.get(), operation, descriptor, &event) != 0) return system_error("epoll_ctl", errno);
-    return {};
-  }
 
   void accept_all() {
     for (;;) {
@@ -62,7 +55,7 @@ struct LocalStoreServer::State {
       if (!process || process->uid != ::geteuid()) continue;
       make_room_for_a_stranger();
       std::uint64_t number = ++last_number;
-      if (!watch(accepted->get(), number, false, EPOLL_CTL_ADD)) continue;
+      if (!events.add(accepted->get(), number)) continue;
       Connection& connection = connections[number];
       connection.socket = std::move(*accepted);
       connection.number = number;
@@ -100,7 +93,7 @@ struct LocalStoreServer::State {
       if (*sent == posix::Delivery::would_block) break;
       connection.unsent.pop_front();
     }
-    (void)watch(connection.socket.get(), number, !connection.unsent.empty(), EPOLL_CTL_MOD);
+    (void)events.change(connection.socket.get(), number, !connection.unsent.empty());
   }
 
   // Ends a connection. `why` completes "rank 3 …".
@@ -124,7 +117,7 @@ struct LocalStoreServer::State {
 
   int handle_events() {
     epoll_event ready[64];
-    int count = ::epoll_wait(events.get(), ready, 64, 0);
+    int count = ::epoll_wait(events.descriptor(), ready, 64, 0);
     for (int i = 0; i < count; ++i) {
       std::uint64_t number = ready[i].data.u64;
       if (number == 0) {
@@ -177,9 +170,10 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
   state->secret = posix::random_hex(16);
   state->variables = {{local_store::address_variable, state->listening.address},
                       {local_store::secret_variable, state->secret}};
-  state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (!state->events) return system_error("epoll_create1", errno);
-  HVD_RETURN_IF_ERROR(state->watch(state->listening.socket.get(), 0, false, EPOLL_CTL_ADD));
+  auto events = posix::WatchList::open();
+  if (!events) return events.error();
+  state->events = std::move(*events);
+  HVD_RETURN_IF_ERROR(state->events.add(state->listening.socket.get(), 0));
   return std::unique_ptr<LocalStoreServer>(new LocalStoreServer(std::move(state)));
 }
 
@@ -187,7 +181,7 @@ const std::vector<std::pair<std::string, std::string>>& LocalStoreServer::variab
   return state_->variables;
 }
 int LocalStoreServer::descriptor() const {
-  return state_->events.get();
+  return state_->events.descriptor();
 }
 
 void LocalStoreServer::serve() {

@@ -19,6 +19,7 @@
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
 #include "native/posix/tcp_socket.hpp"
+#include "native/posix/watch_list.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -44,8 +45,8 @@ struct Connection {
 struct TcpStoreServer::State {
   Options options;
   std::vector<posix::FileDescriptor> listeners;
-  posix::FileDescriptor events;  // epoll: number 0 is any listener, 1 the timer, then connections
-  posix::FileDescriptor timer;   // ticks while there are strangers
+  posix::WatchList events;      // number 0 is any listener, 1 the timer, then connections
+  posix::FileDescriptor timer;  // ticks while there are strangers
   std::string addresses;
   std::uint16_t port = 0;
   std::map<std::uint64_t, Connection> connections;
@@ -57,14 +58,6 @@ struct TcpStoreServer::State {
   ~State() {
     for (auto& [number, connection] : connections) posix::stop_withholding(connection.stream->descriptor());
     for (auto& listener : listeners) posix::stop_withholding(listener.get());
-  }
-
-  Status watch(int descriptor, std::uint64_t number, bool also_writable, int operation) {
-    epoll_event event{};
-    event.events = EPOLLIN | (also_writable ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
-    event.data.u64 = number;
-    if (::epoll_ctl(events.get(), operation, descriptor, &event) != 0) return system_error("epoll_ctl", errno);
-    return {};
   }
 
   void tick(bool on) {
@@ -93,7 +86,7 @@ struct TcpStoreServer::State {
     if (strangers >= most_strangers) drop_oldest_stranger("had to make room");
     std::uint64_t number = ++last_number;
     if (!posix::prepare_connection(socket.get(), lost_host_time)) return;
-    if (!watch(socket.get(), number, false, EPOLL_CTL_ADD)) return;
+    if (!events.add(socket.get(), number)) return;
     posix::withhold_from_children(socket.get());
     Connection& connection = connections[number];
     connection.stream = std::make_unique<SealedStream>(std::move(socket), SealedStream::Side::accepted, options.secret,
@@ -152,7 +145,7 @@ struct TcpStoreServer::State {
     posix::Delivery flushed = connection.stream->flush();
     if (flushed == posix::Delivery::closed) return drop(number, "closed its connection");
     bool more = flushed == posix::Delivery::would_block;
-    if (more != connection.also_writable) (void)watch(connection.stream->descriptor(), number, more, EPOLL_CTL_MOD);
+    if (more != connection.also_writable) (void)events.change(connection.stream->descriptor(), number, more);
     connection.also_writable = more;
   }
 
@@ -196,7 +189,7 @@ struct TcpStoreServer::State {
 
   int handle_events() {
     epoll_event ready[64];
-    int count = ::epoll_wait(events.get(), ready, 64, 0);
+    int count = ::epoll_wait(events.descriptor(), ready, 64, 0);
     for (int i = 0; i < count; ++i) {
       std::uint64_t number = ready[i].data.u64;
       if (number == 0) accept_all();
@@ -272,14 +265,15 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
       StoreSeats::Options{state->options.job, state->options.size, state->options.on_abort,
                           [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, message); }});
   HVD_RETURN_IF_ERROR(state->listen_somewhere());
-  state->events = posix::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (!state->events) return system_error("epoll_create1", errno);
+  auto events = posix::WatchList::open();
+  if (!events) return events.error();
+  state->events = std::move(*events);
   state->timer = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!state->timer) return system_error("timerfd_create", errno);
-  HVD_RETURN_IF_ERROR(state->watch(state->timer.get(), 1, false, EPOLL_CTL_ADD));
+  HVD_RETURN_IF_ERROR(state->events.add(state->timer.get(), 1));
   for (posix::FileDescriptor& listener : state->listeners) {
     posix::withhold_from_children(listener.get());
-    HVD_RETURN_IF_ERROR(state->watch(listener.get(), 0, false, EPOLL_CTL_ADD));
+    HVD_RETURN_IF_ERROR(state->events.add(listener.get(), 0));
   }
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
 }
@@ -291,7 +285,7 @@ std::uint16_t TcpStoreServer::port() const {
   return state_->port;
 }
 int TcpStoreServer::descriptor() const {
-  return state_->events.get();
+  return state_->events.descriptor();
 }
 
 std::vector<std::pair<std::string, std::string>> TcpStoreServer::variables() const {
