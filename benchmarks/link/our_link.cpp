@@ -17,13 +17,6 @@ namespace {
 
 constexpr std::string_view wake_words = "benchmark/wake_words";
 
-// Only failures travel over it, and a failure ends the benchmark.
-class NoExchange final : public transport::Exchange {
- public:
-  Status put(std::string_view, ConstBytes) override { return {}; }
-  Result<bool> get(Rank, std::string_view, Buffer&) override { return false; }
-};
-
 }  // namespace
 
 OurLink::OurLink(Ranks ranks)

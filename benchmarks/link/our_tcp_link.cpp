@@ -16,12 +16,6 @@ namespace {
 
 constexpr std::size_t chunk_bytes = 512 << 10;  // as the algorithms cut their batches
 
-class NoExchange final : public transport::Exchange {
- public:
-  Status put(std::string_view, ConstBytes) override { return {}; }
-  Result<bool> get(Rank, std::string_view, Buffer&) override { return false; }
-};
-
 }  // namespace
 
 OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks_) {
