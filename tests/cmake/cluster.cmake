@@ -45,12 +45,14 @@ if(TARGET horovod)
     foreach(kind cluster soak)
       set(name cluster.harm_at_any_moment_leaves_nothing.over_${over})
       set(rounds 3)
+      set(limit 300)
       if(kind STREQUAL soak)
         set(name soak.${name})
         set(rounds 50)
+        set(limit 3000)
       endif()
       add_test(NAME ${name} COMMAND ${cluster}/loops.py ${PROJECT_BINARY_DIR} Loops.test_over_${over})
-      set_tests_properties(${name} PROPERTIES LABELS ${kind} TIMEOUT 3000 SKIP_RETURN_CODE 77
+      set_tests_properties(${name} PROPERTIES LABELS ${kind} TIMEOUT ${limit} SKIP_RETURN_CODE 77
         ENVIRONMENT "HVD_ROUNDS=${rounds};PYTHONDONTWRITEBYTECODE=1")
     endforeach()
   endforeach()
@@ -59,7 +61,7 @@ if(TARGET horovod)
       foreach(kind cluster soak)
         set(name cluster.every_survivor_names_a_node_that_vanishes.${phase}_${harm})
         set(rounds 1)
-        set(limit 600)
+        set(limit 300)
         if(kind STREQUAL soak)
           set(name soak.${name})
           set(rounds 50)
@@ -75,6 +77,6 @@ endif()
 set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
                      ${horovodrun_tests}
-                     PROPERTIES LABELS cluster TIMEOUT 1800 SKIP_RETURN_CODE 77)
+                     PROPERTIES LABELS cluster TIMEOUT 300 SKIP_RETURN_CODE 77)
 set_tests_properties(cluster.every_program_of_every_launcher_on_every_layout
                      PROPERTIES LABELS soak TIMEOUT 3600 SKIP_RETURN_CODE 77)
