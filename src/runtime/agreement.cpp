@@ -191,6 +191,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
   if (!frame.ok()) return broken_frame();
   auto decoded = decode_request(bytes);
   if (!decoded) return decoded.error();
+  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // that travels as a ballot
   hear(from, *decoded, bytes);
   return {};
 }

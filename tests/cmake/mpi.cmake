@@ -13,10 +13,19 @@ find_program(HVD_MPIEXEC_OPENMPI NAMES mpiexec.openmpi orterun)
 set(mpiexec_mpich ${HVD_MPIEXEC_MPICH})
 set(mpiexec_openmpi ${HVD_MPIEXEC_OPENMPI} --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1)
 
+# The standard's ABI: the MPI whose mpicc_abi the build was told of. Its libraries lie where the loader does not look.
+set(environment_abi "")
+if(HVD_MPICC_ABI)
+  get_filename_component(folder_abi ${HVD_MPICC_ABI} DIRECTORY)
+  find_program(HVD_MPIEXEC_ABI NAMES mpiexec HINTS ${folder_abi} NO_DEFAULT_PATH)
+  set(mpiexec_abi ${HVD_MPIEXEC_ABI})
+  set(environment_abi LD_LIBRARY_PATH=${folder_abi}/../lib)
+endif()
+
 set(package_mpich mpich)
 set(package_openmpi ompi-c)
 find_package(PkgConfig QUIET)
-foreach(abi mpich openmpi)
+foreach(abi mpich openmpi abi)
   string(TOUPPER ${abi} upper)
   if(NOT TARGET horovod_mpi_${abi} OR NOT HVD_MPIEXEC_${upper})
     message(NOTICE "-- the transport mpi is not tested with ${abi}: its mpi.h or its mpiexec is missing")
@@ -33,10 +42,13 @@ foreach(abi mpich openmpi)
     set(test mpi.conformance_over_${abi}_with_ranks_on_nodes_${name})
     add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_conformance> ${shape}
                                   --gtest_filter=-*_slow)
-    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2 ENVIRONMENT HOROVOD_MPI=${abi})
+    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+                         ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
   endforeach()
   # A program with an MPI of its own, and ours beside it.
-  pkg_check_modules(members_${abi} QUIET IMPORTED_TARGET ${package_${abi}})
+  if(package_${abi})
+    pkg_check_modules(members_${abi} QUIET IMPORTED_TARGET ${package_${abi}})
+  endif()
   if(members_${abi}_FOUND AND TARGET horovod)
     add_executable(mpi_members_${abi} ${PROJECT_SOURCE_DIR}/tests/multiprocess/mpi_members.cpp)
     target_compile_definitions(mpi_members_${abi} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
@@ -56,5 +68,5 @@ foreach(abi mpich openmpi)
   add_test(NAME mpi.giant_messages_over_${abi} COMMAND ${mpiexec_${abi}} -n 2 $<TARGET_FILE:mpi_conformance> 2
                                                        --gtest_filter=*_slow)
   set_tests_properties(mpi.giant_messages_over_${abi} PROPERTIES LABELS slow TIMEOUT 300 PROCESSORS 2
-                       ENVIRONMENT HOROVOD_MPI=${abi})
+                       ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
 endforeach()

@@ -49,6 +49,18 @@ TEST(Selector, may_choose_the_ring_for_large_integers) {
   EXPECT_EQ(name_of_choice(ranks, of(Verb::allreduce, 1 << 26, DataType::i32), ranks.team(0)), "ring");
 }
 
+// Messages between the ranks of a node go through the same memory, in more copies.
+TEST(Selector, leaves_a_node_to_its_shared_memory) {
+  for (int size : {2, 3, 4, 8, 64}) {
+    RanksInTurn ranks(made_up_world({size}), {"shm"});
+    for (Verb verb : verbs)
+      for (DataType dtype : {DataType::u8, DataType::f32})
+        for (std::int64_t count = 64; count < (1ll << 30); count *= 64)
+          EXPECT_EQ(name_of_choice(ranks, of(verb, count, dtype), ranks.team(0)), "native")
+              << name_of(verb) << " of " << count << " by " << size;
+  }
+}
+
 TEST(Selector, stays_with_one_addition_order_for_all_sizes) {
   for (const std::vector<int>& shape : {std::vector{2}, {5}, {8}, {2, 2}, {1, 1, 1}, {1, 3}, {5, 7}}) {
     RanksInTurn ranks(made_up_world(shape), {"inproc"});

@@ -429,6 +429,15 @@ TEST(Agreement, refuses_frames_that_are_broken) {
        {"\x0f", "\x00", "\x01\xff\xff\xff\xff", "\x02\x09zz", "\x03zzzzzzzzz", "\x04\x00", "\x05\x09zzzzzzzzz"})
     EXPECT_FALSE(forest.agreement(0).receive(Neighbour{0}, as_bytes(std::string_view(text, 1 + std::strlen(text + 1)))))
         << text;
+
+  // An op travels as a ballot, with the opinions of a whole subtree; a single rank's would be lost.
+  Buffer request, frame;
+  encode(Request(OpRequest{"a", floats({1})}), request);
+  ByteWriter writer(frame);
+  writer.put(std::uint8_t{4});
+  writer.put(Rank{1});
+  writer.put_string({reinterpret_cast<const char*>(request.data()), request.size()});
+  EXPECT_FALSE(forest.agreement(0).receive(Neighbour{0}, frame));
 }
 
 }  // namespace
