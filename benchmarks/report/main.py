@@ -56,7 +56,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="no measuring: table and plot of the records that exist")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was launched is ended, too
-    out = pathlib.Path(options.out)
+    out = pathlib.Path(options.out).resolve()  # part of it becomes a file:// address, which has no relative form
     out.mkdir(parents=True, exist_ok=True)
     load = load_of(out, options.again)
     peers = [peer for peer in ("openmpi", "mpich")
