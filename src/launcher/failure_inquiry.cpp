@@ -13,7 +13,7 @@ void FailureInquiry::add(const HostLink& host, FirstFailure failure) {
   failures_.push_back(std::move(failure));
   if (!is_first) return;
   answers_by_.set(time_to_answer);
-  hosts_.ask_others(host);
+  hosts_.ask_all();
 }
 
 std::optional<FirstFailure> FailureInquiry::conclusion() const {

@@ -1,6 +1,6 @@
 #pragma once
-// Which failure the others follow from. What failed on another host may have failed before the one that was heard of
-// first, which may have failed because of it: so the other agents are asked what they know before one is named.
+// Which failure the others follow from. What else has failed may have done so before the one that was heard of first,
+// which may have failed because of it: so all agents are asked what they know before one is named.
 #include <chrono>
 #include <optional>
 #include <vector>

@@ -99,9 +99,9 @@ void HostLinks::give_credit() {
   }
 }
 
-void HostLinks::ask_others(const HostLink& asking) {
+void HostLinks::ask_all() {
   for (HostLink& link : links_) {
-    if (&link == &asking || !link.is_ready()) continue;
+    if (!link.is_ready()) continue;
     link.was_asked = true;
     link.tell(Ask{});
   }

@@ -41,8 +41,8 @@ class HostLinks {
   void order_end(int signal, std::chrono::milliseconds grace);
   void drop_unreached();  // those to which nothing leads (any more)
   void give_credit();     // for all output that was received
-  // Asks the other hosts that are ready, to be answered after all that they know by now.
-  void ask_others(const HostLink& asking);
+  // Asks the hosts that are ready, to be answered after all that they know by now.
+  void ask_all();
   bool is_answer_awaited() const;
   // Those on which nothing is left may go, and are waited for until the deadline; then what leads there is killed.
   void dismiss(Deadline deadline);

@@ -47,10 +47,10 @@ class Inquiry : public ::testing::Test {
   FailureInquiry inquiry_{hosts_};
 };
 
-TEST_F(Inquiry, asks_the_other_hosts_before_it_names_the_cause) {
+TEST_F(Inquiry, asks_all_hosts_before_it_names_the_cause) {
   EXPECT_FALSE(inquiry_.is_open());
   inquiry_.add(hosts_[1], ended(1, 1 << 8, 500));
-  EXPECT_FALSE(answer(1));
+  EXPECT_TRUE(answer(1));
   EXPECT_TRUE(answer(0));
   EXPECT_TRUE(hosts_.is_answer_awaited());
   inquiry_.add(hosts_[2], ended(2, SIGKILL, 900));
@@ -61,10 +61,23 @@ TEST_F(Inquiry, asks_the_other_hosts_before_it_names_the_cause) {
   EXPECT_EQ(cause->host, "n2");
 }
 
+// What an agent hears of at one time comes in the order of the ranks.
+TEST_F(Inquiry, names_the_killed_rank_of_a_host_though_another_one_that_ended_because_of_it_was_told_first) {
+  inquiry_.add(hosts_[0], ended(0, 3 << 8, 500));
+  EXPECT_TRUE(answer(1) && answer(2));
+  EXPECT_FALSE(inquiry_.conclusion());
+  inquiry_.add(hosts_[0], ended(2, SIGKILL, 501));
+  EXPECT_TRUE(answer(0));
+  auto cause = inquiry_.conclusion();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->rank, Rank{2});
+}
+
 TEST_F(Inquiry, waits_for_no_host_that_is_gone_or_cut_off) {
   hosts_[0].be_gone();
   inquiry_.add(hosts_[1], ended(1, 1 << 8, 500));
   EXPECT_FALSE(answer(0));
+  EXPECT_TRUE(answer(1));
   EXPECT_TRUE(hosts_.is_answer_awaited());
   hosts_[2].channel.close();
   auto cause = inquiry_.conclusion();
