@@ -5,6 +5,10 @@
 //   for (…) { auto handle = gradients.start(data); …; handle.wait(); }       // … used every step
 #pragma once
 
+#if __cplusplus < 202002L
+#error "horovod.hpp needs C++20: compile with -std=c++20 or later (C programs and older C++ include horovod.h)"
+#endif
+
 #include <cstdint>
 #include <span>
 #include <stdexcept>

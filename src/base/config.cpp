@@ -252,7 +252,7 @@ std::optional<PortRange> ports_in(std::string_view value) {
 }
 
 std::string as_text(double limit) {
-  return std::floor(limit) == limit && std::abs(limit) < 1e15 ? std::to_string(static_cast<std::int64_t>(limit))
+  return std::floor(limit) == limit && std::abs(limit) < 9e18 ? std::to_string(static_cast<std::int64_t>(limit))
                                                               : std::to_string(limit);
 }
 
