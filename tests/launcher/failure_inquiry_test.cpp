@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace hvd::launcher {
 namespace {
@@ -80,7 +81,9 @@ TEST_F(Inquiry, waits_for_no_host_that_is_gone_or_cut_off) {
   EXPECT_TRUE(answer(1));
   EXPECT_TRUE(hosts_.is_answer_awaited());
   hosts_[2].channel.close();
-  auto cause = inquiry_.conclusion();
+  // It ended by itself, perhaps because of another that has not shown yet: that one gets its time.
+  std::optional<FirstFailure> cause;
+  while (!(cause = inquiry_.conclusion())) ::usleep(1000);
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->rank, Rank{1});
 }
