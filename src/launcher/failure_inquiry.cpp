@@ -2,8 +2,6 @@
 
 #include <sys/wait.h>
 
-#include <algorithm>
-
 namespace hvd::launcher {
 namespace {
 

@@ -79,14 +79,15 @@ make_environment() {
   twice pip_install "$folder" "$@" || fail "pip could not install: $*"
   printf '%s' "$wanted" >"$folder/requirements.stamp"
 }
-# An MPI of the standard's own ABI (MPI 5): $mpich5 is where it lies.
-mpich5=build/mpich5-venv
-load_mpich5() { make_environment $mpich5 "MPICH 5, to build and test the plugin for MPI's standard ABI" mpich==5.0.2; }
 pip_install() {
   local folder=$1
   shift
   "$folder/bin/python" -m pip install -qq --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
 }
+
+# An MPI of the standard's own ABI (MPI 5): $mpich5 is where it lies.
+mpich5=build/mpich5-venv
+load_mpich5() { make_environment $mpich5 "MPICH 5, to build and test the plugin for MPI's standard ABI" mpich==5.0.2; }
 
 # install_horovod FOLDER [PIP_OPTION…]: the wheel of this tree, rebuilt when a source file is another than last time.
 install_horovod() {
