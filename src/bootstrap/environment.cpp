@@ -17,7 +17,7 @@ namespace {
 constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
 constexpr int most_ranks = 1 << 24;
 
-Result<int> number_in(const Environment& environment, const char* name, int smallest, int largest) {
+Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
   std::string text = environment.get(name).value_or("");
   int value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -46,9 +46,9 @@ class EnvironmentBootstrap final : public Bootstrap {
       if (!rank_is_set) found += size_is_set ? ", but HOROVOD_SIZE is" : ", nor is HOROVOD_SIZE";
       return Error(ErrorCode::invalid_argument, found + ": set both or none, or start the ranks with horovodrun");
     }
-    auto size = number_in(environment, "HOROVOD_SIZE", 1, most_ranks);
+    auto size = needed_number(environment, "HOROVOD_SIZE", 1, most_ranks);
     if (!size) return std::move(size.error());
-    auto rank = number_in(environment, "HOROVOD_RANK", 0, *size - 1);
+    auto rank = needed_number(environment, "HOROVOD_RANK", 0, *size - 1);
     if (!rank) {
       rank.error().message += ", since HOROVOD_SIZE=" + std::to_string(*size);
       return std::move(rank.error());

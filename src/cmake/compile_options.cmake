@@ -33,6 +33,14 @@ if(HVD_SANITIZE)
   endif()
 endif()
 
+if(CMAKE_UNITY_BUILD)
+  # Several files are compiled as one there; the release build warns about each by itself.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+endif()
+
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${HVD_CCACHE})

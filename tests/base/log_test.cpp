@@ -36,7 +36,7 @@ Output output_of(Action action) {
 }
 
 // Every test leaves the log as a fresh process has it.
-class Log : public testing::Test {
+class Log : public ::testing::Test {
  protected:
   void TearDown() override {
     configure({});

@@ -118,7 +118,7 @@ TEST(Selection, never_runs_alone_because_a_server_is_gone) {
 
 // Bootstraps whose behaviour is made up.
 template <int kind>
-class MadeUp final : public Bootstrap {
+class Scripted final : public Bootstrap {
  public:
   const char* name() const override { return kind == 0 ? "pmix" : kind == 1 ? "environment" : "single"; }
   bool detected(const Environment& environment) const override { return kind == 2 || environment.has(name()); }
@@ -136,7 +136,7 @@ class MadeUp final : public Bootstrap {
 
 template <int kind>
 std::unique_ptr<Bootstrap> make_made_up() {
-  return std::make_unique<MadeUp<kind>>();
+  return std::make_unique<Scripted<kind>>();
 }
 
 constexpr Maker made_up[] = {

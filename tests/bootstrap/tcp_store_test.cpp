@@ -170,7 +170,7 @@ TEST(LaterMeetings, happen_as_often_as_the_ranks_like) {
 }
 
 // Both ends of a stream over a socket pair, and what passed from the dialling side.
-class SealedStreams : public testing::Test {
+class SealedStreams : public ::testing::Test {
  protected:
   void connect(std::string_view their_secret = secret) {
     int ends[2];

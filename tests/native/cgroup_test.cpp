@@ -10,7 +10,7 @@ namespace hvd::posix {
 namespace {
 
 // A made-up /proc and /sys/fs/cgroup.
-class MemoryGroupFiles : public testing::Test {
+class MemoryGroupFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/hvd-cgroup-XXXXXX";

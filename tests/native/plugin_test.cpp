@@ -49,7 +49,7 @@ TEST(Plugin, that_is_nowhere_is_reported_with_all_places) {
 }
 
 // A folder of its own with files named like plugins.
-class FakePlugins : public testing::Test {
+class FakePlugins : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (std::filesystem::temp_directory_path() / "hvd-plugins-XXXXXX").string();

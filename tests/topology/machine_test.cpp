@@ -27,7 +27,7 @@ struct Expected {
   const char* first_core;
 };
 
-class FixtureMachine : public testing::TestWithParam<Expected> {};
+class FixtureMachine : public ::testing::TestWithParam<Expected> {};
 
 TEST_P(FixtureMachine, is_read_as_published) {
   const Expected& expected = GetParam();
@@ -50,7 +50,7 @@ TEST_P(FixtureMachine, is_read_as_published) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, FixtureMachine,
-                         testing::Values(Expected{"summit", 2, 2, 42, 168, 6, 4, "0-3"},
+                         ::testing::Values(Expected{"summit", 2, 2, 42, 168, 6, 4, "0-3"},
                                          Expected{"lassen", 2, 2, 40, 160, 4, 4, "8-11"},
                                          Expected{"polaris", 1, 4, 32, 64, 4, 2, "0,32"},
                                          Expected{"frontier", 1, 4, 56, 112, 8, 0, "1,65"},
@@ -146,7 +146,7 @@ TEST(Machine, is_the_same_through_hwloc_and_through_sys) {
 }
 
 // A made-up /sys in a folder of its own.
-class MadeUpSys : public testing::Test {
+class MadeUpSys : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "hvd-sys-XXXXXX").string();

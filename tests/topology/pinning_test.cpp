@@ -211,7 +211,7 @@ TEST(Pinning, is_sound_for_any_number_of_ranks_on_any_part_of_any_machine) {
         std::vector<std::string> cyclic;
         for (int rank = 0; rank < ranks; ++rank) cyclic.push_back(gpus[static_cast<std::size_t>(rank) % gpus.size()]);
         expect_sound(*machine, allowed, ranks, cyclic);
-        if (testing::Test::HasFailure()) return;
+        if (::testing::Test::HasFailure()) return;
       }
     }
   }

@@ -12,7 +12,7 @@
 namespace hvd::transport::shm {
 namespace {
 
-constexpr std::size_t piece_bytes = 64 << 10;
+constexpr std::size_t broadcast_piece_bytes = 64 << 10;
 constexpr std::size_t deepest_ring = 4;
 
 class Broadcast final : public Task {
@@ -22,7 +22,7 @@ class Broadcast final : public Task {
         turn_(link),
         root_(collective.root.value),
         is_root_(root_ == link.me),
-        piece_(std::min(piece_bytes, link.area.shape().slab_bytes / 2)),
+        piece_(std::min(broadcast_piece_bytes, link.area.shape().slab_bytes / 2)),
         depth_(std::min(deepest_ring, link.area.shape().slab_bytes / piece_)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
