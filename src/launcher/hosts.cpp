@@ -7,6 +7,9 @@
 #include <optional>
 #include <sstream>
 
+#include "native/posix/host_identity.hpp"
+#include "native/posix/tcp_address.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -14,6 +17,14 @@ bool is_host_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
   });
+}
+
+// A name or an address. One of IPv6 may have brackets, and is told from others by its shortest form.
+std::optional<std::string> read_host(std::string text) {
+  if (is_host_name(text)) return text;
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  auto address = posix::TcpAddress::parse("[" + text + "]:1");
+  return address ? std::optional(address->host()) : std::nullopt;
 }
 
 std::optional<int> parse_slots(std::string_view text) {
@@ -34,14 +45,15 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   for (std::size_t at = 0; at <= text.size();) {
     std::size_t end = std::min(text.find(',', at), text.size());
     std::string_view item = text.substr(at, end - at);
-    std::size_t colon = item.find(':');
+    std::size_t colon = item.find(':', item.starts_with('[') ? std::min(item.find(']'), item.size()) : 0);
     auto slots = colon == std::string_view::npos ? std::nullopt : parse_slots(item.substr(colon + 1));
-    if (!slots || !is_host_name(item.substr(0, colon)))
+    auto host = read_host(std::string(item.substr(0, colon)));
+    if (!slots || !host)
       return Error(ErrorCode::invalid_argument,
                    "hosts must be given as name:slots with at least one slot, separated by "
-                   "commas (host1:4,host2:4), but one is '" +
+                   "commas (host1:4,host2:4 or [fd00::1]:4), but one is '" +
                        std::string(item) + "'");
-    hosts.push_back({std::string(item.substr(0, colon)), *slots});
+    hosts.push_back({*host, *slots});
     at = end + 1;
   }
   return hosts;
@@ -54,18 +66,28 @@ Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std:
   for (std::string line; std::getline(lines, line);) {
     ++number;
     std::istringstream words(line.substr(0, line.find('#')));
-    std::string host, slots_text, more;
-    if (!(words >> host)) continue;
+    std::string first, slots_text, more;
+    if (!(words >> first)) continue;
+    auto host = read_host(first);
     bool well_formed = static_cast<bool>(words >> slots_text) && slots_text.starts_with("slots=") && !(words >> more);
     auto slots = well_formed ? parse_slots(std::string_view(slots_text).substr(6)) : std::nullopt;
-    if (!slots || !is_host_name(host))
+    if (!slots || !host)
       return Error(ErrorCode::invalid_argument, file_name + ", line " + std::to_string(number) +
                                                     " must be 'host slots=N' with N of at least 1, not '" + line + "'");
-    hosts.push_back({host, *slots});
+    hosts.push_back({*host, *slots});
   }
   if (hosts.empty())
     return Error(ErrorCode::invalid_argument, file_name + " names no host: lines must be 'host slots=N'");
   return hosts;
+}
+
+OwnNames OwnNames::of_this_machine() {
+  OwnNames own{posix::host_name(), {}};
+  auto interfaces = posix::interfaces();
+  if (!interfaces) return own;
+  for (const posix::Interface& interface : *interfaces)
+    for (const posix::InterfaceAddress& entry : interface.addresses) own.addresses.push_back(entry.address.host());
+  return own;
 }
 
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks) {
@@ -93,12 +115,12 @@ Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ra
   return placements;
 }
 
-Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, std::string_view own_name) {
+Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, const OwnNames& own) {
   std::vector<HostSlots> result;
   for (const HostSlots& host : hosts) {
-    bool here = is_this_machine(host.host, own_name);
+    bool here = is_this_machine(host.host, own);
     auto same = std::find_if(result.begin(), result.end(), [&](const HostSlots& other) {
-      return other.host == host.host || (here && is_this_machine(other.host, own_name));
+      return other.host == host.host || (here && is_this_machine(other.host, own));
     });
     if (same == result.end()) {
       result.push_back(host);
@@ -113,9 +135,10 @@ Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& host
   return result;
 }
 
-bool is_this_machine(std::string_view host, std::string_view own_name) {
-  return host == "localhost" || host.starts_with("127.") || host == own_name || first_label(host) == own_name ||
-         host == first_label(own_name);
+bool is_this_machine(std::string_view host, const OwnNames& own) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1" || host == own.name ||
+         first_label(host) == own.name || host == first_label(own.name) ||
+         std::find(own.addresses.begin(), own.addresses.end(), host) != own.addresses.end();
 }
 
 }  // namespace hvd::launcher

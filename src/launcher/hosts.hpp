@@ -1,5 +1,5 @@
 #pragma once
-// Hosts and their slots, and which rank goes where: pure functions.
+// Hosts and their slots, and which rank goes where: pure functions, but for what this machine is called.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -25,19 +25,26 @@ struct Placement {
   int cross_rank = 0, cross_size = 1;
 };
 
-// "host1:2,host2:4"
+// "host1:2,[fd00::2]:4"
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
 // Lines "host slots=N"; '#' begins a comment. `file_name` is for messages.
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name);
+
+// What this machine is called, besides localhost and loopback addresses.
+struct OwnNames {
+  std::string name;                    // with or without the domain
+  std::vector<std::string> addresses;  // of its interfaces, "10.0.0.3", "fd00::3"
+
+  static OwnNames of_this_machine();
+};
 
 // Fills the hosts in order. Fails if they have fewer slots than `ranks`; slots beyond that stay empty.
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks);
 
 // The names of this machine as one host, the first of them, since its ranks share memory. Fails if another host is
 // named twice.
-Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, std::string_view own_name);
+Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, const OwnNames& own);
 
-// Names of this machine: localhost, loopback addresses, its own name with or without the domain.
-bool is_this_machine(std::string_view host, std::string_view own_name);
+bool is_this_machine(std::string_view host, const OwnNames& own);
 
 }  // namespace hvd::launcher

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/comma_list.hpp"
-#include "native/posix/folder.hpp"
+#include "native/posix/fabric_devices.hpp"
 
 namespace hvd::runtime {
 namespace {
@@ -32,8 +32,7 @@ bool is_sockets_only(const std::string& list, std::initializer_list<std::string_
 NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const std::string& sys_class,
                                         const std::string& maps) {
   NetworkFacts facts;
-  for (const char* kind : {"infiniband", "cxi"})
-    for (std::string& name : posix::names_in(sys_class + "/" + kind)) facts.fabric_devices.push_back(std::move(name));
+  facts.fabric_devices = posix::fabric_devices(sys_class);
   std::ifstream file(maps);
   bool has_ucx = false, has_libfabric = false;
   for (std::string line; std::getline(file, line);) {

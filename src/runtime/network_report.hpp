@@ -13,7 +13,7 @@ namespace hvd::runtime {
 
 // What this host and process tell about networks. Taken when somebody asks; blocks for some file reads.
 struct NetworkFacts {
-  std::vector<std::string> fabric_devices;     // "mlx5_0", "cxi0": InfiniBand, RoCE, Omni-Path, EFA, Slingshot
+  std::vector<std::string> fabric_devices;     // "mlx5_0"
   std::vector<std::string> message_layers;     // that are loaded, beneath an MPI: "UCX", "libfabric"
   std::vector<std::string> forced_to_sockets;  // settings that keep these layers to sockets, "FI_PROVIDER=tcp"
 

@@ -1,9 +1,13 @@
 #include "transport/mpi_peers.hpp"
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "base/log.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
+#include "native/posix/fabric_devices.hpp"
+#include "native/posix/tcp_address.hpp"
 
 namespace hvd::transport {
 namespace {
@@ -11,6 +15,24 @@ namespace {
 bool is_on_one_node(const World& world) {
   return std::all_of(world.members.begin(), world.members.end(),
                      [&](const Member& member) { return member.node == world.members.front().node; });
+}
+
+// What people tell an MPI with that shall not choose for itself.
+constexpr const char* interface_choices[] = {"UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include",
+                                             "OMPI_MCA_btl_tcp_if_exclude"};
+
+// As MpiCard::addresses says.
+std::string addresses_to_choose_from(const Environment& environment) {
+  for (const char* name : interface_choices)
+    if (environment.has(name)) return "";
+  auto interfaces = posix::interfaces();
+  if (!interfaces || !posix::fabric_devices().empty()) return "";
+  std::string text;
+  for (const posix::Interface& interface : *interfaces)
+    for (const posix::InterfaceAddress& entry : interface.addresses)
+      if (interface.is_running && !interface.is_loopback && !entry.address.is_link_local())
+        text += (text.empty() ? "" : " ") + entry.address.host() + "/" + interface.name;
+  return text;
 }
 
 // This rank's part of the agreement.
@@ -32,7 +54,9 @@ class Mine {
     card.version = process_->calls().version() + " (" + process_->calls().abi + ")";
     card.over_bridge = !process_->is_running() && process_->lacks_pmi_server(*request_.environment);
     if (card.over_bridge) card.space = bootstrap::PmiBridge::new_space();
-    return process_->is_running() ? started(std::move(card)) : card;
+    if (process_->is_running()) return started(std::move(card));
+    if (!card.wanted) card.addresses = addresses_to_choose_from(*request_.environment);
+    return card;
   }
 
   MpiCard start(MpiCard card, const std::string& space) {
@@ -114,6 +138,27 @@ Error refuse(const World& world, std::size_t rank, const std::string& why) {
   return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
 }
 
+// An interface of the same address on several hosts (a bridge of containers) leads from none to another. MPI libraries
+// take it for the way all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
+Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    std::istringstream entries(cards[rank].addresses);
+    for (std::string entry; entries >> entry;) {
+      std::size_t slash = std::min(entry.find('/'), entry.size());
+      std::size_t owner = owners.emplace(entry.substr(0, slash), rank).first->second;
+      if (world.members[owner].node == world.members[rank].node) continue;
+      return refuse(world, rank,
+                    "it and the host of rank " + std::to_string(owner) + " both have the address " +
+                        entry.substr(0, slash) + " (" + entry.substr(std::min(slash + 1, entry.size())) +
+                        "), which MPI may take for the way between them, so that it was not started: name the right "
+                        "interface (UCX_NET_DEVICES=eth0, OMPI_MCA_btl_tcp_if_include=eth0) or insist "
+                        "(HOROVOD_MPI=mpich, openmpi or abi)");
+    }
+  }
+  return {};
+}
+
 // Whether all can go on in the same way: else MPI_Init would wait for those who do not call it.
 Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
@@ -131,7 +176,7 @@ Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
     if (cards[rank].over_bridge != cards[0].over_bridge)
       return refuse(world, rank, "it finds another PMI server than rank 0");
   }
-  return {};
+  return check_addresses(world, cards);
 }
 
 }  // namespace
@@ -142,6 +187,7 @@ Buffer MpiCard::encode() const {
   out.put_string(refusal);
   out.put_string(version);
   out.put_string(space);
+  out.put_string(addresses);
   out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::uint8_t>(running));
@@ -156,6 +202,7 @@ Result<MpiCard> MpiCard::decode(ConstBytes bytes) {
   card.refusal = in.get_string();
   card.version = in.get_string();
   card.space = in.get_string();
+  card.addresses = in.get_string();
   card.rank = in.get<std::int32_t>();
   card.size = in.get<std::int32_t>();
   card.running = in.get<std::uint8_t>() != 0;

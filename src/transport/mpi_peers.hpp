@@ -23,6 +23,9 @@ struct MpiCard {
   bool over_bridge = false;  // it is to be started, and has no PMI server but ours
   std::string space;         // what a bridge calls the job's values (rank 0's counts)
   bool wanted = false;       // also between the ranks of one node (HOROVOD_MPI)
+  // "172.17.0.1/docker0 10.0.0.3/eth0": the ways to other hosts that it may choose from when it is started. Empty where
+  // it runs already, has a fabric, or is told what to take.
+  std::string addresses;
 
   Buffer encode() const;
   static Result<MpiCard> decode(ConstBytes bytes);

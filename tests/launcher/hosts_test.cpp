@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "native/posix/host_identity.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -9,10 +11,14 @@ TEST(Hosts, are_read_with_their_slots) {
   auto hosts = parse_hosts("h1:2,host-2.site.org:16");
   ASSERT_TRUE(hosts);
   EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"h1", 2}, {"host-2.site.org", 16}}));
+  auto addresses = parse_hosts("10.0.0.1:2,[fd77:0::1]:4");
+  ASSERT_TRUE(addresses);
+  EXPECT_EQ(*addresses, (std::vector<HostSlots>{{"10.0.0.1", 2}, {"fd77::1", 4}}));
 }
 
 TEST(Hosts, that_are_malformed_are_refused_by_name) {
-  for (const char* text : {"", "h1", "h1:", "h1:0", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2"}) {
+  for (const char* text : {"", "h1", "h1:", "h1:0", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2", "fd77::1:2",
+                           "[fd77::1]", "[fd77::1:2", "[h1]x:2", "[]:2"}) {
     auto hosts = parse_hosts(text);
     ASSERT_FALSE(hosts) << text;
     EXPECT_NE(hosts.error().message.find("name:slots"), std::string::npos);
@@ -23,6 +29,9 @@ TEST(Hosts, come_from_files_of_lines_with_slots) {
   auto hosts = parse_host_file("# the cluster\n172.31.32.7 slots=8\n\n172.31.33.9   slots=9 # the larger\n", "file");
   ASSERT_TRUE(hosts);
   EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"172.31.32.7", 8}, {"172.31.33.9", 9}}));
+  auto addresses = parse_host_file("fd77::1 slots=2\n[fd77::2] slots=3\n", "file");
+  ASSERT_TRUE(addresses);
+  EXPECT_EQ(*addresses, (std::vector<HostSlots>{{"fd77::1", 2}, {"fd77::2", 3}}));
   auto wrong = parse_host_file("h1 slots=2\nh2 slots=none\n", "my_hosts");
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("my_hosts, line 2"), std::string::npos);
@@ -59,22 +68,25 @@ TEST(Placement, of_more_ranks_than_slots_fails) {
 }
 
 TEST(Hosts, that_are_names_of_this_machine_are_one) {
-  auto hosts = distinct_hosts({{"localhost", 2}, {"far", 3}, {"127.0.0.1", 1}, {"n12", 4}}, "n12");
+  auto hosts = distinct_hosts({{"localhost", 2}, {"far", 3}, {"127.0.0.1", 1}, {"n12", 4}}, {"n12", {}});
   ASSERT_TRUE(hosts);
   EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"localhost", 7}, {"far", 3}}));
 }
 
 TEST(Hosts, that_are_named_twice_are_refused_with_what_to_write) {
-  auto hosts = distinct_hosts({{"far", 3}, {"near", 1}, {"far", 2}}, "n12");
+  auto hosts = distinct_hosts({{"far", 3}, {"near", 1}, {"far", 2}}, {"n12", {}});
   ASSERT_FALSE(hosts);
   EXPECT_NE(hosts.error().message.find("far:5"), std::string::npos);
 }
 
 TEST(Hosts, know_this_machine_by_all_of_its_names) {
-  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "n12", "n12.site.org"})
-    EXPECT_TRUE(is_this_machine(name, "n12")) << name;
-  EXPECT_TRUE(is_this_machine("n12", "n12.site.org"));
-  for (const char* name : {"n1", "n123", "10.0.0.1"}) EXPECT_FALSE(is_this_machine(name, "n12")) << name;
+  const OwnNames own{"n12", {"10.0.0.12", "fd77::12"}};
+  for (const char* name :
+       {"localhost", "127.0.0.1", "127.0.1.1", "::1", "n12", "n12.site.org", "10.0.0.12", "fd77::12"})
+    EXPECT_TRUE(is_this_machine(name, own)) << name;
+  EXPECT_TRUE(is_this_machine("n12", {"n12.site.org", {}}));
+  for (const char* name : {"n1", "n123", "10.0.0.1", "fd77::1"}) EXPECT_FALSE(is_this_machine(name, own)) << name;
+  EXPECT_EQ(OwnNames::of_this_machine().name, posix::host_name());
 }
 
 }  // namespace

@@ -51,10 +51,10 @@ TEST_P(FixtureMachine, is_read_as_published) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, FixtureMachine,
                          ::testing::Values(Expected{"summit", 2, 2, 42, 168, 6, 4, "0-3"},
-                                         Expected{"lassen", 2, 2, 40, 160, 4, 4, "8-11"},
-                                         Expected{"polaris", 1, 4, 32, 64, 4, 2, "0,32"},
-                                         Expected{"frontier", 1, 4, 56, 112, 8, 0, "1,65"},
-                                         Expected{"laptop", 1, 1, 2, 4, 1, 1, "0,2"}),
+                                           Expected{"lassen", 2, 2, 40, 160, 4, 4, "8-11"},
+                                           Expected{"polaris", 1, 4, 32, 64, 4, 2, "0,32"},
+                                           Expected{"frontier", 1, 4, 56, 112, 8, 0, "1,65"},
+                                           Expected{"laptop", 1, 1, 2, 4, 1, 1, "0,2"}),
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Machine, knows_what_a_gpu_is_near_to) {

@@ -10,7 +10,6 @@
 #include "base/deadline.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
-#include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -79,10 +78,10 @@ std::optional<std::string> applies(const Request& request) {
 
 Result<JobOptions> plan(const Request& request) {
   HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
-  const std::string own_name = posix::host_name();
+  const OwnNames own = OwnNames::of_this_machine();
   std::vector<HostSlots> named = request.hosts;
   if (named.empty()) named = {{"localhost", request.ranks}};
-  auto hosts = distinct_hosts(named, own_name);
+  auto hosts = distinct_hosts(named, own);
   if (!hosts) return hosts.error();
   auto placements = place(*hosts, request.ranks);
   if (!placements) return placements.error();
@@ -93,14 +92,14 @@ Result<JobOptions> plan(const Request& request) {
   bool any_remote = false;
   for (const HostSlots& host : *hosts) {
     options.hosts.push_back({host.host, {}});
-    any_remote = any_remote || !is_this_machine(host.host, own_name);
+    any_remote = any_remote || !is_this_machine(host.host, own);
   }
   if (!any_remote) return options;
   auto network = network_of(request);
   if (!network) return network.error();
   options.network = std::move(*network);
   for (HostPlan& host : options.hosts) {
-    if (is_this_machine(host.name, own_name)) continue;
+    if (is_this_machine(host.name, own)) continue;
     host.reach = ssh_words(request);
     host.reach.push_back(host.name);
   }

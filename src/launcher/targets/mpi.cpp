@@ -9,7 +9,6 @@
 #include "launcher/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -36,8 +35,12 @@ Result<JobOptions> plan(const Request& request) {
   wish.ranks = request.ranks;
   wish.is_root = ::geteuid() == 0;
   if (!request.hosts.empty()) {
-    auto hosts = distinct_hosts(request.hosts, posix::host_name());
+    auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
     if (!hosts) return hosts.error();
+    for (const HostSlots& host : *hosts)
+      if (host.host.find(':') != std::string::npos)
+        return Error(ErrorCode::unsupported, "--mpi: the hosts of an mpiexec cannot be given as IPv6 addresses (" +
+                                                 host.host + "): use their names");
     auto placements = place(*hosts, request.ranks);
     if (!placements) return placements.error();
     hosts->resize(placements->back().host_index + 1);

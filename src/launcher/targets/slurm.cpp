@@ -6,7 +6,6 @@
 #include "launcher/ask_program.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -27,9 +26,9 @@ std::optional<std::string> applies(const Request& request) {
     return std::nullopt;
   int code = 0;
   if (!posix::find_program("srun", environment.get("PATH").value_or("/usr/bin:/bin"), code)) return std::nullopt;
-  const std::string own_name = posix::host_name();
+  const OwnNames own = OwnNames::of_this_machine();
   if (!request.hosts.empty() && std::all_of(request.hosts.begin(), request.hosts.end(), [&](const HostSlots& host) {
-        return is_this_machine(host.host, own_name) && host.host != own_name;
+        return is_this_machine(host.host, own) && host.host != own.name;
       }))
     return std::nullopt;  // localhost is what was asked for
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
@@ -123,7 +122,7 @@ Result<JobOptions> plan(const Request& request) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
   if (!request.hosts.empty()) {
-    auto hosts = distinct_hosts(request.hosts, posix::host_name());
+    auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
     if (!hosts) return hosts.error();
     auto placements = place(*hosts, request.ranks);
     if (!placements) return placements.error();
