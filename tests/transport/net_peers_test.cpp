@@ -364,7 +364,8 @@ TEST(Strangers, who_take_all_descriptors_do_not_stop_the_rank) {
 // ---- listeners -----------------------------------------------------------------------------------------------------
 
 TEST(NetListener, keeps_to_the_range_of_ports_and_tells_when_it_is_used_up) {
-  // Four ports that were free a moment ago, found by asking the kernel for one.
+  // Four ports that were free a moment ago, found by asking the kernel for one; other programs may take some of them
+  // meanwhile, on either address.
   auto probe = NetListener::open(loopback_config());
   ASSERT_TRUE(probe);
   auto first = posix::TcpAddress::parse(probe->endpoints().substr(0, probe->endpoints().find(' ')))->port();
@@ -378,7 +379,7 @@ TEST(NetListener, keeps_to_the_range_of_ports_and_tells_when_it_is_used_up) {
     auto listener = NetListener::open(config);
     if (!listener) {
       EXPECT_NE(listener.error().message.find("HOROVOD_PORT_RANGE=" + std::to_string(first) + "-" +
-                                              std::to_string(first + 3) + ": no port of it is free on 127.0.0.1"),
+                                              std::to_string(first + 3) + ": no port of it is free on "),
                 std::string::npos)
           << listener.error().message;
       EXPECT_FALSE(open.empty());
