@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <string>
 
@@ -40,6 +42,21 @@ TEST(SharedMemory, says_how_much_it_needed_when_there_is_too_little) {
   EXPECT_EQ(made.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(made.error().message.find("1125899906842624 bytes"), std::string::npos) << made.error().message;
   EXPECT_NE(made.error().message.find("huge"), std::string::npos);
+}
+
+TEST(SharedMemory, names_the_limit_of_files_that_it_meets) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight{4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  auto made = SharedMemory::create("slab", 8192);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(made.error().message.find("\"slab\" needs 8192 bytes"), std::string::npos) << made.error().message;
+  EXPECT_NE(made.error().message.find("ulimit -f"), std::string::npos) << made.error().message;
 }
 
 TEST(SharedMemory, refuses_to_map_another_size_than_was_made) {

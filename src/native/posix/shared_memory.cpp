@@ -45,6 +45,7 @@ Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t by
   if (!memory.descriptor_) return system_error("memfd_create(\"" + name + "\")", errno);
   int descriptor = memory.descriptor_.get();
   if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
+    if (errno == EFBIG) return too_little(label, bytes, "no file may be as long as that (EFBIG: see ulimit -f)");
     return system_error("ftruncate of shared memory to " + std::to_string(bytes) + " bytes", errno);
   }
   int outcome = 0;
