@@ -89,7 +89,7 @@ void Engine::run(Deadline start_deadline) {
       nap = shortest_nap;
       continue;
     }
-    if (patience.look_again()) continue;
+    if (patience.look_again() || teams_.are_moved_by_looks()) continue;
     std::uint32_t announced = word.announce();
     if (leader_) leader_->arm();
     teams_.arm();

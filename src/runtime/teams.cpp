@@ -124,6 +124,12 @@ bool Teams::needs_polling() noexcept {
   return any;
 }
 
+bool Teams::are_moved_by_looks() noexcept {
+  for (Connection& connection : connections_)
+    if (connection.link && connection.link->is_moved_by_looks()) return true;
+  return false;
+}
+
 void Teams::abort(const Error& reason) noexcept {
   for (Connection& connection : connections_)
     if (connection.link) connection.link->abort(reason);

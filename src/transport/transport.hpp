@@ -108,6 +108,9 @@ class Link {
   // Asked before every sleep: true while something is under way of whose end nobody will post the wake word (MPI
   // cannot). The engine then only naps. Lets the link move on what it has under way.
   virtual bool needs_polling() noexcept { return false; }
+  // True while something is under way that moves only when it is looked at, and moved a moment ago: then to look on
+  // is better than a nap, in which nothing moves.
+  virtual bool is_moved_by_looks() noexcept { return false; }
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };

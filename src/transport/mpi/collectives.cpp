@@ -136,7 +136,7 @@ class CollectiveTask final : public Task {
     if (is_by_seat()) pack_by_seat(number, slot, call);
     HVD_RETURN_IF_ERROR(owner_.communicator_.start(call, slot.request));
     slot.is_busy = true;
-    ++owner_.under_way_;
+    owner_.under_way_.begin();
     return {};
   }
 
@@ -209,7 +209,7 @@ class CollectiveTask final : public Task {
 
   void settle(Slot& slot) {
     slot.is_busy = false;
-    --owner_.under_way_;
+    owner_.under_way_.end();
     owner_.has_ended_ = true;
   }
 
@@ -275,7 +275,7 @@ std::unique_ptr<Task> Collectives::plan(const Collective& collective) {
 
 bool Collectives::abandon(const Error& reason) {
   if (!aborted_) aborted_ = reason;
-  return under_way_ > 0;
+  return under_way_.any();
 }
 
 }  // namespace hvd::transport::over_mpi

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "native/mpi/plugin.hpp"
+#include "transport/mpi/under_way.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::transport::over_mpi {
@@ -25,8 +26,7 @@ class Collectives final : public NativeCollectives {
   Cost cost(const Collective& collective) const override;
   std::unique_ptr<Task> plan(const Collective& collective) override;
 
-  // Something is in MPI's hands.
-  bool is_busy() const { return under_way_ > 0; }
+  const UnderWay& under_way() const { return under_way_; }
   // Something came back since the last call.
   bool has_just_ended() { return std::exchange(has_ended_, false); }
   // Every task fails from now on; what is in MPI's hands stays there, with its memory. True if there was any.
@@ -40,7 +40,7 @@ class Collectives final : public NativeCollectives {
   const std::size_t step_bytes_;
   // MPI matches collectives in the order in which they are started, so the tasks take turns.
   std::uint64_t next_turn_ = 0, serving_ = 0;
-  int under_way_ = 0;
+  UnderWay under_way_;
   bool has_ended_ = false;
   std::optional<Error> aborted_;
 };

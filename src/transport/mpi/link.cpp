@@ -75,7 +75,7 @@ std::uint32_t MpiLink::open(Operation::Kind kind, Seat peer, std::size_t bytes) 
   operation.bytes = bytes;
   operation.next = 0;
   operation.requests.clear();
-  ++under_way_;
+  under_way_.begin();
   return ticket;
 }
 
@@ -122,7 +122,8 @@ Progress MpiLink::poll(Pending pending) {
   if (operation.next == operation.requests.size()) {
     operation.kind = Operation::Kind::none;
     free_tickets_.push_back(pending.ticket);
-    if (--under_way_ == 0) afterglow_ = looks_afterwards;
+    under_way_.end();
+    if (!under_way_.any()) afterglow_ = looks_afterwards;
   }
   return progress;
 }
@@ -168,12 +169,16 @@ void MpiLink::fail(Operation& operation, Error error) {
 
 bool MpiLink::needs_polling() noexcept {
   if (aborted_) return false;
-  if (under_way_ > 0 || collectives_.is_busy()) return true;
+  if (under_way_.any() || collectives_.under_way().any()) return true;
   if (collectives_.has_just_ended()) afterglow_ = looks_afterwards;
   if (afterglow_ == 0) return false;
   --afterglow_;
   communicator_->progress();
   return true;
+}
+
+bool MpiLink::is_moved_by_looks() noexcept {
+  return !aborted_ && (under_way_.is_moving() || collectives_.under_way().is_moving());
 }
 
 void MpiLink::abort(const Error& reason) noexcept {

@@ -13,6 +13,7 @@
 
 #include "native/mpi/plugin.hpp"
 #include "transport/mpi/collectives.hpp"
+#include "transport/mpi/under_way.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::transport::over_mpi {
@@ -35,6 +36,7 @@ class MpiLink final : public Link {
   const Error& failure() const override { return failure_; }
   NativeCollectives* native() noexcept override { return &collectives_; }
   bool needs_polling() noexcept override;
+  bool is_moved_by_looks() noexcept override;
   // Receives are cancelled; what a peer has begun to send is waited for, and where that does not end the process does:
   // memory that was given back must not change any more. Collectives use memory of their own, which is left to MPI.
   void abort(const Error& reason) noexcept override;
@@ -64,7 +66,7 @@ class MpiLink final : public Link {
   const std::size_t piece_bytes_;
   std::vector<Operation> operations_;  // by ticket
   std::vector<std::uint32_t> free_tickets_;
-  std::size_t under_way_ = 0;
+  UnderWay under_way_;
   int afterglow_ = 0;  // looks that are still to be made after the last message has ended
   bool aborted_ = false, is_at_rest_ = true;
   Error failure_{ErrorCode::shut_down, "the link was closed"};

@@ -1,0 +1,32 @@
+#pragma once
+// How much is in MPI's hands, and when that last changed.
+#include <chrono>
+#include <cstddef>
+
+#include "base/deadline.hpp"
+
+namespace hvd::transport::over_mpi {
+
+class UnderWay {
+ public:
+  void begin(Clock::time_point now = Clock::now()) {
+    ++count_;
+    changed_ = now;
+  }
+  void end(Clock::time_point now = Clock::now()) {
+    --count_;
+    changed_ = now;
+  }
+  bool any() const { return count_ > 0; }
+  // Over sockets MPI reads and writes only while it is called, and its large messages are a dialogue: a nap between two
+  // words of it costs more than all that it saves. After two milliseconds without an end the peer does something else.
+  bool is_moving(Clock::time_point now = Clock::now()) const {
+    return any() && now - changed_ < std::chrono::milliseconds(2);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  Clock::time_point changed_{};
+};
+
+}  // namespace hvd::transport::over_mpi
