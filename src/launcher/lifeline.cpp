@@ -71,8 +71,7 @@ struct Lifelines::State {
         listeners.push_back(std::move(*listener));
       }
     }
-    if (listeners.empty())
-      return Error(ErrorCode::invalid_argument, "none of the network interfaces asked for is on this host");
+    if (listeners.empty()) return posix::none_of_the_interfaces(options.interfaces, *found);
     return {};
   }
 

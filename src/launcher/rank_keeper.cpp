@@ -4,7 +4,8 @@
 //     when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's process on this
 //     host does, the gate says so.
 //  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
-//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on.
+//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its output on in
+//     whole lines.
 //  3. The rank has ended: the keeper reports that in one line of the rank's standard error, ends what is left below it, and
 //     ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so: mpiexecs throw away
 //     what comes from other hosts once they have seen a failure, and that may be the report of the one that was first.
@@ -25,9 +26,11 @@
 #include <cstdio>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "bootstrap/launch.hpp"
 #include "launcher/ending.hpp"
+#include "launcher/whole_lines.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
@@ -39,6 +42,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds time_for_other_reports{1000};
+// Where the end is wanted: for what the rank wrote last, should nobody take it.
+constexpr milliseconds time_to_write{1000};
 
 // Whoever waits for the end of one of these waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
@@ -48,7 +53,7 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
   std::vector<int> sorted(kept);
   std::sort(sorted.begin(), sorted.end());
   for (int descriptor : sorted) {
-    if (descriptor < 0) continue;
+    if (descriptor <= STDERR_FILENO) continue;
     auto number = static_cast<unsigned>(descriptor);
     if (number > first) ::close_range(first, number - 1, 0);
     first = number + 1;
@@ -68,8 +73,13 @@ int end_like(int wait_status) {
 
 class Keeper {
  public:
-  Keeper(milliseconds grace, posix::FileDescriptor gate, posix::SignalReader signals)
-      : grace_(grace), gate_(std::move(gate)), signals_(std::move(signals)) {}
+  Keeper(milliseconds grace, posix::FileDescriptor gate, posix::SignalReader signals, WholeLines output,
+         WholeLines errors)
+      : grace_(grace),
+        gate_(std::move(gate)),
+        signals_(std::move(signals)),
+        output_(std::move(output)),
+        errors_(std::move(errors)) {}
 
   int keep(char** command, const posix::SignalState& before) {
     rank_ = ::fork();
@@ -79,19 +89,27 @@ class Keeper {
     }
     if (rank_ == 0) become_rank(command, before);
     ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
-    let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO}, {gate_.get(), signals_.descriptor(), pmi_});
-    while (!has_ended_ || posix::has_children() || !stays_until_.passed()) {
+    output_.rank_end().reset();
+    errors_.rank_end().reset();
+    let_go_of_descriptors({STDIN_FILENO}, {gate_.get(), signals_.descriptor(), pmi_, output_.source(), output_.target(),
+                                           errors_.source(), errors_.target()});
+    while (!has_ended_ || posix::has_children() || !stays_until_.passed() || is_writing()) {
       wait();
       hear_gate();
+      output_.relay();
+      errors_.relay();
       reap();
+      tell_of_the_end();
       ending_.step();
     }
     return end_like(wait_status_);
   }
 
  private:
-  [[noreturn]] static void become_rank(char** command, const posix::SignalState& before) {
+  [[noreturn]] void become_rank(char** command, const posix::SignalState& before) {
     ::setpgid(0, 0);
+    ::dup2(output_.rank_end().get(), STDOUT_FILENO);
+    ::dup2(errors_.rank_end().get(), STDERR_FILENO);
     posix::restore_signals(before);
     ::execvp(command[0], command);
     int code = errno == ENOENT ? 127 : 126;
@@ -100,10 +118,17 @@ class Keeper {
   }
 
   void wait() {
-    pollfd polled[] = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
-    milliseconds span = has_ended_ ? stays_until_.left() : Deadline::never().left();
+    std::vector<pollfd> polled = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    output_.add_to(polled);
+    errors_.add_to(polled);
+    milliseconds span = Deadline::never().left();
+    if (has_ended_) span = stays_until_.passed() ? writes_until_.left() : stays_until_.left();
     if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
-    ::poll(polled, 2, static_cast<int>(span.count()));
+    ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
+  }
+
+  bool is_writing() const {
+    return !(output_.is_written() && errors_.is_written() && report_.empty()) && !writes_until_.passed();
   }
 
   void hear_gate() {
@@ -123,6 +148,7 @@ class Keeper {
   void end(int signal, milliseconds grace) {
     was_asked_ = was_asked_ || !has_ended_;
     stays_until_ = Deadline::after(milliseconds(0));
+    writes_until_ = Deadline::after(grace + time_to_write);
     ending_.begin(signal, grace);
   }
 
@@ -142,20 +168,27 @@ class Keeper {
     wait_status_ = status;
     RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-    std::string text = text_of(report);
-    (void)!::write(STDERR_FILENO, text.data(), text.size());
-    let_go_of_descriptors({STDERR_FILENO}, {gate_.get(), signals_.descriptor(), pmi_});
+    report_ = text_of(report);
+    output_.finish();
     if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
     ending_.begin(SIGTERM, grace_);
+  }
+
+  // Last of all: who reads it may take it for the end.
+  void tell_of_the_end() {
+    if (report_.empty() || !output_.is_written()) return;
+    errors_.finish(std::exchange(report_, {}));
   }
 
   milliseconds grace_;
   posix::FileDescriptor gate_;  // signals as bytes
   posix::SignalReader signals_;
+  WholeLines output_, errors_;
   pid_t rank_ = 0;
   bool has_ended_ = false, was_asked_ = false;
   int wait_status_ = 0;
-  Deadline stays_until_ = Deadline::after(milliseconds(0));
+  std::string report_;
+  Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();
   // Hydra takes the end of this for a failure, too; so it is ours as long as the rank's end is.
   int pmi_ = bootstrap::number_in(Environment::of_this_process(), "PMI_FD").value_or(-1);
   Ending ending_;
@@ -219,7 +252,10 @@ int run_rank_keeper(milliseconds grace, char** command) {
   ::setsid();
   auto own_signals = posix::SignalReader::open({SIGCHLD});
   if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
-  ::_exit(Keeper(grace, std::move(from_gate), std::move(*own_signals)).keep(command, before));
+  auto output = WholeLines::open(STDOUT_FILENO), errors = WholeLines::open(STDERR_FILENO);
+  if (!output || !errors) ::_exit(cannot_start("pipe"));
+  Keeper rank_keeper(grace, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors));
+  ::_exit(rank_keeper.keep(command, before));
 }
 
 std::string text_of(const RankReport& report) {

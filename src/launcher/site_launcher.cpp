@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "launcher/whole_lines.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -94,8 +96,7 @@ bool failure_of_hydra(std::string_view line, FirstFailure& failure) {
   return failure.process > 0;
 }
 
-// "[1,0]<stdout>:text", with a blank after the colon by PRRTE; it may put its name before the numbers.
-std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
+std::optional<LabelledLine> tagged_line(std::string_view line, bool has_blank) {
   if (!line.starts_with('[')) return std::nullopt;
   std::size_t bracket = line.find(']');
   if (bracket == std::string_view::npos) return std::nullopt;
@@ -106,10 +107,28 @@ std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
   for (std::string_view tag : {"<stdout>:", "<stderr>:", "<stddiag>:"}) {
     if (!rank || !rest.starts_with(tag)) continue;
     rest.remove_prefix(tag.size());
-    if (rest.starts_with(' ')) rest.remove_prefix(1);
+    if (has_blank && rest.starts_with(' ')) rest.remove_prefix(1);
     return LabelledLine{Rank{*rank}, rest};
   }
   return std::nullopt;
+}
+
+std::size_t find_tag(std::string_view text) {
+  for (std::size_t at = 0; (at = text.find("]<std", at)) != std::string_view::npos; ++at)
+    if (std::size_t begin = text.rfind('[', at);
+        begin != std::string_view::npos && tagged_line(text.substr(begin), false))
+      return begin;
+  return std::string_view::npos;
+}
+
+// "[1,0]<stdout>:text"
+std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
+  return tagged_line(line, false);
+}
+
+// "[prterun-n1-77@1,0]<stdout>: text"
+std::optional<LabelledLine> label_of_prrte(std::string_view line) {
+  return tagged_line(line, true);
 }
 
 // "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2 exited
@@ -139,20 +158,18 @@ bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
 
 }  // namespace
 
-const SiteDialect dialect_of_srun{"srun", &label_of_srun, &failure_of_srun};
-const SiteDialect dialect_of_hydra{"mpiexec (Hydra)", &label_of_hydra, &failure_of_hydra};
-const SiteDialect dialect_of_open_mpi{"Open MPI's launcher", &label_of_open_mpi, &failure_of_open_mpi};
+const SiteDialect dialect_of_srun{"srun", &label_of_srun, nullptr, &failure_of_srun};
+const SiteDialect dialect_of_hydra{"mpiexec (Hydra)", &label_of_hydra, nullptr, &failure_of_hydra};
+const SiteDialect dialect_of_open_mpi{"Open MPI's launcher", &label_of_open_mpi, &find_tag, &failure_of_open_mpi};
+const SiteDialect dialect_of_prrte{"PRRTE's launcher", &label_of_prrte, &find_tag, &failure_of_open_mpi};
 
 void SiteOutput::take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
                       const std::function<void(std::string_view)>& say) {
   auto labelled = dialect_.read_label(line);
   if (labelled && labelled->rank.value < ranks_) {
-    // After the beginning of a line that the rank did not finish, perhaps.
-    std::size_t at = std::min(labelled->text.find(report_beginning), labelled->text.size());
-    auto report = report_in(labelled->text.substr(at));
-    if (report) hear(labelled->rank, *report);
-    else at = labelled->text.size();
-    if (at > 0) print({labelled->rank, stream, std::string(labelled->text.substr(0, at))});
+    std::size_t next = dialect_.find_next_label ? dialect_.find_next_label(labelled->text) : std::string_view::npos;
+    take_of_rank(stream, labelled->rank, labelled->text.substr(0, next), print);
+    if (next != std::string_view::npos) take(stream, labelled->text.substr(next), print, say);
     return;
   }
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
@@ -162,6 +179,22 @@ void SiteOutput::take(Stream stream, std::string_view line, const std::function<
   if (!failure_) reading_.rank = Rank{-1};
   FirstFailure read = failure_.value_or(reading_);
   if (dialect_.read_failure(line, read) || failure_) failure_ = std::move(read);
+}
+
+void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
+                              const std::function<void(const Output&)>& print) {
+  std::string& begun = of_ranks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(rank.value)];
+  begun += piece;
+  if (!begun.ends_with('\n') && begun.size() < LineCutter::longest) return;
+  std::string line = std::exchange(begun, {});
+  if (line.ends_with(goes_on_mark)) line.resize(line.size() - goes_on_mark.size());
+  // After the beginning of a line that the rank did not finish, perhaps.
+  std::size_t at = std::min(line.find(report_beginning), line.size());
+  if (auto report = report_in(std::string_view(line).substr(at))) {
+    hear(rank, *report);
+    line.resize(at);
+  }
+  if (!line.empty()) print({rank, stream, std::move(line)});
 }
 
 void SiteOutput::hear(Rank rank, const RankReport& report) {
@@ -199,6 +232,11 @@ void SiteOutput::finish(const std::function<void(const Output&)>& print,
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (std::string rest = std::exchange(unfinished_[static_cast<std::size_t>(stream)], {}); !rest.empty())
       take(stream, rest, print, say);
+  for (Stream stream : {Stream::standard_output, Stream::standard_error})
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::string& begun = of_ranks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(rank)];
+      if (!begun.empty()) print({Rank{rank}, stream, std::exchange(begun, {})});
+    }
 }
 
 Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,

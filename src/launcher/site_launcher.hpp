@@ -26,10 +26,12 @@ struct SiteDialect {
   const char* name;
   // A line of a rank, without the launcher's label; nothing: the launcher's own.
   std::optional<LabelledLine> (*read_label)(std::string_view line);
+  // Where in a line, after its label, the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
+  std::size_t (*find_next_label)(std::string_view text);
   // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
   bool (*read_failure)(std::string_view line, FirstFailure& failure);
 };
-extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi;
+extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi, dialect_of_prrte;
 
 struct SiteLauncher {
   const SiteDialect* dialect = nullptr;
@@ -48,7 +50,9 @@ Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
 // Takes apart what a launcher writes.
 class SiteOutput {
  public:
-  explicit SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {}
+  SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {
+    for (auto& lines : of_ranks_) lines.resize(static_cast<std::size_t>(ranks));
+  }
   // Lines of ranks go to `print` as they are, the launcher's own to `say`.
   void add(const Output& output, const std::function<void(const Output&)>& print,
            const std::function<void(std::string_view)>& say);
@@ -64,13 +68,15 @@ class SiteOutput {
   void take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
             const std::function<void(std::string_view)>& say);
 
+  void take_of_rank(Stream stream, Rank rank, std::string_view piece, const std::function<void(const Output&)>& print);
   void hear(Rank rank, const RankReport& report);
 
   const SiteDialect& dialect_;
   int ranks_;
   int ranks_ended_ = 0;
   std::vector<FirstFailure> reported_;
-  std::string unfinished_[2];  // lines, by stream
+  std::string unfinished_[2];             // lines, by stream
+  std::vector<std::string> of_ranks_[2];  // what a rank's line has of itself by now, by stream and rank
   FirstFailure reading_;
   std::optional<FirstFailure> failure_;
   std::string last_line_;

@@ -47,7 +47,8 @@ class Ranks(unittest.TestCase):
                          [f"[{rank}]<stdout>:eth0 10.77.0.1,[fd77::1]" for rank in range(2)], result.stderr)
         result = on_n1("-np", "2", "--network-interfaces", "ib7", "-H", "n1:1,n2:1", "true")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("none of the network interfaces asked for is", result.stderr)
+        self.assertIn("none of the network interfaces asked for (ib7) is here", result.stderr)
+        self.assertRegex(result.stderr, "this host has .*eth0")
 
     def test_on_another_host_read_standard_input(self):
         text = "".join(f"line {number}\n" for number in range(100000))
@@ -361,6 +362,7 @@ class WithMpi(EndTest):
     def check(self, mpiexec, bootstrap, *more):
         for _ in range(int(os.environ.get("HVD_ROUNDS", "1"))):
             self.meet(mpiexec, bootstrap, *more)
+            self.write_words(mpiexec, *more)
             self.die_at_once(mpiexec, *more)
             self.die(signal.SIGSEGV, mpiexec, *more)
             self.end_by_signal(signal.SIGTERM, mpiexec, *more)
@@ -373,6 +375,18 @@ class WithMpi(EndTest):
             self.skipTest("built without MPI")
         job.assert_nothing_is_left(self)
         self.assertEqual(code, 0, job.output + job.errors)
+
+    def write_words(self, mpiexec, *more):
+        """Words that are written one by one, and more at a time than a launcher reads at once: every line has one label."""
+        program = "import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\nprint('no end', end='')"
+        job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", sys.executable, "-u", "-c", program)
+        self.assertEqual(job.finish(), 0, job.errors)
+        job.assert_nothing_is_left(self)
+        lines = ["line %d %s" % (i, "x" * (i % 200)) for i in range(500)] + ["no end"]
+        for rank in range(4):
+            label = b"[%d]<stdout>:" % rank
+            of_rank = [line[len(label):].decode() for line in job.output.splitlines() if line.startswith(label)]
+            self.assertEqual(of_rank, lines)
 
     def die_at_once(self, mpiexec, *more):
         shell = "echo the reason >&2; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then exit 7; fi; exec sleep 1000"

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "launcher/whole_lines.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -50,6 +52,13 @@ TEST(SiteOutput, of_hydra_is_told_apart_by_its_labels) {
   EXPECT_EQ(heard.own, "[proxy:0:0@n1] assert failed\n[99] a stranger's\n");
 }
 
+TEST(SiteOutput, joins_the_pieces_that_keepers_send_of_a_line) {
+  std::string mark(goes_on_mark);
+  Heard heard =
+      hear(dialect_of_hydra, "[0] loss" + mark + "[1] 50%\r" + mark + "[0]  [1] 0.5\n[1] done\n[0] no end" + mark);
+  EXPECT_EQ(heard.ranks, "0|loss1|50%\r0| [1] 0.5\n1|done\n0|no end");
+}
+
 TEST(SiteOutput, of_hydra_tells_where_a_process_failed) {
   Heard heard = hear(dialect_of_hydra, "=   BAD TERMINATION\n=   PID 664 RUNNING AT n2\n=   EXIT CODE: 9\n");
   ASSERT_TRUE(heard.failure);
@@ -61,10 +70,23 @@ TEST(SiteOutput, of_hydra_tells_where_a_process_failed) {
 }
 
 TEST(SiteOutput, of_open_mpi_and_prrte_is_told_apart_by_its_tags) {
-  Heard heard = hear(dialect_of_open_mpi,
-                     "[1,0]<stdout>:out\n[1,12]<stderr>: err\n[prterun-n1-77@1,3]<stdout>: x\n[n1:1] noise\n");
-  EXPECT_EQ(heard.ranks, "0|out\n12|err\n3|x\n");
+  Heard heard = hear(dialect_of_open_mpi, "[1,0]<stdout>:out\n[1,12]<stderr>: err\n[n1:1] noise\n");
+  EXPECT_EQ(heard.ranks, "0|out\n12| err\n");
   EXPECT_EQ(heard.own, "[n1:1] noise\n");
+  heard = hear(dialect_of_prrte, "[prterun-n1-77@1,3]<stdout>: x\n[prterun-n1-77@1,3]<stdout>:  y\n");
+  EXPECT_EQ(heard.ranks, "3|x\n3| y\n");
+}
+
+TEST(SiteOutput, of_open_mpi_and_prrte_is_joined_where_their_reads_cut_lines) {
+  Heard heard =
+      hear(dialect_of_open_mpi, "[1,1]<stdout>:a[1,0]<stdout>:whole [1] line\n[1,1]<stdout>:b\n[1,0]<stdout>:end");
+  EXPECT_EQ(heard.ranks, "0|whole [1] line\n1|ab\n0|end");
+  std::string report = text_of({645, SIGKILL, false, 2000, "n2"});
+  heard = hear(dialect_of_prrte,
+               "[x@1,2]<stderr>: " + report.substr(0, 9) + "[x@1,1]<stderr>: y\n[x@1,2]<stderr>: " + report.substr(9));
+  EXPECT_EQ(heard.ranks, "1|y\n");
+  ASSERT_TRUE(heard.failure);
+  EXPECT_EQ(heard.failure->rank, Rank{2});
 }
 
 TEST(SiteOutput, of_open_mpi_and_prrte_tells_who_failed_first) {

@@ -49,6 +49,22 @@ class Keeper(LauncherTest):
         self.assertEqual(result.stdout, b"a\nb\n")
         self.assertEqual(REPORT.sub(b"", result.stderr), b"error\n")
 
+    def test_writes_whole_lines_at_once(self):
+        """Each read here is of one write, as an mpiexec's may be; words that come one by one are one line."""
+        script = "import os, sys\nfor word in ('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n', 'no end'): os.write(1, word.encode())"
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        job = subprocess.Popen([HOROVODRUN, "--as-keeper-of-a-rank", "1000", sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE)
+        os.close(theirs)
+        chunks = list(iter(lambda: os.read(ours, 65536), b""))
+        os.close(ours)
+        self.assertEqual(REPORT.sub(b"", job.communicate()[1]), b"")
+        for chunk in chunks:
+            self.assertTrue(chunk.endswith(b"\n"), chunk)
+        text = b"".join(chunks)
+        self.assertTrue(all(len(line) < 4096 for line in text.splitlines()))
+        self.assertIn(b"loss 0.5\n", text)
+        self.assertEqual(text.replace(b"[horovodrun: this line goes on]\n", b""), b"loss 0.5\n50%\r" + b"x" * 10000 + b"\nno end")
+
     def test_hands_signals_on_once(self):
         job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
                    "print(\"ready\", flush=True)\nprint(signal.Signals(signal.sigwait([signal.SIGUSR1])).name)'")

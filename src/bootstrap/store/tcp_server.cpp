@@ -232,10 +232,7 @@ struct TcpStoreServer::State {
       }
     }
     if (!listeners.empty()) return {};
-    std::string names;
-    for (const posix::Interface& interface : *found) names += (names.empty() ? "" : ", ") + interface.name;
-    return Error(ErrorCode::invalid_argument,
-                 "none of the network interfaces asked for is here; this host has " + names);
+    return posix::none_of_the_interfaces(options.interfaces, *found);
   }
 
   Status listen_somewhere() {

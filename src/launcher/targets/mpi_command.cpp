@@ -66,7 +66,7 @@ SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
   bool is_new = program.family == MpiFamily::prrte;
   const char* parameter = is_new ? "--prtemca" : "--mca";
   SiteLauncher site;
-  site.dialect = &dialect_of_open_mpi;
+  site.dialect = is_new ? &dialect_of_prrte : &dialect_of_open_mpi;
   site.command = {program.path};
   if (wish.is_root) append(site.command, {"--allow-run-as-root"});
   append(site.command, is_new ? Words{"--output", "tag"} : Words{"--tag-output"});

@@ -151,4 +151,13 @@ Result<std::vector<Interface>> interfaces() {
   return found;
 }
 
+Error none_of_the_interfaces(const std::vector<std::string>& asked, const std::vector<Interface>& found) {
+  std::string wanted, names;
+  for (const std::string& name : asked) wanted += (wanted.empty() ? "" : ", ") + name;
+  for (const Interface& interface : found) names += (names.empty() ? "" : ", ") + interface.name;
+  return {ErrorCode::invalid_argument, "none of the network interfaces asked for (" + wanted +
+                                           ") is here with an address; this host has " + names +
+                                           ": correct --network-interfaces, or leave it out"};
+}
+
 }  // namespace hvd::posix

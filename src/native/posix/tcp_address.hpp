@@ -58,5 +58,7 @@ struct Interface {
 };
 // Of this host, in the kernel's order, those without addresses too.
 Result<std::vector<Interface>> interfaces();
+// To be said where none of those that were asked for is among `found`.
+Error none_of_the_interfaces(const std::vector<std::string>& asked, const std::vector<Interface>& found);
 
 }  // namespace hvd::posix
