@@ -101,7 +101,9 @@ class Keeper {
       reap();
       tell_of_the_end();
       ending_.step();
+      take_what_the_last_wrote();
     }
+    if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
     return end_like(wait_status_);
   }
 
@@ -121,8 +123,9 @@ class Keeper {
     std::vector<pollfd> polled = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
     output_.add_to(polled);
     errors_.add_to(polled);
-    milliseconds span = Deadline::never().left();
-    if (has_ended_) span = stays_until_.passed() ? writes_until_.left() : stays_until_.left();
+    milliseconds span = std::chrono::hours(1);
+    if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
+    else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
     if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
     ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
   }
@@ -180,12 +183,20 @@ class Keeper {
     errors_.finish(std::exchange(report_, {}));
   }
 
+  // Of what the rank had left behind.
+  void take_what_the_last_wrote() {
+    if (!has_ended_ || has_taken_all_ || posix::has_children()) return;
+    has_taken_all_ = true;
+    output_.finish();
+    errors_.finish();
+  }
+
   milliseconds grace_;
   posix::FileDescriptor gate_;  // signals as bytes
   posix::SignalReader signals_;
   WholeLines output_, errors_;
   pid_t rank_ = 0;
-  bool has_ended_ = false, was_asked_ = false;
+  bool has_ended_ = false, was_asked_ = false, has_taken_all_ = false;
   int wait_status_ = 0;
   std::string report_;
   Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();

@@ -113,11 +113,11 @@ std::optional<LabelledLine> tagged_line(std::string_view line, bool has_blank) {
   return std::nullopt;
 }
 
-std::size_t find_tag(std::string_view text) {
-  for (std::size_t at = 0; (at = text.find("]<std", at)) != std::string_view::npos; ++at)
-    if (std::size_t begin = text.rfind('[', at);
-        begin != std::string_view::npos && tagged_line(text.substr(begin), false))
-      return begin;
+// A tag of the same job; a rank may print those of another.
+std::size_t find_tag(std::string_view line) {
+  std::string_view job = line.substr(0, line.substr(0, line.find(']')).rfind(',') + 1);
+  for (std::size_t at = 1; (at = line.find(job, at)) != std::string_view::npos; ++at)
+    if (tagged_line(line.substr(at), false)) return at;
   return std::string_view::npos;
 }
 
@@ -167,10 +167,10 @@ void SiteOutput::take(Stream stream, std::string_view line, const std::function<
                       const std::function<void(std::string_view)>& say) {
   auto labelled = dialect_.read_label(line);
   if (labelled && labelled->rank.value < ranks_) {
-    std::size_t next = dialect_.find_next_label ? dialect_.find_next_label(labelled->text) : std::string_view::npos;
-    take_of_rank(stream, labelled->rank, labelled->text.substr(0, next), print);
-    if (next != std::string_view::npos) take(stream, labelled->text.substr(next), print, say);
-    return;
+    std::size_t next = dialect_.find_next_label ? dialect_.find_next_label(line) : std::string_view::npos;
+    if (next == std::string_view::npos) return take_of_rank(stream, labelled->rank, labelled->text, print);
+    take_of_rank(stream, labelled->rank, labelled->text.substr(0, next - (line.size() - labelled->text.size())), print);
+    return take(stream, line.substr(next), print, say);
   }
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (!line.empty()) say(line);

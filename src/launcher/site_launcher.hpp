@@ -26,8 +26,8 @@ struct SiteDialect {
   const char* name;
   // A line of a rank, without the launcher's label; nothing: the launcher's own.
   std::optional<LabelledLine> (*read_label)(std::string_view line);
-  // Where in a line, after its label, the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
-  std::size_t (*find_next_label)(std::string_view text);
+  // Where in a labelled line the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
+  std::size_t (*find_next_label)(std::string_view line);
   // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
   bool (*read_failure)(std::string_view line, FirstFailure& failure);
 };

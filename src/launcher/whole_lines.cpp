@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -34,29 +35,37 @@ void WholeLines::add_to(std::vector<pollfd>& polled) const {
 }
 
 void WholeLines::relay() {
-  while (waiting_ < most_waiting && read()) write();
   write();
+  if (waiting_ < most_waiting && read() > 0) write();
 }
 
 void WholeLines::finish(std::string_view own_line) {
-  while (read()) {
+  // No more than that: others may have the pipe, too, and write for ever.
+  int there = 0;
+  if (from_) ::ioctl(from_.get(), FIONREAD, &there);
+  while (there > 0) {
+    ssize_t count = read();
+    if (count <= 0) break;
+    there -= static_cast<int>(count);
   }
   add(cutter_.take_rest());
   add(own_line);
   write();
 }
 
-bool WholeLines::read() {
+ssize_t WholeLines::read() {
   std::array<char, 16 << 10> bytes;
-  ssize_t count = from_ ? ::read(from_.get(), bytes.data(), bytes.size()) : -1;
-  if (count < 0) return count < 0 && errno == EINTR;
-  if (count == 0) {
+  if (!from_) return 0;
+  ssize_t count = 0;
+  do count = ::read(from_.get(), bytes.data(), bytes.size());
+  while (count < 0 && errno == EINTR);
+  if (count > 0) {
+    cutter_.feed({bytes.data(), static_cast<std::size_t>(count)}, [this](std::string_view line) { add(line); });
+  } else if (count == 0) {
     add(cutter_.take_rest());
     from_.reset();
-    return false;
   }
-  cutter_.feed({bytes.data(), static_cast<std::size_t>(count)}, [this](std::string_view line) { add(line); });
-  return true;
+  return count;
 }
 
 void WholeLines::add(std::string_view text) {

@@ -3,6 +3,7 @@
 // may be the middle of a line (Python writes the words of a print one by one). So it gets whole lines, each in a write
 // that pipes do not split. What is no whole line gets an end with a mark, which horovodrun takes out with the end.
 #include <poll.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <deque>
@@ -37,7 +38,7 @@ class WholeLines {
 
  private:
   WholeLines(posix::FileDescriptor from, posix::FileDescriptor rank_end, int to);
-  bool read();
+  ssize_t read();
   void add(std::string_view text);
   void write();
 

@@ -89,7 +89,11 @@ void Engine::run(Deadline start_deadline) {
       nap = shortest_nap;
       continue;
     }
-    if (patience.look_again() || teams_.are_moved_by_looks()) continue;
+    if (patience.look_again()) continue;
+    if (teams_.are_moved_by_looks()) {
+      watch_for_stalls();
+      continue;
+    }
     std::uint32_t announced = word.announce();
     if (leader_) leader_->arm();
     teams_.arm();

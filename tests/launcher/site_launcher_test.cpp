@@ -81,6 +81,7 @@ TEST(SiteOutput, of_open_mpi_and_prrte_is_joined_where_their_reads_cut_lines) {
   Heard heard =
       hear(dialect_of_open_mpi, "[1,1]<stdout>:a[1,0]<stdout>:whole [1] line\n[1,1]<stdout>:b\n[1,0]<stdout>:end");
   EXPECT_EQ(heard.ranks, "0|whole [1] line\n1|ab\n0|end");
+  EXPECT_EQ(hear(dialect_of_open_mpi, "[1,2]<stdout>:a [7,1]<stdout>:b\n").ranks, "2|a [7,1]<stdout>:b\n");
   std::string report = text_of({645, SIGKILL, false, 2000, "n2"});
   heard = hear(dialect_of_prrte,
                "[x@1,2]<stderr>: " + report.substr(0, 9) + "[x@1,1]<stderr>: y\n[x@1,2]<stderr>: " + report.substr(9));

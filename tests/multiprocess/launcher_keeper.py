@@ -65,6 +65,13 @@ class Keeper(LauncherTest):
         self.assertIn(b"loss 0.5\n", text)
         self.assertEqual(text.replace(b"[horovodrun: this line goes on]\n", b""), b"loss 0.5\n50%\r" + b"x" * 10000 + b"\nno end")
 
+    def test_passes_on_what_those_write_whom_it_ends(self):
+        job = Kept("trap 'exit 0' USR1; (trap 'echo bye; exit' TERM; echo ready; kill -USR1 $$; while :; do sleep 1000 & wait; done) & wait")
+        self.addCleanup(job.clean_up)
+        job.wait_for_lines(1)
+        self.assertEqual(self.end(job, 0), [(0, False)])
+        self.assertEqual(job.output, b"ready\nbye\n")
+
     def test_hands_signals_on_once(self):
         job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
                    "print(\"ready\", flush=True)\nprint(signal.Signals(signal.sigwait([signal.SIGUSR1])).name)'")
