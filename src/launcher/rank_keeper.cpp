@@ -123,9 +123,11 @@ class Keeper {
     std::vector<pollfd> polled = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
     output_.add_to(polled);
     errors_.add_to(polled);
+    // Times may have passed since keep() looked at them: what is over then is not waited for.
     milliseconds span = std::chrono::hours(1);
     if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
     else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
+    else if (has_ended_ && !posix::has_children()) span = milliseconds(0);
     if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
     ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
   }
