@@ -10,13 +10,51 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/launch.hpp"
+#include "native/posix/fabric_devices.hpp"
 #include "native/posix/host_identity.hpp"
+#include "native/posix/tcp_address.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
 using mpi::CollectiveCall;
 using mpi::Completion;
+
+// Whether the launcher may have put ranks onto several nodes: only then tensors go over MPI.
+bool may_span_nodes(const Launch& launch, const Environment& environment) {
+  if (launch.launcher == Launcher::horovodrun) return false;  // with PMIx it stays on one
+  if (launch.launcher == Launcher::slurm) return number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) > 1;
+  auto size = number_in(environment, "OMPI_COMM_WORLD_SIZE"), here = number_in(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  return !size || !here || *size > *here;
+}
+
+// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started after
+// the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
+bool has_bridge_of_containers(const Environment& environment) {
+  for (const char* choice : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"})
+    if (environment.has(choice)) return false;
+  auto interfaces = posix::interfaces();
+  if (!interfaces || !posix::fabric_devices().empty()) return false;
+  return std::any_of(interfaces->begin(), interfaces->end(), [](const posix::Interface& interface) {
+    constexpr std::string_view prefixes[] = {"docker", "podman", "virbr", "cni", "lxcbr", "lxdbr", "br-"};
+    return std::any_of(std::begin(prefixes), std::end(prefixes),
+                       [&](std::string_view prefix) { return interface.name.starts_with(prefix); });
+  });
+}
+
+// An MPI that cannot be started any more when PMIx has been asked who this is. Where it will be wanted it goes first, and
+// is asked itself.
+bool goes_before_pmix(const Environment& environment, const Config& config) {
+  if (!environment.has("PMIX_NAMESPACE") || config.mpi == "none") return false;
+  auto launch = innermost_launch(environment);
+  if (!launch || launch->launcher == Launcher::hydra) return false;
+  if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment) ||
+                             has_bridge_of_containers(environment)))
+    return false;
+  auto process = mpi::Process::open(environment, config);
+  return process && !(*process)->is_running() && (*process)->must_initialize_pmix();
+}
 
 // What MPI works on until it is done: given up, it is left to MPI for ever.
 struct Gathering {
@@ -38,7 +76,7 @@ class OverCommunicator final : public Bootstrap {
     if (!config) return false;
     auto libraries = mpi::mapped_libraries();
     if (std::none_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; }))
-      return false;
+      return goes_before_pmix(environment, *config);
     auto process = mpi::Process::open(environment, *config);
     if (!process || !(*process)->is_running()) return false;
     auto world = (*process)->calls().world();
@@ -94,7 +132,7 @@ class OverCommunicator final : public Bootstrap {
   Status take_world(const Environment& environment, const Config& config) {
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
-    // Forced by name it may also be the one to start MPI.
+    // Forced by name, or to go before PMIx, it may also be the one to start MPI.
     if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
     auto copy = (*process)->calls().duplicate(nullptr);
     if (!copy) return std::move(copy.error());

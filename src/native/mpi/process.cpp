@@ -216,6 +216,23 @@ bool Process::lacks_pmi_server(const Environment& environment) const {
   return !speaks_pmix;
 }
 
+bool Process::must_initialize_pmix() const {
+  constexpr std::string_view name = "Open MPI v";
+  std::string version = calls_->version();
+  return version.starts_with(name) && std::atoi(version.c_str() + name.size()) >= 5;
+}
+
+namespace {
+bool is_pmix_initialized() {
+  void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  auto ask = reinterpret_cast<int (*)()>(::dlsym(handle, "PMIx_Initialized"));
+  bool answer = ask != nullptr && ask() != 0;
+  ::dlclose(handle);
+  return answer;
+}
+}  // namespace
+
 Status Process::check_launcher(const Environment& environment) const {
   std::string abi = calls_->abi;
   if (has_launcher_for(abi, environment)) return {};
@@ -233,6 +250,11 @@ Status Process::start(const Environment& environment, const Config& config) {
   ThreadLevel level = ThreadLevel::single;
   bool was_running = calls_->is_initialized();
   if (!was_running && config.mpi.empty()) HVD_RETURN_IF_ERROR(check_launcher(environment));
+  if (!was_running && must_initialize_pmix() && is_pmix_initialized())
+    return Error(ErrorCode::unsupported,
+                 calls_->version() +
+                     " was not started: it would end the process, since PMIx is in use here already. Let the program "
+                     "start MPI before hvd.init() (from mpi4py import MPI), or set HOROVOD_BOOTSTRAP=mpi");
   if (was_running) {
     level = calls_->thread_level();
   } else {

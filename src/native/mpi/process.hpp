@@ -39,6 +39,9 @@ class Process {
   Status start(const Environment& environment, const Config& config);
   // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
+  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11), and in
+  // MPI_Finalize where it had been before (OpenPMIx 5.0.11 frees its topology twice). start() refuses it then.
+  bool must_initialize_pmix() const;
   bool is_ours() const { return is_ours_; }
   // What was started here is not finalised either: for who tells the launcher himself that the process leaves in order.
   void skip_finalize() noexcept { skips_finalize_ = true; }

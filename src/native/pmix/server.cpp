@@ -182,6 +182,8 @@ class LibraryServer : public Server {
     }
     std::free(environment);
     variables.emplace_back("PMIX_MCA_gds", "hash");
+    // Open MPI 4 believes in a PMIx server only where it knows the launcher, jsrun for one; it is told by this alone.
+    variables.emplace_back("JSM_JSRUN_PORT", "0");
     return variables;
   }
 
