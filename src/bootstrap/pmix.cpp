@@ -18,6 +18,7 @@
 #include "bootstrap/pmix_plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/local_store.hpp"
+#include "native/mpi/process.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -40,11 +41,12 @@ class Pmix final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
     if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
-    // horovodrun clears what other launchers have set. A server that is not its own is that of a rank alone: Open MPI 4
-    // starts one where nobody serves it.
+    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that Open MPI
+    // 4 has started for this rank alone, since it found none to its liking.
     bool is_of_horovodrun =
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
-    if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-")) return false;
+    if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())
+      return false;
     // The ranks of an mpiexec of MPICH's inside of a rank of srun --mpi=pmix, say, inherit the outer one's PMIx.
     auto launch = innermost_launch(environment);
     return !launch || launch->launcher != Launcher::hydra;

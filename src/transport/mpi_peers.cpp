@@ -17,14 +17,9 @@ bool is_on_one_node(const World& world) {
                      [&](const Member& member) { return member.node == world.members.front().node; });
 }
 
-// What people tell an MPI with that shall not choose for itself.
-constexpr const char* interface_choices[] = {"UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include",
-                                             "OMPI_MCA_btl_tcp_if_exclude"};
-
 // As MpiCard::addresses says.
 std::string addresses_to_choose_from(const Environment& environment) {
-  for (const char* name : interface_choices)
-    if (environment.has(name)) return "";
+  if (mpi::is_told_its_interfaces(environment)) return "";
   auto interfaces = posix::interfaces();
   if (!interfaces || !posix::fabric_devices().empty()) return "";
   std::string text;

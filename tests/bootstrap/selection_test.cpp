@@ -116,20 +116,6 @@ TEST(Selection, never_runs_alone_because_a_server_is_gone) {
   EXPECT_TRUE(chosen_for({{"PMIX_NAMESPACE", "over"}, {"PMIX_RANK", "0"}}, "single"));
 }
 
-TEST(Selection, asks_no_pmix_server_that_horovodrun_has_not_started) {
-  for (const Maker& maker : registry()) {
-    if (std::string_view(maker.name) != "pmix") continue;
-    auto is_asked = [&](const char* space, const char* mark) {
-      return maker.make()->detected(Environment({{"PMIX_NAMESPACE", space}, {"PMIX_RANK", "0"}, {mark, "x"}}));
-    };
-    for (const char* mark : {local_store::address_variable, "HOROVOD_GLOO_RENDEZVOUS_ADDR"}) {
-      EXPECT_TRUE(is_asked("horovodrun-5", mark));
-      EXPECT_FALSE(is_asked("2843017217", mark)) << "of an Open MPI that is alone";
-    }
-    EXPECT_TRUE(is_asked("2843017217", "PATH"));
-  }
-}
-
 // Bootstraps whose behaviour is made up.
 template <int kind>
 class Scripted final : public Bootstrap {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "bootstrap/launch.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/host_identity.hpp"
@@ -21,40 +24,78 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Whether the launcher may have put ranks onto several nodes: only then tensors go over MPI.
+// Whether the launcher may have put ranks onto several nodes: only then tensors go over MPI. Every rank says the same.
 bool may_span_nodes(const Launch& launch, const Environment& environment) {
   if (launch.launcher == Launcher::horovodrun) return false;  // with PMIx it stays on one
-  if (launch.launcher == Launcher::slurm) return number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) > 1;
-  auto size = number_in(environment, "OMPI_COMM_WORLD_SIZE"), here = number_in(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (launch.launcher == Launcher::slurm)  // the parts of a heterogeneous step know their own nodes alone
+    return environment.has("SLURM_HET_SIZE") || number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) > 1;
+  if (launch.launcher == Launcher::flux) return number_in(environment, "FLUX_JOB_NNODES").value_or(2) > 1;
+  auto size = number_in(environment, "OMPI_COMM_WORLD_SIZE"),
+       here = number_in(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
   return !size || !here || *size > *here;
 }
 
 // Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started after
 // the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
 bool has_bridge_of_containers(const Environment& environment) {
-  for (const char* choice : {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"})
-    if (environment.has(choice)) return false;
+  if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
   auto interfaces = posix::interfaces();
-  if (!interfaces || !posix::fabric_devices().empty()) return false;
-  return std::any_of(interfaces->begin(), interfaces->end(), [](const posix::Interface& interface) {
-    constexpr std::string_view prefixes[] = {"docker", "podman", "virbr", "cni", "lxcbr", "lxdbr", "br-"};
-    return std::any_of(std::begin(prefixes), std::end(prefixes),
-                       [&](std::string_view prefix) { return interface.name.starts_with(prefix); });
-  });
+  if (!interfaces) return false;
+  for (const posix::Interface& interface : *interfaces)
+    for (std::string_view prefix :
+         {"docker", "podman", "nerdctl", "virbr", "cni", "lxcbr", "lxdbr", "incusbr", "weave", "kube-bridge"})
+      if (interface.name.starts_with(prefix)) {
+        log::info("MPI is not started before the ranks have met: it may take " + interface.name +
+                  " for the way to other hosts (OMPI_MCA_btl_tcp_if_include=eth0 names the right one)");
+        return true;
+      }
+  return false;
 }
 
 // An MPI that cannot be started any more when PMIx has been asked who this is. Where it will be wanted it goes first, and
-// is asked itself.
+// is asked itself. Not where it could not reach the launcher's server, and would be alone.
 bool goes_before_pmix(const Environment& environment, const Config& config) {
-  if (!environment.has("PMIX_NAMESPACE") || config.mpi == "none") return false;
-  auto launch = innermost_launch(environment);
-  if (!launch || launch->launcher == Launcher::hydra) return false;
-  if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment) ||
-                             has_bridge_of_containers(environment)))
+  std::string folder = environment.get("PMIX_SERVER_TMPDIR").value_or("");
+  if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK") || ::access(folder.c_str(), F_OK) != 0)
     return false;
+  auto launch = innermost_launch(environment);
+  if (!launch || launch->launcher == Launcher::hydra || launch->size == 1 || config.mpi == "none") return false;
+  if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment))) return false;
   auto process = mpi::Process::open(environment, config);
-  return process && !(*process)->is_running() && (*process)->must_initialize_pmix();
+  if (!process || (*process)->is_running() || !(*process)->must_initialize_pmix()) return false;
+  return !config.mpi.empty() || !has_bridge_of_containers(environment);
 }
+
+// Nobody can call off an MPI_Init that waits for a rank which does not come: this says why, and ends the process.
+class PatienceWithMpi {
+ public:
+  explicit PatienceWithMpi(Deadline deadline)
+      : watcher_([this, deadline] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, deadline.left(), [this] { return is_done_; })) return;
+          log::error(
+              "MPI_Init does not return: a rank did not come to hvd.init(), or went by another way (HOROVOD_MPI and "
+              "HOROVOD_BOOTSTRAP must be equal everywhere; HOROVOD_MPI=none does without; HOROVOD_START_TIMEOUT "
+              "sets the time)");
+          ::_exit(1);
+        }) {}
+  ~PatienceWithMpi() {
+    {
+      std::lock_guard lock(mutex_);
+      is_done_ = true;
+    }
+    changed_.notify_all();
+    watcher_.join();
+  }
+  PatienceWithMpi(const PatienceWithMpi&) = delete;
+  PatienceWithMpi& operator=(const PatienceWithMpi&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false;
+  std::thread watcher_;
+};
 
 // What MPI works on until it is done: given up, it is left to MPI for ever.
 struct Gathering {
@@ -74,9 +115,7 @@ class OverCommunicator final : public Bootstrap {
     std::vector<std::string> warnings;
     auto config = Config::from(environment, warnings);
     if (!config) return false;
-    auto libraries = mpi::mapped_libraries();
-    if (std::none_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; }))
-      return goes_before_pmix(environment, *config);
+    if (!mpi::is_one_running()) return goes_before_pmix(environment, *config);
     auto process = mpi::Process::open(environment, *config);
     if (!process || !(*process)->is_running()) return false;
     auto world = (*process)->calls().world();
@@ -133,11 +172,17 @@ class OverCommunicator final : public Bootstrap {
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
     // Forced by name, or to go before PMIx, it may also be the one to start MPI.
+    PatienceWithMpi patience(Deadline::after(milliseconds_of(config.start_timeout_s)));
     if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
     auto copy = (*process)->calls().duplicate(nullptr);
     if (!copy) return std::move(copy.error());
     communicator_ = shared(std::move(*copy));
-    return {};
+    auto launch = innermost_launch(environment);
+    if (communicator_->size() > 1 || !launch || launch->size <= 1) return {};
+    return Error(ErrorCode::system,
+                 (*process)->calls().version() + " knows 1 of the " + std::to_string(launch->size) +
+                     " processes that " + launch->name +
+                     " started: it cannot reach the launcher's server. HOROVOD_MPI=none does without it");
   }
 
   // The first rank does it.

@@ -152,7 +152,22 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
                "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
+bool is_pmix_initialized() {
+  void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  auto ask = reinterpret_cast<int (*)()>(::dlsym(handle, "PMIx_Initialized"));
+  bool answer = ask != nullptr && ask() != 0;
+  ::dlclose(handle);
+  return answer;
+}
+
 }  // namespace
+
+bool is_told_its_interfaces(const Environment& environment) {
+  constexpr const char* choices[] = {"UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include",
+                                     "OMPI_MCA_btl_tcp_if_exclude"};
+  return std::any_of(std::begin(choices), std::end(choices), [&](const char* name) { return environment.has(name); });
+}
 
 const char* name_of(ThreadLevel level) noexcept {
   switch (level) {
@@ -186,6 +201,11 @@ std::vector<Mapped> mapped_libraries() {
   if (libraries.empty())
     if (const char* abi = abi_of("", RTLD_DEFAULT)) libraries.push_back({"", abi, is_running(RTLD_DEFAULT)});
   return libraries;
+}
+
+bool is_one_running() {
+  auto libraries = mapped_libraries();
+  return std::any_of(libraries.begin(), libraries.end(), [](const Mapped& it) { return it.is_running; });
 }
 
 Result<Process*> Process::open(const Environment& environment, const Config& config) {
@@ -222,17 +242,6 @@ bool Process::must_initialize_pmix() const {
   return version.starts_with(name) && std::atoi(version.c_str() + name.size()) >= 5;
 }
 
-namespace {
-bool is_pmix_initialized() {
-  void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  if (handle == nullptr) return false;
-  auto ask = reinterpret_cast<int (*)()>(::dlsym(handle, "PMIx_Initialized"));
-  bool answer = ask != nullptr && ask() != 0;
-  ::dlclose(handle);
-  return answer;
-}
-}  // namespace
-
 Status Process::check_launcher(const Environment& environment) const {
   std::string abi = calls_->abi;
   if (has_launcher_for(abi, environment)) return {};
@@ -254,7 +263,7 @@ Status Process::start(const Environment& environment, const Config& config) {
     return Error(ErrorCode::unsupported,
                  calls_->version() +
                      " was not started: it would end the process, since PMIx is in use here already. Let the program "
-                     "start MPI before hvd.init() (from mpi4py import MPI), or set HOROVOD_BOOTSTRAP=mpi");
+                     "start MPI before hvd.init() (from mpi4py import MPI), or set HOROVOD_MPI=openmpi for all ranks");
   if (was_running) {
     level = calls_->thread_level();
   } else {

@@ -18,10 +18,14 @@ struct Mapped {
   bool is_running;   // initialised and not finalised
 };
 std::vector<Mapped> mapped_libraries();
+bool is_one_running();
 
 // The plugin of an ABI without looking for a library: false if there is none beside the core.
 bool has_plugin(std::string_view abi, const Environment& environment);
 std::span<const char* const> abis();
+
+// Whether people told it which interfaces to use, so that it need not choose for itself.
+bool is_told_its_interfaces(const Environment& environment);
 
 // There is one MPI per process, hence one of these; it is never destroyed. From any thread.
 class Process {
@@ -39,8 +43,8 @@ class Process {
   Status start(const Environment& environment, const Config& config);
   // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
-  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11), and in
-  // MPI_Finalize where it had been before (OpenPMIx 5.0.11 frees its topology twice). start() refuses it then.
+  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11): start()
+  // refuses it then. Where PMIx had been finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (frees its topology twice).
   bool must_initialize_pmix() const;
   bool is_ours() const { return is_ours_; }
   // What was started here is not finalised either: for who tells the launcher himself that the process leaves in order.
