@@ -73,8 +73,7 @@ std::string bootstrap(const JobOptions& plan, const Environment& environment) {
   if (plan.site->dialect == &dialect_of_hydra) return "pmi: Hydra serves PMI-1";
   std::string why_not;
   if (can_use_pmix(environment, &why_not))
-    return "pmix (mpi, if the ranks' MPI is Open MPI 5): the launcher serves PMIx, and our plugin and libpmix open "
-           "here";
+    return "pmix: the launcher serves PMIx, and our plugin and libpmix open here (mpi for Open MPI 5)";
   return "none would do, for the launcher serves PMIx alone: " + why_not;
 }
 

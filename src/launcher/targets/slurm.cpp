@@ -142,8 +142,7 @@ Result<JobOptions> plan(const Request& request) {
 std::string bootstrap(const JobOptions& plan, const Environment& environment) {
   const std::string& mpi = plan.site->command[1];
   if (mpi == "--mpi=pmix")
-    return "pmix (mpi, if the ranks' MPI is Open MPI 5): `srun --mpi=list` has it, and our plugin and libpmix open on "
-           "the job's nodes";
+    return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)";
   std::string why_not;
   std::string no_pmix = can_use_pmix_on_nodes(environment, &why_not) ? "`srun --mpi=list` has no pmix" : why_not;
   if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
