@@ -109,7 +109,9 @@ class Loops(EndTest):
         if harm == "rank":
             ranks = {number: pid for number, pid in job.ranks_by_number().items() if HOSTS[number] == victim}
             if not ranks:
-                kill(job.front.pid, signal.SIGTERM)  # too early for that
+                # Too early for that. The front may be a shell that passes no signal on.
+                for pid in self.those(job, "launcher") or [job.front.pid]:
+                    kill(pid, signal.SIGTERM)
                 return None
             number = draw.choice(sorted(ranks))
             kill(ranks[number])
