@@ -109,9 +109,8 @@ class Loops(EndTest):
         if harm == "rank":
             ranks = {number: pid for number, pid in job.ranks_by_number().items() if HOSTS[number] == victim}
             if not ranks:
-                # Too early for that. The front may be a shell that passes no signal on.
-                for pid in self.those(job, "launcher") or [job.front.pid]:
-                    kill(pid, signal.SIGTERM)
+                for pid in self.launcher(job):
+                    kill(pid, signal.SIGTERM)  # too early for that
                 return None
             number = draw.choice(sorted(ranks))
             kill(ranks[number])
@@ -119,18 +118,26 @@ class Loops(EndTest):
         if harm in ("cut", "kill"):
             nodes(harm, victim)
             return None
-        for pid in self.those(job, harm) or [job.front.pid]:
+        for pid in self.those(job, harm) or self.launcher(job):
             kill(pid)
             break
         return None
 
     @staticmethod
-    def those(job, harm):
-        if harm == "launcher":
+    def launcher(job):
+        """None when the job has come to its end. Before horovodrun there is a shell, of whose end it would not hear."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while job.front.poll() is None and time.monotonic() < limit:
             try:
                 return [job.launcher()]
             except AssertionError:
-                return []  # it has come to the end
+                time.sleep(0.01)
+        return []
+
+    @staticmethod
+    def those(job, harm):
+        if harm == "launcher":
+            return Loops.launcher(job)
         if harm == "mpiexec":
             return [pid for pid in marked_processes(job.mark) if b"mpiexec.hydra" in read(pid, "cmdline").split(b"\0")[0]]
         ours = agents()

@@ -172,17 +172,14 @@ class OverCommunicator final : public Bootstrap {
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
     // Forced by name, or to go before PMIx, it may also be the one to start MPI.
-    PatienceWithMpi patience(Deadline::after(milliseconds_of(config.start_timeout_s)));
-    if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
+    if (!(*process)->is_running()) {
+      PatienceWithMpi patience(Deadline::after(milliseconds_of(config.start_timeout_s)));
+      HVD_RETURN_IF_ERROR((*process)->start(environment, config));
+    }
     auto copy = (*process)->calls().duplicate(nullptr);
     if (!copy) return std::move(copy.error());
     communicator_ = shared(std::move(*copy));
-    auto launch = innermost_launch(environment);
-    if (communicator_->size() > 1 || !launch || launch->size <= 1) return {};
-    return Error(ErrorCode::system,
-                 (*process)->calls().version() + " knows 1 of the " + std::to_string(launch->size) +
-                     " processes that " + launch->name +
-                     " started: it cannot reach the launcher's server. HOROVOD_MPI=none does without it");
+    return {};
   }
 
   // The first rank does it.
