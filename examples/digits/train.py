@@ -25,9 +25,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=100, help="images per step, of all ranks together")
-    parser.add_argument("--learning-rate", type=float, default=0.05)
-    parser.add_argument("--tolerance", type=float, default=1e-3,
-                        help="largest relative difference between the loss curves (default: 0.001)")
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--tolerance", type=float, default=1e-4,
+                        help="largest relative difference between the loss curves (default: 0.0001)")
     parser.add_argument("--no-compare", action="store_true", help="train only")
     parser.add_argument("--no-reduction", action="store_true",
                         help="do not average gradients: every rank learns from its own share only, the curves differ")
@@ -64,10 +64,12 @@ class Network(torch.nn.Module):
         self.fc1 = torch.nn.Linear(32 * 4, 64)
         self.fc2 = torch.nn.Linear(64, 10)
 
+    # Smooth throughout: at the bend of a ReLU, or where two pixels are equally bright, the last bit of a float decides
+    # which way a gradient goes. On some processors that alone takes two curves of the same training apart.
     def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+        x = F.avg_pool2d(torch.tanh(self.conv1(x)), 2)
+        x = F.avg_pool2d(torch.tanh(self.conv2(x)), 2)
+        return self.fc2(torch.tanh(self.fc1(x.flatten(1))))
 
 
 def new_network():

@@ -11,6 +11,8 @@ namespace {
 
 // How long a peer's engine may take to answer; a program may take as long as it likes.
 constexpr auto engine_deadline = std::chrono::seconds(10);
+// From the shutdown of a rank that has failed, as by an exception, to the end of its process.
+constexpr auto time_to_end = std::chrono::seconds(2);
 // Between two looks at a link that cannot wake us.
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
                                    longest_nap = std::chrono::milliseconds(1);
@@ -259,6 +261,7 @@ void Engine::execute(const Record& record) {
 void Engine::agree_to_end(const ShutdownRecord& record) {
   std::string by = record.by == world_.rank ? "this rank" : describe(world_, record.by);
   std::string why = record.reason.empty() ? "" : ": " + std::string(record.reason);
+  waits_for_who_left_ = record.by != world_.rank && record.reason.empty();
   ending_ =
       Error{ErrorCode::shut_down, "Horovod has been shut down by " + by + why +
                                       ". An operation that not all ranks had submitted before cannot be carried out; "
@@ -339,6 +342,7 @@ void Engine::end(const Error& reason) {
     if (ending_) leader_->leave();
     else leader_->leave_because(whose, reason.message);
   }
+  if (waits_for_who_left_ && reason.code == ErrorCode::shut_down) wait_for_who_left();
   {
     std::lock_guard lock(ended_mutex_);
     ended_ = std::make_shared<const Error>(reason);
@@ -349,6 +353,18 @@ void Engine::end(const Error& reason) {
   take_last_submissions();
   while (!in_flight_.empty()) settle(*in_flight_.back(), &reason);
   handles_.announce();
+}
+
+// That rank may have left because it has failed. Then its end shall come before the ends of those that fail because of
+// it, or the launcher would take one of them for the cause. Nobody who shuts down, too, has to wait.
+void Engine::wait_for_who_left() {
+  posix::WaitWord& word = board_.wake_word(board_.me());
+  auto deadline = Deadline::after(time_to_end);
+  while (!deadline.passed()) {
+    std::uint32_t announced = word.announce();
+    if (stop_requested_.load(std::memory_order_acquire)) return word.retract();
+    word.sleep(announced, deadline.left() + std::chrono::milliseconds(1));
+  }
 }
 
 // Submitted, but too late: only to be settled.

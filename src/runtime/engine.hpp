@@ -80,6 +80,7 @@ class Engine final : private transport::Exchange {
   bool run_batches();
   void settle(Operation& operation, const Error* error);
   void end(const Error& reason);
+  void wait_for_who_left();
   void take_last_submissions();
   void send(const Request& request);
   bool send_waiting();
@@ -117,6 +118,7 @@ class Engine final : private transport::Exchange {
   // A batch failed because a peer has gone; until then whoever knows why is given time to say so.
   std::optional<Deadline> cause_deadline_;
   std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out
+  bool waits_for_who_left_ = false;    // another rank had it ended
   std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
   std::vector<NameEntry*> slots_;      // by slot
   std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
