@@ -32,6 +32,9 @@ class Bootstrap {
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
   // Returns when all ranks have called it, and everything put before it can be got.
   virtual Status fence(Deadline deadline) = 0;
+  // This rank has links of its own now, or has failed to make them: what only the meeting needed may go. The next
+  // fence() begins another meeting.
+  virtual void tidy_up() noexcept {}
   // Asks the launcher to end the whole job.
   virtual void abort(std::string_view reason) noexcept = 0;
 };

@@ -1,23 +1,23 @@
 // Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
 // folder on a file system that all nodes see carries the values.
 //
-// What happens in the folder (mode 0700, its name belongs to one step and one joining):
+// What happens in the folder (mode 0700, its name belongs to one step and one meeting):
 //  1. At fence k every rank writes what it put since the last one into `k.rank`, under another name first.
 //  2. Rank 0 waits for all of them, joins them into `k.all` and removes them; the others wait for that one file, so a
 //     job of n ranks costs n small files and n readers of one. Who waits lists the folder: file systems over a network
 //     may otherwise answer "not there" from memory for a long time.
 //  3. At fence k+1 everybody has read `k.all`, and rank 0 removes it.
-//  4. Who leaves writes `gone.rank`; who finds all of them removes the folder.
+//  4. Who has met the others writes `gone.rank`; who finds all of them removes the folder, long before the job ends.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
@@ -34,9 +34,6 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
-
-// How often this process has joined; all ranks do it equally often.
-std::atomic<int> joinings{0};
 
 // File systems of one machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that all nodes see.
 bool is_of_one_machine(const std::string& folder) {
@@ -114,7 +111,8 @@ class Slurm final : public Bootstrap {
                                                     ": expected a rank below the number of tasks");
     identity_ = Identity{Rank{launch->rank}, launch->size, step_of(environment)};
     if (identity_.size == 1) return identity_;
-    HVD_RETURN_IF_ERROR(open_folder(environment, config));
+    HVD_RETURN_IF_ERROR(choose_place(environment, config));
+    HVD_RETURN_IF_ERROR(make_folder());
     return identity_;
   }
 
@@ -136,6 +134,7 @@ class Slurm final : public Bootstrap {
   Status fence(Deadline deadline) override {
     if (identity_.size == 1) return {};
     if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
+    if (folder_.empty()) HVD_RETURN_IF_ERROR(make_folder());
     Status done = meet(std::to_string(fences_), deadline);
     if (!done) broken_ = done.error().message;
     ++fences_;
@@ -144,15 +143,17 @@ class Slurm final : public Bootstrap {
 
   void abort(std::string_view) noexcept override {}  // srun is not asked; it ends the step with its first bad exit code
 
-  ~Slurm() override {
-    if (folder_.empty() || !broken_.empty() || !write_file(folder_, "gone." + std::to_string(identity_.rank.value), {}))
+  void tidy_up() noexcept override {
+    std::string folder = std::exchange(folder_, {});
+    fences_ = 0;
+    if (folder.empty() || !broken_.empty() || !write_file(folder, "gone." + std::to_string(identity_.rank.value), {}))
       return;
-    auto files = files_of(folder_);
+    auto files = files_of(folder);
     for (int rank = 0; rank < identity_.size; ++rank)
       if (!files.contains("gone." + std::to_string(rank))) return;
     for (const std::string& file : files)
-      if (file != "." && file != "..") ::unlink((folder_ + "/" + file).c_str());
-    ::rmdir(folder_.c_str());
+      if (file != "." && file != "..") ::unlink((folder + "/" + file).c_str());
+    ::rmdir(folder.c_str());
   }
 
  private:
@@ -165,19 +166,23 @@ class Slurm final : public Bootstrap {
     return step;
   }
 
-  Status open_folder(const Environment& environment, const Config& config) {
-    std::string base = config.shared_dir;
-    if (base.empty()) {
-      base = ".";
-      if (number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) == 1) {
-        if (::access(base.c_str(), W_OK) != 0) base = "/tmp";
-      } else if (is_of_one_machine(base)) {
-        return Error(ErrorCode::unsupported,
-                     "srun started no PMI server, and the working directory, through which the ranks could meet, is on "
-                     "a file system of this machine alone");
-      }
+  Status choose_place(const Environment& environment, const Config& config) {
+    place_ = config.shared_dir;
+    if (!place_.empty()) return {};
+    std::error_code unknown;  // a program may change its working directory between its meetings
+    place_ = std::filesystem::current_path(unknown).string();
+    if (number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) == 1) {
+      if (::access(place_.c_str(), W_OK) != 0) place_ = "/tmp";
+      return {};
     }
-    folder_ = base + "/.horovod-" + identity_.job + "-" + std::to_string(joinings++);
+    if (!is_of_one_machine(place_)) return {};
+    return Error(ErrorCode::unsupported,
+                 "srun started no PMI server, and the working directory, through which the ranks could meet, is on a "
+                 "file system of this machine alone");
+  }
+
+  Status make_folder() {
+    folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings_++);
     if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
       Error error = system_error("srun started no PMI server, and the folder " + folder_ +
                                      ", through which the ranks could meet, cannot be made",
@@ -283,7 +288,9 @@ class Slurm final : public Bootstrap {
   }
 
   Identity identity_;
-  std::string folder_;  // empty for a single rank
+  std::string place_;   // where each meeting has its folder
+  int meetings_ = 0;    // so far; all ranks have met equally often
+  std::string folder_;  // empty between meetings, and for a single rank
   std::uint64_t fences_ = 0;
   std::string broken_;
   std::map<std::string, Buffer, std::less<>> mine_;  // put since the last fence

@@ -53,7 +53,9 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   meeting.epoch = epoch_++;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
   Deadline deadline = start_deadline(*config);
-  return meet(environment, std::move(*config), meeting, deadline);
+  auto runtime = meet(environment, std::move(*config), meeting, deadline);
+  meeting.bootstrap->tidy_up();
+  return runtime;
 }
 
 Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members) {
