@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "native/posix/host_identity.hpp"
+#include "native/posix/plugin.hpp"
 #include "native/posix/random.hpp"
 
 namespace hvd::bootstrap {
@@ -12,6 +13,9 @@ namespace {
 
 // A card: u32 mark, u32 protocol version, and only then what belongs to that version.
 constexpr std::uint32_t mark = 0x48766443;
+
+constexpr const char* same_release =
+    ": all ranks must load the same release of Horovod (see their PYTHONPATH, modules, images)";
 
 Buffer card_of(const Member& member, const std::string& secret) {
   Buffer card;
@@ -23,6 +27,7 @@ Buffer card_of(const Member& member, const std::string& secret) {
   out.put(member.pid);
   out.put_string(member.address);
   out.put_string(member.endpoints);
+  out.put_string(member.release);
   out.put_string(member.knobs);
   out.put_string(secret);
   return card;
@@ -36,22 +41,31 @@ Result<Member> read_card(ConstBytes card, Rank from, Rank me, std::string& secre
     return Error(ErrorCode::mismatch, "rank " + std::to_string(from.value) + " sent " + std::to_string(card.size()) +
                                           " bytes that are no introduction of Horovod's");
   if (version != protocol_version)
-    return Error(ErrorCode::mismatch,
-                 "rank " + std::to_string(from.value) + " speaks protocol version " + std::to_string(version) +
-                     ", rank " + std::to_string(me.value) + " version " + std::to_string(protocol_version) +
-                     ": all ranks must load the same release of Horovod (see their PYTHONPATH, modules, images)");
+    return Error(ErrorCode::mismatch, "rank " + std::to_string(from.value) + " speaks protocol version " +
+                                          std::to_string(version) + ", rank " + std::to_string(me.value) + " version " +
+                                          std::to_string(protocol_version) + same_release);
   Member member;
   member.host = in.get_string();
   member.node = in.get_string();
   member.pid = in.get<std::int32_t>();
   member.address = in.get_string();
   member.endpoints = in.get_string();
+  member.release = in.get_string();
   member.knobs = in.get_string();
   std::string its_secret(in.get_string());
   if (from == Rank{0}) secret = std::move(its_secret);
   if (!in.ok() || !in.at_end())
     return Error(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
   return member;
+}
+
+// An older one may speak the same, and still compute something else.
+Status compare_releases(const Member& mine, Rank me, const Member& other, Rank from) {
+  if (mine.release == other.release) return {};
+  return Error(ErrorCode::mismatch, "rank " + std::to_string(me.value) + " (host " + mine.host +
+                                        ") has loaded Horovod " + mine.release + ", rank " +
+                                        std::to_string(from.value) + " (host " + other.host + ") " + other.release +
+                                        same_release);
 }
 
 // Ranks with different knobs would go different ways, and wait for each other for ever.
@@ -105,6 +119,7 @@ Member introduce_myself(const Environment& environment, std::string address) {
   me.node = posix::node_id();
   me.pid = ::getpid();
   me.address = std::move(address);
+  me.release = posix::plugin_stamp(0).version;
   return me;
 }
 
@@ -132,6 +147,7 @@ Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t
     if (!card) return std::move(card.error());
     auto member = read_card(*card, Rank{rank}, identity.rank, world.secret);
     if (!member) return std::move(member.error());
+    HVD_RETURN_IF_ERROR(compare_releases(me, identity.rank, *member, Rank{rank}));
     HVD_RETURN_IF_ERROR(compare_knobs(me, identity.rank, *member, Rank{rank}));
     world.members.push_back(std::move(*member));
   }

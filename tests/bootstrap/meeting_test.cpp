@@ -133,6 +133,20 @@ TEST(Meeting, names_the_knob_in_which_a_rank_differs) {
       << world.error().message;
 }
 
+TEST(Meeting, names_the_rank_of_another_release) {
+  Member here = member(0), there = member(1);
+  here.release = "1.0.0";
+  there.release = "1.0.9";
+  MadeUpJob job;
+  job.cards = {card_of(here), card_of(there)};
+  auto world = meet(job, {Rank{0}, 2, "job"}, 0, here, soon());
+  ASSERT_FALSE(world);
+  EXPECT_EQ(world.error().code, ErrorCode::mismatch);
+  EXPECT_NE(world.error().message.find(" has loaded Horovod 1.0.0, rank 1 (host " + there.host + ") 1.0.9: "),
+            std::string::npos)
+      << world.error().message;
+}
+
 TEST(Meeting, refuses_damaged_cards) {
   Buffer good = card_of(member(1));
   for (std::size_t length = 0; length < good.size(); ++length) {
