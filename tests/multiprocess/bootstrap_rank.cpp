@@ -57,6 +57,7 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
     auto world = meet(*chosen->bootstrap, identity, epoch, introduce_myself(environment, address),
                       Deadline::after(std::chrono::seconds(60)));
     if (!world) return fail(round, world.error().message);
+    chosen->bootstrap->tidy_up();
     for (int rank = 0; rank < world->size(); ++rank) {
       const Member& member = world->member(Rank{rank});
       if (member.address != "@" + std::to_string(rank) + "." + std::to_string(round))
