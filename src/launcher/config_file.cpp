@@ -46,6 +46,7 @@ class Reader {
   explicit Reader(const std::string& file_name) : file_name_(file_name) {}
 
   Result<std::vector<Entry>> read(std::string_view text) {
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8, as editors of Windows write it
     for (int line = 1; !text.empty(); ++line) {
       std::size_t end = std::min(text.find('\n'), text.size());
       HVD_RETURN_IF_ERROR(read_line(without_comment(text.substr(0, end)), line));
@@ -71,6 +72,9 @@ class Reader {
     if (indent == 0) {
       section_ = key;
       section_indent_ = 0;
+      if (value.starts_with('{') || value.starts_with('['))
+        return wrong(number,
+                     "has its values in brackets: write each of them as 'key: value', indented below '" + key + ":'");
       if (!value.empty()) entries_.push_back({key, value, number});
       return {};
     }

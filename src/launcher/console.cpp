@@ -1,6 +1,7 @@
 #include "launcher/console.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hvd::launcher {
 
@@ -27,6 +28,14 @@ void Console::look(const pollfd& output, const pollfd& errors) {
 
 bool Console::has_lost_reader() {
   return printer_.sink(Stream::standard_output).broken() || printer_.sink(Stream::standard_error).broken();
+}
+
+void Console::tell_of_lost_output() {
+  for (Stream stream : {Stream::standard_output, Stream::standard_error})
+    if (int why = printer_.sink(stream).take_failure(); why != 0)
+      say(std::string("what is printed is lost, since standard ") +
+          (stream == Stream::standard_output ? "output" : "error") + " takes no more (" + std::strerror(why) +
+          "); the job goes on");
 }
 
 void Console::flush() {

@@ -100,6 +100,12 @@ void Sink::abandon() {
   written_ = 0;
 }
 
+void Sink::throw_away(int why) {
+  if (!std::exchange(has_failed_, true)) failed_with_ = why;
+  pending_.clear();
+  written_ = 0;
+}
+
 void Sink::flush() {
   while (!broken_ && pending() > 0) {
     const char* from = pending_.data() + written_;
@@ -115,6 +121,7 @@ void Sink::flush() {
     }
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (count < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) return throw_away(errno);
     if (count < 0) return abandon();
     written_ += static_cast<std::size_t>(count);
   }
@@ -145,7 +152,7 @@ Status Printer::open_files() {
                    "--output-filename: the folder " + folder + " cannot be made: " + failed.message());
     for (const char* name : {"stdout", "stderr"}) {
       std::string path = folder + "/" + name;
-      posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
       if (!file) return system_error("--output-filename: " + path + " cannot be written", errno);
       ranks_[static_cast<std::size_t>(rank)].files[name[3] == 'o' ? 0 : 1] = std::move(file);
     }

@@ -37,18 +37,22 @@ class Sink {
   void add(std::string_view text);  // queues
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone
+  // Why something was thrown away though nobody has gone (a full disk), once; 0: it was not. Later text is tried again.
+  int take_failure() noexcept { return std::exchange(failed_with_, 0); }
   std::size_t pending() const noexcept { return pending_.size() - written_; }
   bool broken() const noexcept { return broken_; }         // the reader is gone: everything is thrown away
   int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none
 
  private:
+  void throw_away(int why);
   enum class Kind { patient, socket, small_pieces };
   int descriptor_;
   posix::FileDescriptor reopened_;
   Kind kind_ = Kind::patient;
   std::string pending_;
   std::size_t written_ = 0;
-  bool broken_ = false;
+  bool broken_ = false, has_failed_ = false;
+  int failed_with_ = 0;
 };
 
 struct PrinterOptions {

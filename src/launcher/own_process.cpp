@@ -32,6 +32,7 @@ Result<posix::SignalReader> prepare_own_process(std::size_t ranks, std::size_t h
       posix::SignalReader::open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD});
   if (!signals) return signals;
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is told by the write
   drop_traces_of_launchers();
   HVD_RETURN_IF_ERROR(posix::become_subreaper());
   return signals;

@@ -12,7 +12,7 @@ namespace {
 // How long a peer's engine may take to answer; a program may take as long as it likes.
 constexpr auto engine_deadline = std::chrono::seconds(10);
 // From the shutdown of a rank that has failed, as by an exception, to the end of its process.
-constexpr auto time_to_end = std::chrono::seconds(2);
+constexpr auto time_to_end = std::chrono::seconds(5);
 // Between two looks at a link that cannot wake us.
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
                                    longest_nap = std::chrono::milliseconds(1);

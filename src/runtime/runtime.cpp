@@ -192,7 +192,8 @@ Status Runtime::check(const Signature& signature) const {
   if (signature.verb == Verb::broadcast && (signature.root.value < 0 || signature.root.value >= world_.size()))
     return Error(ErrorCode::invalid_argument, "broadcast root rank " + std::to_string(signature.root.value) +
                                                   " is not one of the ranks 0 to " + std::to_string(world_.size() - 1));
-  if (signature.verb == Verb::allgather && signature.shape.empty())
+  // Several ranks hear of it when they agree: what one of them alone could not submit the others would wait for.
+  if (world_.size() == 1 && signature.verb == Verb::allgather && signature.shape.empty())
     return Error(ErrorCode::mismatch, "allgather of a tensor without dimensions; give it a first dimension, as in [1]");
   for (std::int64_t extent : signature.shape)
     if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));

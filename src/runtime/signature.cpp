@@ -1,5 +1,7 @@
 #include "runtime/signature.hpp"
 
+#include <cmath>
+
 namespace hvd::runtime {
 
 namespace {
@@ -20,8 +22,11 @@ std::string text_of(double number) {
   return text;
 }
 
+bool are_equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 bool shapes_agree(const Signature& a, const Signature& b) {
   if (a.verb != Verb::allgather) return a.shape == b.shape;
+  if (a.shape.empty() || b.shape.empty()) return false;  // not even if both are: there is nothing to gather along
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
@@ -84,11 +89,14 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
     return differ("collective operations", name_of(first.verb), name_of(second.verb), same);
   if (!shapes_agree(first, second))
     return differ(std::string(name_of(first.verb)) + " tensor shapes", text_of(first.shape), text_of(second.shape),
-                  first.verb == Verb::allgather ? "Only the first dimension may differ between ranks." : same);
+                  first.verb != Verb::allgather ? same
+                  : first.shape.empty() || second.shape.empty()
+                      ? "A tensor to be gathered needs a first dimension, as in [1]."
+                      : "Only the first dimension may differ between ranks.");
   if (first.verb == Verb::allreduce) {
-    if (first.prescale != second.prescale)
+    if (!are_equal(first.prescale, second.prescale))
       return differ("prescale factors", text_of(first.prescale), text_of(second.prescale), same);
-    if (first.postscale != second.postscale)
+    if (!are_equal(first.postscale, second.postscale))
       return differ("postscale factors (an average is a sum with postscale 1/n)", text_of(first.postscale),
                     text_of(second.postscale), same);
     if (first.op != second.op) return differ("reduce operations", name_of(first.op), name_of(second.op), same);

@@ -174,6 +174,11 @@ TEST(ConfigFile, has_its_mistakes_told_with_the_line) {
     auto flags = with_file({}, text);
     return flags ? std::string() : flags.error().message;
   };
+  EXPECT_NE(
+      message("verbose: true\nparams: {cycle_time_ms: 5}\n").find("file.yaml, line 2: the line has its values in"),
+      std::string::npos);
+  EXPECT_NE(message("\xef\xbb\xbfparams:\r\n  cycle_time_ms: fast\r\n").find("file.yaml, line 2: params.cycle_time_ms"),
+            std::string::npos);
   EXPECT_NE(message("params:\n  cycle_time_ms: fast\n").find("file.yaml, line 2: params.cycle_time_ms"),
             std::string::npos);
   EXPECT_NE(message("params:\n  cycle_time_ms: -1\n").find("at least 0"), std::string::npos);

@@ -78,6 +78,19 @@ TEST(Sink, notices_that_its_reader_is_gone) {
   ::signal(SIGPIPE, before);
 }
 
+TEST(Sink, says_once_why_nothing_more_fits_and_goes_on) {
+  posix::FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Sink sink(full.get());
+  EXPECT_EQ(sink.take_failure(), 0);
+  for (int expected : {ENOSPC, 0}) {
+    sink.add("text");
+    sink.flush();
+    EXPECT_EQ(sink.pending(), 0u);
+    EXPECT_FALSE(sink.broken());
+    EXPECT_EQ(sink.take_failure(), expected);
+  }
+}
+
 TEST(Sink, that_was_closed_from_the_start_swallows_everything) {
   Sink sink(987);
   sink.add("text");

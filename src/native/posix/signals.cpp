@@ -45,8 +45,12 @@ std::optional<SignalEvent> SignalReader::next() {
 SignalState SignalState::of_this_process() {
   SignalState state;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &state.mask);
-  struct sigaction pipe {};
-  state.pipe_ignored = ::sigaction(SIGPIPE, nullptr, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
+  auto is_ignored = [](int signal) {
+    struct sigaction action {};
+    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  };
+  state.pipe_ignored = is_ignored(SIGPIPE);
+  state.file_size_ignored = is_ignored(SIGXFSZ);
   return state;
 }
 
@@ -54,6 +58,7 @@ void restore_signals(const SignalState& before) {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   if (!before.pipe_ignored) ::sigaction(SIGPIPE, &standard, nullptr);
+  if (!before.file_size_ignored) ::sigaction(SIGXFSZ, &standard, nullptr);
   ::sigaction(SIGCHLD, &standard, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before.mask, nullptr);
 }

@@ -40,7 +40,7 @@ class SignalReader {
 // What this process was started with: a child gets the same again, whatever we block or ignore meanwhile.
 struct SignalState {
   sigset_t mask{};
-  bool pipe_ignored = false;
+  bool pipe_ignored = false, file_size_ignored = false;
   static SignalState of_this_process();
 };
 

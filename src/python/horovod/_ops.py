@@ -132,7 +132,8 @@ def synchronize(handle):
             _core.release(started)
     except Exception:
         _core.release(started)
-        pending.pop(handle, None)
+        if pending.pop(handle, None) is None:
+            return None  # another thread has synchronised it meanwhile
         raise
     # An interrupt (Ctrl-C) leaves the entry: the operation goes on in its memory.
     pending.pop(handle, None)

@@ -84,6 +84,8 @@ def test_before_init():
         hvd.rank()
     with pytest.raises(hvd.HorovodInternalError, match="initialized"):
         hvd.allreduce(torch.ones(1))
+    with pytest.raises(hvd.HorovodInternalError, match="initialized"):
+        hvd.broadcast(torch.ones(1), 0)
     assert hvd.mpi_built() in (True, False) and not hvd.mpi_enabled() and hvd.nccl_built() == 0
     hvd.shutdown()
 

@@ -20,7 +20,7 @@ def test_a_rank_that_ends_in_the_midst_of_the_others_work(tmp_path, end, code):
         # Called after hvd.shutdown(), which is registered later. Slow as a real program's end can be: who hears of the
         # shutdown at once is gone before.
         def end_slowly():
-            for _ in range(100):
+            for _ in range(30):
                 if os.path.exists("others.have.heard"):
                     time.sleep(0.5)
                     break

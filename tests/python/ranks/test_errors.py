@@ -29,6 +29,9 @@ MISMATCHES = {
     "allgather other dimensions": lambda hvd, rank: hvd.allgather(torch.ones(4, 2 + odd(rank)), name="mismatch"),
     "allgather number of dimensions": lambda hvd, rank: hvd.allgather(torch.ones((4, 2) if odd(rank) else (4,)),
                                                                       name="mismatch"),
+    "allgather without dimensions": lambda hvd, rank: hvd.allgather(torch.ones(()), name="mismatch"),
+    "allgather without dimensions on some ranks": lambda hvd, rank: hvd.allgather(torch.ones(() if odd(rank) else 1),
+                                                                                  name="mismatch"),
     "allgather dtype": lambda hvd, rank: hvd.allgather(
         torch.ones(4, dtype=torch.float64 if odd(rank) else torch.float32), name="mismatch"),
 }
@@ -103,7 +106,8 @@ def test_a_group_with_a_name_in_flight_is_rejected_as_a_whole(hvd, rank):
     (torch.ones(8)[::2], "not contiguous"),
     (torch.ones(2, dtype=torch.complex64), "complex64"),
     (torch.eye(3).to_sparse(), "sparse"),
-], ids=["transposed", "strided", "complex", "sparse"])
+    (torch._neg_view(torch.ones(2)), "resolve_neg"),
+], ids=["transposed", "strided", "complex", "sparse", "negative"])
 def test_tensors_that_cannot_be_sent(hvd, verb, tensor, text):
     more = (0,) if verb.startswith("broadcast") else ()
     with pytest.raises(ValueError, match=text):

@@ -239,6 +239,23 @@ def test_closure(hvd, rank, size):
     assert optimizer.step(closure=lambda: 17.0) == 17.0
 
 
+def test_gradients_that_a_closure_computes_are_those_of_all_ranks(hvd, rank, size):
+    model = network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    x, y = share(rank, size)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        optimizer.step(closure)
+    assert_equal_on_all_ranks(hvd, model.parameters())
+    assert_close(model.parameters(), trained_alone(size, sgd))
+
+
 def test_hooks_of_the_step_run_once_and_after_the_reduction(hvd, rank, size):
     parameter = torch.nn.Parameter(torch.zeros(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("hooked", parameter)])
@@ -303,6 +320,29 @@ def test_sparse_gradients(hvd, rank, size, sparse_as_dense, groups):
     expected[:size] -= 2.0 / size
     expected[9] -= 2.0
     torch.testing.assert_close(embedding.weight.detach(), expected)
+
+
+def test_sparse_gradients_of_some_ranks(hvd, rank, size):
+    torch.manual_seed(0)
+    embedding = torch.nn.Embedding(10, 3, sparse=True)
+    before = embedding.weight.detach().clone()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=1.0), embedding.named_parameters())
+    for step in range(2):
+        optimizer.zero_grad()
+        if step == 0 or rank == 0:
+            embedding(torch.tensor([9])).sum().backward()
+        optimizer.step()
+    before[9] -= 1.0 + 1.0 / size
+    torch.testing.assert_close(embedding.weight.detach(), before)
+
+
+def test_state_may_be_loaded_while_gradients_are_in_flight(hvd, rank, size):
+    model = network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    for _ in range(3):
+        model(torch.ones(2, 6)).sum().backward()
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.zero_grad()
 
 
 def test_state_dict_round_trip(hvd, rank, size):

@@ -1,4 +1,6 @@
 """The collectives on torch tensors. What is common to all frameworks is in horovod/_ops.py."""
+import operator
+
 import torch
 
 from horovod import _core, _ops
@@ -76,6 +78,9 @@ def _check(tensor, verb, name):
     if not tensor.is_contiguous():
         raise ValueError(f"{what}: the tensor is not contiguous (shape {list(tensor.shape)}, strides "
                          f"{list(tensor.stride())}); use tensor.contiguous()")
+    if tensor.is_neg():
+        raise ValueError(f"{what}: the tensor's memory holds its negative (as of a conjugate's imaginary part); "
+                         "use tensor.resolve_neg()")
 
 
 def _check_reduction(op, verb):
@@ -145,7 +150,8 @@ def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor
     """Starts an allreduce into `output`; None for a new tensor."""
     known = _ops.latest.get(name)
     if (known is not None and known[0] == (tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
-            and tensor.is_contiguous() and tensor.is_cpu and process_set is global_process_set):
+            and tensor.is_contiguous() and tensor.is_cpu and not tensor.is_neg()
+            and process_set is global_process_set):
         # Every step but the first. All that _check and _check_reduction look at is as it was then.
         if output is None:
             output = torch.empty_like(tensor)
@@ -247,7 +253,8 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
                              process_set=global_process_set):
     """As grouped_allreduce_async, in place."""
     op = handle_average_backwards_compatibility(op, average)
-    return _grouped_allreduce_async(tensors, tuple(tensors), name, op, prescale_factor, postscale_factor, process_set)
+    tensors = tuple(tensors)
+    return _grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor, process_set)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
@@ -269,6 +276,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
                       postscale_factor=1.0, process_set=global_process_set):
     """The list of the tensors reduced over all ranks. Differentiable."""
     op = handle_average_backwards_compatibility(op, average)
+    tensors = list(tensors)
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
     how = (op, prescale_factor, postscale_factor, process_set)
     if _wants_gradient(compressed):
@@ -411,8 +419,10 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 def _broadcast_async(tensor, output, root_rank, name, process_set):
     _check(tensor, "broadcast", name)
     process_set._check_id()
-    if not isinstance(root_rank, int) or not 0 <= root_rank < size():
-        raise ValueError(f"broadcast: root_rank is a rank of the process set (0 to {size() - 1}), not {root_rank!r}")
+    try:
+        root_rank = operator.index(root_rank)
+    except TypeError:
+        raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
     handle = _ops.new_handle()
     full_name = _full_name("broadcast", name)
     found = _operation(name, (full_name, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,

@@ -40,6 +40,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         _check_groups(groups)
         self._countdown = {}  # parameter -> backward passes until its gradient is submitted
         self._submitted = {}  # parameter -> what _submit returned
+        self._sparse_dims = {}  # parameter -> those of its last gradient, if that was sparse
         self._hooks = []
         self._views = None
         self._group_of = {}  # parameter -> tuple of its group's parameters
@@ -132,6 +133,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         gradient = self._dense_gradient(parameter)
         name = self._parameter_names[parameter]
         if gradient.is_sparse:
+            self._sparse_dims[parameter] = gradient.sparse_dim()
             return sparse_allreduce_async(gradient, name, self._op, self._process_set), None, None
         tensor, context = self._compress(gradient)
         factor = self._predivide_factor if self._op == Average else 1.0
@@ -153,7 +155,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _dense_gradient(self, parameter):
         """The gradient, made of zeros if there is none, and dense if the user asked for that."""
-        if parameter.grad is None:
+        dims = self._sparse_dims.get(parameter)
+        if parameter.grad is None and dims is not None:  # other ranks have a sparse one, and gather its rows
+            parameter.grad = torch.sparse_coo_tensor(torch.empty((dims, 0), dtype=torch.long),
+                                                     parameter.new_empty((0, *parameter.shape[dims:])), parameter.shape)
+        elif parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         elif parameter.grad.is_sparse and self._sparse_as_dense:
             parameter.grad = parameter.grad.to_dense()
@@ -221,7 +227,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._reset_countdown()
 
     def load_state_dict(self, *args, **kwargs):
-        self._submitted = {}
+        if self._submitted:
+            self.synchronize()  # or what is in flight would land in gradients of the next step
         self._synchronized = False
         self._reset_countdown()
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
@@ -250,7 +257,21 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                               "code.")
             self.synchronize()
         self._synchronized = False
-        return self._wrapped_class.step(self, closure) if closure is not None else self._wrapped_class.step(self)
+        if closure is None:
+            return self._wrapped_class.step(self)
+        try:
+            return self._wrapped_class.step(self, self._averaged(closure) if self._should_synchronize else closure)
+        finally:
+            self._synchronized = False
+
+    def _averaged(self, closure):
+        """A closure computes gradients within the step: they are to be those of all ranks, too."""
+        def compute():
+            loss = closure()
+            if any(passes != self._backward_passes_per_step for passes in self._countdown.values()):
+                self.synchronize()
+            return loss
+        return compute
 
     # The wrapped class's step runs the hooks of register_step_pre_hook and its like; they are to run once.
     step.hooked = True
