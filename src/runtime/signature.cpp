@@ -22,7 +22,9 @@ std::string text_of(double number) {
   return text;
 }
 
-bool are_equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool are_equal(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
 
 bool shapes_agree(const Signature& a, const Signature& b) {
   if (a.verb != Verb::allgather) return a.shape == b.shape;
