@@ -41,17 +41,10 @@ class Refused(RefusalTest):
         self.assertRegex(text, r"not all hosts were ready within 3 s \(--start-timeout sets another limit\): .*n2: ")
 
     def test_another_version_of_us(self):
-        other = os.path.join(BUILD, "horovodrun-of-another-version")
-        self.addCleanup(os.unlink, other)
-        with open(HOROVODRUN, "rb") as file, open(other, "wb") as copy:
-            version = on_n1("--version").stdout.strip().encode()
-            text = file.read()
-            self.assertIn(b"\0" + version + b"\0", text)
-            copy.write(text.replace(b"\0" + version + b"\0", b"\0" + b"9" * len(version) + b"\0"))
-        os.chmod(other, 0o755)
+        other = self.script("echo \"horovodrun's agent, version 9.9.9\"; exec sleep 1000\n")
         text = self.refused(HOROVOD_REMOTE_PROGRAM=other)
-        self.assertIn(version.decode(), text)
-        self.assertIn("9" * len(version), text)
+        self.assertIn(on_n1("--version").stdout.strip(), text)
+        self.assertIn("9.9.9", text)
 
     def test_ports_that_are_all_taken(self):
         taken = subprocess.Popen([NODES, "on", "n1", sys.executable, "-c",
