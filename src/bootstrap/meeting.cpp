@@ -59,13 +59,15 @@ Result<Member> read_card(ConstBytes card, Rank from, Rank me, std::string& secre
   return member;
 }
 
-// An older one may speak the same, and still compute something else.
+std::string says(Rank rank, const Member& member, const std::string& what) {
+  return "rank " + std::to_string(rank.value) + " (host " + member.host + ") has " + what;
+}
+
+// Another release may speak the same, and still compute something else.
 Status compare_releases(const Member& mine, Rank me, const Member& other, Rank from) {
   if (mine.release == other.release) return {};
-  return Error(ErrorCode::mismatch, "rank " + std::to_string(me.value) + " (host " + mine.host +
-                                        ") has loaded Horovod " + mine.release + ", rank " +
-                                        std::to_string(from.value) + " (host " + other.host + ") " + other.release +
-                                        same_release);
+  return Error(ErrorCode::mismatch, says(me, mine, "loaded Horovod " + mine.release) + ", " +
+                                        says(from, other, "loaded Horovod " + other.release) + same_release);
 }
 
 // Ranks with different knobs would go different ways, and wait for each other for ever.
@@ -75,11 +77,9 @@ Status compare_knobs(const Member& mine, Rank me, const Member& other, Rank from
   std::string my_line, its_line;
   while (std::getline(my_lines, my_line) && std::getline(its_lines, its_line) && my_line == its_line) {
   }
-  return Error(ErrorCode::mismatch, "rank " + std::to_string(me.value) + " (host " + mine.host + ") has " + my_line +
-                                        ", rank " + std::to_string(from.value) + " (host " + other.host + ") has " +
-                                        its_line +
-                                        ": all ranks must have the same; set it where the job is started, "
-                                        "or unset it everywhere");
+  return Error(ErrorCode::mismatch, says(me, mine, my_line) + ", " + says(from, other, its_line) +
+                                        ": all ranks must have the same; set it where the job is started, or unset it "
+                                        "everywhere");
 }
 
 // After a fence that was late: who has not put a card. What was put can be got though the fence has failed. Empty if

@@ -55,6 +55,10 @@ class Traced final : public Bootstrap {
   Status fence(Deadline deadline) override {
     return timed("fence", [&] { return inner_->fence(deadline); });
   }
+  void tidy_up() noexcept override {
+    log::trace("bootstrap " + std::string(name()) + ": tidy up");
+    inner_->tidy_up();
+  }
   void abort(std::string_view reason) noexcept override {
     log::trace("bootstrap " + std::string(name()) + ": abort: " + std::string(reason));
     inner_->abort(reason);

@@ -14,7 +14,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -35,9 +34,6 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
-
-// How often this process has met the others; all ranks have equally often.
-std::atomic<int> meetings{0};
 
 // File systems of one machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that all nodes see.
 bool is_of_one_machine(const std::string& folder) {
@@ -186,7 +182,7 @@ class Slurm final : public Bootstrap {
   }
 
   Status make_folder() {
-    folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings++);
+    folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings_++);
     if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
       Error error = system_error("srun started no PMI server, and the folder " + folder_ +
                                      ", through which the ranks could meet, cannot be made",
@@ -294,6 +290,7 @@ class Slurm final : public Bootstrap {
   Identity identity_;
   std::string place_;   // where each meeting has its folder
   std::string folder_;  // empty between meetings, and for a single rank
+  int meetings_ = 0;    // begun; all ranks have equally many
   std::uint64_t fences_ = 0;
   std::string broken_;
   std::map<std::string, Buffer, std::less<>> mine_;  // put since the last fence

@@ -30,17 +30,18 @@ bool Console::has_lost_reader() {
   return printer_.sink(Stream::standard_output).broken() || printer_.sink(Stream::standard_error).broken();
 }
 
+void Console::flush() {
+  printer_.sink(Stream::standard_output).flush();
+  printer_.sink(Stream::standard_error).flush();
+  tell_of_lost_output();
+}
+
 void Console::tell_of_lost_output() {
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (int why = printer_.sink(stream).take_failure(); why != 0)
       say(std::string("what is printed is lost, since standard ") +
           (stream == Stream::standard_output ? "output" : "error") + " takes no more (" + std::strerror(why) +
           "); the job goes on");
-}
-
-void Console::flush() {
-  printer_.sink(Stream::standard_output).flush();
-  printer_.sink(Stream::standard_error).flush();
 }
 
 void Console::flush_all(Deadline deadline) {

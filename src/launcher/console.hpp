@@ -28,7 +28,6 @@ class Console {
   std::array<pollfd, 2> wanted();
   void look(const pollfd& output, const pollfd& errors);
   bool has_lost_reader();
-  void tell_of_lost_output();
 
   bool has_unsent() const { return printer_.pending() > 0; }
   bool has_room() const { return printer_.pending() <= output_window_bytes; }  // the ranks may print more
@@ -36,6 +35,8 @@ class Console {
   void flush_all(Deadline deadline);
 
  private:
+  void tell_of_lost_output();
+
   Printer printer_;
   bool verbose_;
   Clock::time_point started_at_ = Clock::now();

@@ -68,7 +68,6 @@ class Job {
       console_.flush();
       if (console_.has_room()) hosts_.give_credit();
       watch_reader();
-      console_.tell_of_lost_output();
       ending_.step();
     }
     return close();

@@ -1,29 +1,12 @@
 #include "native/posix/cgroup.hpp"
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
+#include "in_own_folder.hpp"
 
 namespace hvd::posix {
 namespace {
 
 // A made-up /proc and /sys/fs/cgroup.
-class MemoryGroupFiles : public ::testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/hvd-cgroup-XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
-  std::string root_;
-};
+using MemoryGroupFiles = testing::InOwnFolder;
 
 TEST_F(MemoryGroupFiles, of_version_1_are_read_with_the_smallest_limit_above) {
   write("/proc/self/cgroup", "5:cpu:/a\n4:memory:/slurm/job_7\n0::/\n");
@@ -32,7 +15,7 @@ TEST_F(MemoryGroupFiles, of_version_1_are_read_with_the_smallest_limit_above) {
   write("/sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "9223372036854771712\n");
   write("/sys/fs/cgroup/memory/slurm/memory.limit_in_bytes", "4294967296\n");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "8589934592\n");
-  auto group = read_memory_group(root_);
+  auto group = read_memory_group(folder_);
   ASSERT_TRUE(group);
   EXPECT_EQ(group->path, "/slurm/job_7");
   EXPECT_EQ(group->oom_kills, 3u);
@@ -44,18 +27,18 @@ TEST_F(MemoryGroupFiles, of_version_2_are_read_below_what_a_container_sees) {
   write("/proc/self/mountinfo", "30 25 0:26 /pods/p1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   write("/sys/fs/cgroup/c1/memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n");
   write("/sys/fs/cgroup/c1/memory.max", "max\n");
-  auto group = read_memory_group(root_);
+  auto group = read_memory_group(folder_);
   ASSERT_TRUE(group);
   EXPECT_EQ(group->oom_kills, 1u);
   EXPECT_FALSE(group->limit_bytes);
 }
 
 TEST_F(MemoryGroupFiles, that_are_missing_or_do_not_count_are_no_group) {
-  EXPECT_FALSE(read_memory_group(root_));
+  EXPECT_FALSE(read_memory_group(folder_));
   write("/proc/self/cgroup", "4:memory:/\n");
   write("/proc/self/mountinfo", "30 25 0:26 / /mem rw - cgroup cgroup rw,memory\n");
   write("/mem/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n");
-  EXPECT_FALSE(read_memory_group(root_));
+  EXPECT_FALSE(read_memory_group(folder_));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 #include "native/posix/plugin.hpp"
 
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "in_own_folder.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -49,18 +48,12 @@ TEST(Plugin, that_is_nowhere_is_reported_with_all_places) {
 }
 
 // A folder of its own with files named like plugins.
-class FakePlugins : public ::testing::Test {
+class FakePlugins : public testing::InOwnFolder {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hvd-plugins-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   // Compiles C; false where there is no compiler.
   bool build(const std::string& name, const std::string& source) {
+    write(name + ".c", source);
     std::string file = folder_ + "/" + name + ".c";
-    std::ofstream(file) << source;
     return std::system(
                ("cc -shared -fPIC -o " + folder_ + "/libhorovod_" + name + ".so " + file + " 2>/dev/null").c_str()) ==
            0;
@@ -69,7 +62,6 @@ class FakePlugins : public ::testing::Test {
     return "static const struct { const char* version; unsigned bytes; } table = {\"" + version + "\", " +
            std::to_string(bytes) + "};\nconst void* horovod_" + name + "_plugin(void) { return &table; }\n";
   }
-  std::string folder_;
 };
 
 TEST_F(FakePlugins, are_opened_only_if_they_are_of_this_build) {
@@ -95,7 +87,7 @@ TEST_F(FakePlugins, are_opened_only_if_they_are_of_this_build) {
 }
 
 TEST_F(FakePlugins, may_be_no_libraries_at_all) {
-  std::ofstream(folder_ + "/libhorovod_text.so") << "not a library";
+  write("libhorovod_text.so", "not a library");
   auto table = open_plugin_table("text", 16, with_path(folder_));
   ASSERT_FALSE(table);
   EXPECT_NE(table.error().message.find("libhorovod_text.so"), std::string::npos) << table.error().message;

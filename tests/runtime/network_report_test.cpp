@@ -1,41 +1,28 @@
 // What is said about networks, over made-up hosts in a folder of the test's own.
 #include "runtime/network_report.hpp"
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <filesystem>
-#include <fstream>
+
+#include "in_own_folder.hpp"
 
 namespace hvd::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 
-class NetworkReport : public ::testing::Test {
+class NetworkReport : public testing::InOwnFolder {
  protected:
-  NetworkReport() {
-    std::string pattern = ::testing::TempDir() + "network-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) root_ = pattern;
-  }
-  ~NetworkReport() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
   NetworkFacts facts(std::map<std::string, std::string, std::less<>> variables = {}) {
-    return NetworkFacts::of_this_host(Environment(std::move(variables)), root_, root_ / "maps");
+    return NetworkFacts::of_this_host(Environment(std::move(variables)), folder_, folder_ + "/maps");
   }
-  fs::path root_;
 };
 
 TEST_F(NetworkReport, finds_fabric_devices_and_the_layers_beneath_an_mpi) {
   EXPECT_TRUE(facts().fabric_devices.empty());
   EXPECT_TRUE(facts().message_layers.empty());
-  fs::create_directories(root_ / "infiniband/mlx5_1");
-  fs::create_directories(root_ / "infiniband/mlx5_0");
-  fs::create_directories(root_ / "cxi/cxi0");
+  fs::create_directories(folder_ + "/infiniband/mlx5_1");
+  fs::create_directories(folder_ + "/infiniband/mlx5_0");
+  fs::create_directories(folder_ + "/cxi/cxi0");
   write("maps", "7f00-7f01 r-xp 0 00:00 1 /usr/lib/libucp.so.0\n7f02-7f03 r-xp 0 00:00 1 /opt/lib/libfabric.so.1.2\n");
   EXPECT_EQ(facts().fabric_devices, (std::vector<std::string>{"mlx5_0", "mlx5_1", "cxi0"}));
   EXPECT_EQ(facts().message_layers, (std::vector<std::string>{"UCX", "libfabric"}));
@@ -55,11 +42,11 @@ TEST_F(NetworkReport, describes_an_interface_as_far_as_the_kernel_knows_it) {
   write("net/ib0/type", "32\n");
   write("net/wlan0/speed", "-1\n");
   write("net/old/speed", "2500\n");
-  EXPECT_EQ(describe_interface("eth0", root_), "eth0, 10 Gbit/s");
-  EXPECT_EQ(describe_interface("ib0", root_), "ib0, InfiniBand by IP, 100 Gbit/s");
-  EXPECT_EQ(describe_interface("wlan0", root_), "wlan0");
-  EXPECT_EQ(describe_interface("old", root_), "old, 2500 Mbit/s");
-  EXPECT_EQ(describe_interface("none", root_), "none");
+  EXPECT_EQ(describe_interface("eth0", folder_), "eth0, 10 Gbit/s");
+  EXPECT_EQ(describe_interface("ib0", folder_), "ib0, InfiniBand by IP, 100 Gbit/s");
+  EXPECT_EQ(describe_interface("wlan0", folder_), "wlan0");
+  EXPECT_EQ(describe_interface("old", folder_), "old, 2500 Mbit/s");
+  EXPECT_EQ(describe_interface("none", folder_), "none");
 }
 
 TEST_F(NetworkReport, refuses_plain_sockets_where_a_fabric_is_required) {

@@ -1,11 +1,10 @@
 #include "topology/machine.hpp"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "in_own_folder.hpp"
 #include "topology/fixture_machines.hpp"
 
 namespace hvd::topology {
@@ -146,20 +145,9 @@ TEST(Machine, is_the_same_through_hwloc_and_through_sys) {
 }
 
 // A made-up /sys in a folder of its own.
-class MadeUpSys : public ::testing::Test {
+class MadeUpSys : public testing::InOwnFolder {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "hvd-sys-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  void write(const std::string& path, const std::string& text) {
-    fs::path full = fs::path(folder_) / path;
-    fs::create_directories(full.parent_path());
-    std::ofstream(full) << text << "\n";
-  }
-  std::string folder_;
+  void write(const std::string& path, const std::string& text) { InOwnFolder::write(path, text + "\n"); }
 };
 
 TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {

@@ -7,6 +7,8 @@ from horovod import _core, _ops
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, group_names, prepared, submit, submit_group,
+                                    wants_gradient)
 from horovod.torch.compression import Compression
 
 _basics = HorovodBasics(__file__)
@@ -44,13 +46,6 @@ Product = _basics.Product
 poll = _ops.poll
 synchronize = _ops.synchronize
 
-_DTYPES = {
-    torch.bool: _core.BOOL, torch.uint8: _core.UINT8, torch.int8: _core.INT8, torch.int16: _core.INT16,
-    torch.int32: _core.INT32, torch.int64: _core.INT64, torch.float16: _core.FLOAT16,
-    torch.bfloat16: _core.BFLOAT16, torch.float32: _core.FLOAT32, torch.float64: _core.FLOAT64}
-if hasattr(torch, "uint16"):
-    _DTYPES[torch.uint16] = _core.UINT16
-
 
 class _ReduceOps:
     Average = Average
@@ -60,27 +55,7 @@ class _ReduceOps:
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_ReduceOps)
 
 
-# ---- what every verb checks -------------------------------------------------------------------------------------
-
-
-def _check(tensor, verb, name):
-    """Raises unless the tensor can be communicated as it lies in memory."""
-    what = f"{verb} of tensor {name!r}" if name is not None else f"{verb} of a tensor of shape {list(tensor.shape)}" \
-        if isinstance(tensor, torch.Tensor) else verb
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{what}: expected a torch.Tensor, found {type(tensor).__name__}")
-    if tensor.layout != torch.strided:
-        raise ValueError(f"{what}: expected a dense tensor, found layout {tensor.layout}; "
-                         "use sparse_allreduce_async or tensor.to_dense()")
-    if tensor.dtype not in _DTYPES:
-        raise ValueError(f"{what}: Tensor type {tensor.dtype} is not supported. "
-                         f"Supported are: {', '.join(str(dtype) for dtype in _DTYPES)}")
-    if not tensor.is_contiguous():
-        raise ValueError(f"{what}: the tensor is not contiguous (shape {list(tensor.shape)}, strides "
-                         f"{list(tensor.stride())}); use tensor.contiguous()")
-    if tensor.is_neg():
-        raise ValueError(f"{what}: the tensor's memory holds its negative (as of a conjugate's imaginary part); "
-                         "use tensor.resolve_neg()")
+# ---- allreduce --------------------------------------------------------------------------------------------------
 
 
 def _check_reduction(op, verb):
@@ -91,84 +66,29 @@ def _check_reduction(op, verb):
         raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Min, Max, Product, not {op!r}")
 
 
-def _wants_gradient(tensors):
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-# ---- how operations are found and started -----------------------------------------------------------------------
-
-
-def _full_name(prefix, name):
-    return f"{prefix}.noname.{_ops.new_unnamed()}" if name is None else f"{prefix}.{name}"
-
-
-def _operation(name, key, *description):
-    """The prepared operation of a tensor; one for this use alone if the user gave no name."""
-    return _ops.transient(*description) if name is None else _ops.operation(key, *description)
-
-
-def _group_names(prefix, name, count):
-    base = _full_name(prefix, name)
-    return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
-
-
-def _submit(handle, operation, tensor, output):
-    """Starts an operation from `tensor` into `output`, through the host's memory if they lie on a device."""
-    if tensor.is_cpu:
-        return _ops.submit(handle, operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
-    host = tensor.detach().cpu()
-    address = host.data_ptr()
-    return _ops.submit(handle, operation, address, address, 0, output, host, lambda _, out: _store(out, host))
-
-
-def _submit_group(handle, operations, tensors, outputs):
-    """As _submit, for several tensors that become ready together. synchronize returns `outputs`."""
-    sources = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
-    targets = [output if tensor.is_cpu else source for tensor, source, output in zip(tensors, sources, outputs)]
-    members = [(operation, source.data_ptr(), target.data_ptr(), 0)
-               for operation, source, target in zip(operations, sources, targets)]
-
-    def store(_, outputs):
-        for output, target in zip(outputs, targets):
-            if output is not target:
-                _store(output, target)
-        return outputs
-
-    on_host = all(output is target for output, target in zip(outputs, targets))
-    return _ops.submit_group(handle, members, outputs, (sources, targets), None if on_host else store)
-
-
-def _store(output, host):
-    with torch.no_grad():
-        return output.copy_(host)
-
-
-# ---- allreduce --------------------------------------------------------------------------------------------------
-
-
 def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor, process_set):
     """Starts an allreduce into `output`; None for a new tensor."""
     known = _ops.latest.get(name)
     if (known is not None and known[0] == (tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
             and tensor.is_contiguous() and tensor.is_cpu and not tensor.is_neg()
             and process_set is global_process_set):
-        # Every step but the first. All that _check and _check_reduction look at is as it was then.
+        # Every step but the first. All that check_tensor and _check_reduction look at is as it was then.
         if output is None:
             output = torch.empty_like(tensor)
         handle = _ops.new_handle()
         _ops.pending[handle] = (known[1](tensor.data_ptr(), output.data_ptr()), output, None, tensor)
         return handle
-    _check(tensor, "allreduce", name)
+    check_tensor(tensor, "allreduce", name)
     _check_reduction(op, "allreduce")
     process_set._check_id()
     handle = _ops.new_handle()
     dtype, shape = tensor.dtype, tensor.shape
-    full_name = _full_name("allreduce", name)
-    found = _operation(name, (full_name, dtype, shape, op, prescale_factor, postscale_factor), full_name,
-                       _core.ALLREDUCE, _DTYPES[dtype], shape, op, prescale_factor, postscale_factor)
+    full_name = full_name_of("allreduce", name)
+    found = prepared(name, (full_name, dtype, shape, op, prescale_factor, postscale_factor), full_name,
+                     _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor)
     if name is not None:
         _ops.latest[name] = (dtype, shape, op, prescale_factor, postscale_factor), found.start
-    return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
+    return submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
 
 
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -209,7 +129,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     """The tensor reduced over all ranks, in a new tensor. Differentiable: the gradient is reduced in the same way."""
     op = handle_average_backwards_compatibility(op, average)
     compressed, context = compression.compress(tensor)
-    if isinstance(compressed, torch.Tensor) and _wants_gradient([compressed]):
+    if isinstance(compressed, torch.Tensor) and wants_gradient([compressed]):
         reduced = _Allreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
     else:
         reduced = synchronize(
@@ -228,18 +148,18 @@ def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postsc
     if not tensors:
         raise ValueError("grouped_allreduce: expected at least one tensor, found an empty list")
     for tensor in tensors:
-        _check(tensor, "grouped_allreduce", name)
+        check_tensor(tensor, "grouped_allreduce", name)
     _check_reduction(op, "grouped_allreduce")
     process_set._check_id()
     handle = _ops.new_handle()
     operations = []
-    for tensor, full_name in zip(tensors, _group_names("grouped_allreduce", name, len(tensors))):
+    for tensor, full_name in zip(tensors, group_names("grouped_allreduce", name, len(tensors))):
         key = (full_name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
-        operations.append(_operation(name, key, full_name, _core.ALLREDUCE, _DTYPES[tensor.dtype], tensor.shape, op,
-                                     prescale_factor, postscale_factor))
+        operations.append(prepared(name, key, full_name, _core.ALLREDUCE, DTYPES[tensor.dtype], tensor.shape, op,
+                                   prescale_factor, postscale_factor))
     if outputs is None:
         outputs = tuple(torch.empty_like(tensor) for tensor in tensors)
-    return _submit_group(handle, operations, tensors, outputs)
+    return submit_group(handle, operations, tensors, outputs)
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -279,7 +199,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     tensors = list(tensors)
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
     how = (op, prescale_factor, postscale_factor, process_set)
-    if _wants_gradient(compressed):
+    if wants_gradient(compressed):
         reduced = _GroupedAllreduce.apply(name, how, *compressed)
     else:
         reduced = synchronize(_grouped_allreduce_async(compressed, None, name, *how))
@@ -317,8 +237,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 
 def _allgather_operation(tensor, name, full_name):
     """Its rows may differ between ranks and calls, so they are no part of the key."""
-    return _operation(name, (full_name, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name, _core.ALLGATHER,
-                      _DTYPES[tensor.dtype], tensor.shape)
+    return prepared(name, (full_name, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name, _core.ALLGATHER,
+                    DTYPES[tensor.dtype], tensor.shape)
 
 
 def _rows(tensor):
@@ -334,10 +254,10 @@ def _gathered(started, index, like):
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
     """Starts the concatenation of all ranks' tensors along the first dimension, which may differ; returns a handle."""
-    _check(tensor, "allgather", name)
+    check_tensor(tensor, "allgather", name)
     process_set._check_id()
     handle = _ops.new_handle()
-    found = _allgather_operation(tensor, name, _full_name("allgather", name))
+    found = _allgather_operation(tensor, name, full_name_of("allgather", name))
     host = tensor if tensor.is_cpu else tensor.detach().cpu()
     return _ops.submit(handle, found, host.data_ptr(), 0, _rows(tensor), tensor, host,
                        lambda started, like: _gathered(started, 0, like))
@@ -364,7 +284,7 @@ class _Allgather(torch.autograd.Function):
 
 def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
-    if isinstance(tensor, torch.Tensor) and tensor.dim() and _wants_gradient([tensor]):
+    if isinstance(tensor, torch.Tensor) and tensor.dim() and wants_gradient([tensor]):
         return _Allgather.apply(tensor, name, process_set)
     return synchronize(allgather_async(tensor, name, process_set))
 
@@ -375,10 +295,10 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     if not tensors:
         raise ValueError("grouped_allgather: expected at least one tensor, found an empty list")
     for tensor in tensors:
-        _check(tensor, "grouped_allgather", name)
+        check_tensor(tensor, "grouped_allgather", name)
     process_set._check_id()
     handle = _ops.new_handle()
-    names = _group_names("grouped_allgather", name, len(tensors))
+    names = group_names("grouped_allgather", name, len(tensors))
     hosts = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
     members = [(_allgather_operation(tensor, name, full_name), host.data_ptr(), 0, _rows(tensor))
                for tensor, host, full_name in zip(tensors, hosts, names)]
@@ -408,7 +328,7 @@ class _GroupedAllgather(torch.autograd.Function):
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """The tuple of the tensors gathered from all ranks. Differentiable."""
     tensors = list(tensors)
-    if _wants_gradient(tensors):
+    if wants_gradient(tensors):
         return _GroupedAllgather.apply(name, process_set, *tensors)
     return synchronize(grouped_allgather_async(tensors, name, process_set))
 
@@ -417,17 +337,17 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def _broadcast_async(tensor, output, root_rank, name, process_set):
-    _check(tensor, "broadcast", name)
+    check_tensor(tensor, "broadcast", name)
     process_set._check_id()
     try:
         root_rank = operator.index(root_rank)
     except TypeError:
         raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
     handle = _ops.new_handle()
-    full_name = _full_name("broadcast", name)
-    found = _operation(name, (full_name, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
-                       _core.BROADCAST, _DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank)
-    return _submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
+    full_name = full_name_of("broadcast", name)
+    found = prepared(name, (full_name, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
+                     _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank)
+    return submit(handle, found, tensor, torch.empty_like(tensor) if output is None else output)
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
@@ -454,7 +374,7 @@ class _Broadcast(torch.autograd.Function):
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The root's tensor, in a new tensor. Differentiable."""
-    if isinstance(tensor, torch.Tensor) and _wants_gradient([tensor]):
+    if isinstance(tensor, torch.Tensor) and wants_gradient([tensor]):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
     return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 

@@ -154,16 +154,20 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._submitted[parameter] = handle, tensor, context
 
     def _dense_gradient(self, parameter):
-        """The gradient, made of zeros if there is none, and dense if the user asked for that."""
-        dims = self._sparse_dims.get(parameter)
-        if parameter.grad is None and dims is not None:  # other ranks have a sparse one, and gather its rows
-            parameter.grad = torch.sparse_coo_tensor(torch.empty((dims, 0), dtype=torch.long),
-                                                     parameter.new_empty((0, *parameter.shape[dims:])), parameter.shape)
-        elif parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+        """The gradient, empty or of zeros if there is none, and dense if the user asked for that."""
+        if parameter.grad is None:
+            parameter.grad = self._no_gradient(parameter)
         elif parameter.grad.is_sparse and self._sparse_as_dense:
             parameter.grad = parameter.grad.to_dense()
         return parameter.grad
+
+    def _no_gradient(self, parameter):
+        dims = self._sparse_dims.get(parameter)
+        if dims is None:
+            return torch.zeros_like(parameter)
+        # Other ranks have a sparse one, and gather its rows.
+        return torch.sparse_coo_tensor(torch.empty((dims, 0), dtype=torch.long),
+                                       parameter.new_empty((0, *parameter.shape[dims:])), parameter.shape)
 
     def _compress(self, gradient):
         tensor, context = self._compression.compress(gradient.detach())
@@ -259,17 +263,16 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._synchronized = False
         if closure is None:
             return self._wrapped_class.step(self)
-        try:
-            return self._wrapped_class.step(self, self._averaged(closure) if self._should_synchronize else closure)
-        finally:
-            self._synchronized = False
+        return self._wrapped_class.step(self, self._averaged(closure))
 
     def _averaged(self, closure):
         """A closure computes gradients within the step: they are to be those of all ranks, too."""
         def compute():
             loss = closure()
-            if any(passes != self._backward_passes_per_step for passes in self._countdown.values()):
+            if self._should_synchronize and any(passes != self._backward_passes_per_step
+                                                for passes in self._countdown.values()):
                 self.synchronize()
+            self._synchronized = False
             return loss
         return compute
 
