@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -34,6 +35,10 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
+
+// How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the folder
+// of the one before may be there still.
+std::atomic<int> meetings{0};
 
 // File systems of one machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that all nodes see.
 bool is_of_one_machine(const std::string& folder) {
@@ -182,7 +187,7 @@ class Slurm final : public Bootstrap {
   }
 
   Status make_folder() {
-    folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings_++);
+    folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings++);
     if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
       Error error = system_error("srun started no PMI server, and the folder " + folder_ +
                                      ", through which the ranks could meet, cannot be made",
@@ -290,7 +295,6 @@ class Slurm final : public Bootstrap {
   Identity identity_;
   std::string place_;   // where each meeting has its folder
   std::string folder_;  // empty between meetings, and for a single rank
-  int meetings_ = 0;    // begun; all ranks have equally many
   std::uint64_t fences_ = 0;
   std::string broken_;
   std::map<std::string, Buffer, std::less<>> mine_;  // put since the last fence

@@ -1,7 +1,9 @@
-// The ranks of a step of Slurm that meet in a folder.
+// The ranks of a step of Slurm that meet in a folder, as processes: each counts its meetings.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/log.hpp"
@@ -33,12 +35,19 @@ struct SlurmFolder : testing::InOwnFolder {
 
   // Every rank hears what all have put, before a first fence and before a second one, in each of three meetings.
   void meet_three_times() const {
-    std::vector<std::jthread> ranks;
-    for (int rank = 0; rank < size; ++rank)
-      ranks.emplace_back([this, rank] {
-        auto slurm = rank_in_step(rank);
-        for (const char* meeting : {"a", "b", "c"}) meet(*slurm, rank, meeting);
-      });
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      ranks.push_back(::fork());
+      if (ranks.back() != 0) continue;
+      auto slurm = rank_in_step(rank);
+      for (const char* meeting : {"a", "b", "c"}) meet(*slurm, rank, meeting);
+      ::_exit(HasFailure() ? 1 : 0);
+    }
+    for (pid_t rank : ranks) {
+      int status = -1;
+      EXPECT_EQ(::waitpid(rank, &status, 0), rank);
+      EXPECT_EQ(status, 0);
+    }
   }
 
   static void meet(Bootstrap& slurm, int rank, const std::string& meeting) {
