@@ -45,18 +45,17 @@ load_build_tools() {
   need_commands g++ cmake ninja
 }
 
-# A Python that can make virtual environments and has the headers that extensions are compiled with: $python.
+# A Python that can make virtual environments and has the headers that extensions are compiled with: $python. Of an
+# environment that is active, the one that it was made from: ours neither depend on it, nor are made by themselves.
 find_python() {
   local candidate
   for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10 python3.9; do
-    if "$candidate" - 2>/dev/null <<'PYTHON'
+    ! python=$("$candidate" - 2>/dev/null <<'PYTHON'
 import ensurepip, os, sys, sysconfig, venv
+print(os.path.realpath(sys._base_executable))
 sys.exit(sys.version_info < (3, 9) or not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))
 PYTHON
-    then
-      python=$(command -v "$candidate")
-      return 0
-    fi
+    ) || return 0
   done
   return 1
 }
