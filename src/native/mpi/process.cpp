@@ -152,13 +152,26 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
                "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
-bool is_pmix_initialized() {
+// Calls a function of the libpmix that this process has loaded; -1 where it has none.
+template <typename... Arguments>
+int call_pmix(const char* name, Arguments... arguments) {
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  if (handle == nullptr) return false;
-  auto ask = reinterpret_cast<int (*)()>(::dlsym(handle, "PMIx_Initialized"));
-  bool answer = ask != nullptr && ask() != 0;
+  if (handle == nullptr) return -1;
+  auto function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(handle, name));
+  int answer = function != nullptr ? function(arguments...) : -1;
   ::dlclose(handle);
   return answer;
+}
+
+bool is_pmix_initialized() {
+  return call_pmix("PMIx_Initialized") > 0;
+}
+
+// Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has come out of
+// it sends something to one that has not. So nobody sends before all are out.
+void wait_until_all_have_initialized() {
+  const void *no_processes = nullptr, *no_options = nullptr;
+  call_pmix("PMIx_Fence", no_processes, std::size_t{0}, no_options, std::size_t{0});
 }
 
 }  // namespace
@@ -269,6 +282,7 @@ Status Process::start(const Environment& environment, const Config& config) {
   } else {
     auto provided = calls_->initialize(least);
     if (!provided) return std::move(provided.error());
+    if (must_initialize_pmix()) wait_until_all_have_initialized();
     level = *provided;
     is_ours_ = true;
     static Process* mine = nullptr;
