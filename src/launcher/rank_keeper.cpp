@@ -99,9 +99,9 @@ class Keeper {
       output_.relay();
       errors_.relay();
       reap();
-      tell_of_the_end();
       ending_.step();
       take_what_the_last_wrote();
+      tell_of_the_end();
     }
     if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
     return end_like(wait_status_);
@@ -179,7 +179,8 @@ class Keeper {
     ending_.begin(SIGTERM, grace_);
   }
 
-  // Last of all: who reads it may take it for the end.
+  // Last of all: who reads it may take it for the end. Also after everything that writes output, for once all of that is
+  // written nothing wakes us any more.
   void tell_of_the_end() {
     if (report_.empty() || !output_.is_written()) return;
     errors_.finish(std::exchange(report_, {}));
