@@ -143,8 +143,23 @@ class Agent {
   bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
 
   void read_signals() {
-    // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first
-    // SIGCHLD and drops the others while it is pending, so its sender is the one that ended first.
+    read_pending_signals();
+    // Who has ended by this look has left a signal, or found one pending of somebody who ended earlier.
+    siginfo_t somebody{};
+    if (::waitid(P_ALL, 0, &somebody, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || somebody.si_pid == 0) return;
+    read_pending_signals();
+    int status = 0;
+    while (pid_t child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) {
+      if (child < 0 && errno == EINTR) continue;
+      if (child < 0) break;
+      if (WIFSTOPPED(status)) report_stop(child, WSTOPSIG(status));
+      else report_end(child, status);
+    }
+  }
+
+  // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first
+  // SIGCHLD and drops the others while it is pending, so its sender is the one that ended first.
+  void read_pending_signals() {
     while (auto event = signals_.next()) {
       if (event->signal != SIGCHLD) {
         channel_.send(Told{event->signal});
@@ -153,13 +168,6 @@ class Agent {
       int status = 0;
       if (event->sender > 0 && ::waitpid(event->sender, &status, WNOHANG) == event->sender)
         report_end(event->sender, status);
-    }
-    int status = 0;
-    while (pid_t child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) {
-      if (child < 0 && errno == EINTR) continue;
-      if (child < 0) break;
-      if (WIFSTOPPED(status)) report_stop(child, WSTOPSIG(status));
-      else report_end(child, status);
     }
   }
 
