@@ -186,9 +186,11 @@ class Allreduce final : public Task {
     Cursor(batch_).scatter(scratch_.data(), bytes);
   }
 
+  // Every chunk costs two waits for the others, and they overlap only where there are several: measured with 2 and with
+  // 4 ranks on 2 cores whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 % slower there).
   static std::size_t chunk_bytes_for(std::size_t total, std::size_t slab_bytes) {
     std::size_t largest = slab_bytes / 2;
-    std::size_t wanted = total <= (1u << 20) ? 64u << 10 : 256u << 10;
+    std::size_t wanted = total <= (1u << 20) ? 128u << 10 : 256u << 10;
     return std::min(largest, wanted);
   }
 
