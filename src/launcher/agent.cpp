@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "launcher/binding.hpp"
 #include "launcher/ending.hpp"
@@ -29,6 +30,7 @@
 #include "native/posix/cgroup.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
+#include "native/posix/process_end.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -90,8 +92,9 @@ class Agent {
       launch.program = std::move(*program);
     }
     auto started = start_rank(launch, share.cpus, settings_.inheritance);
-    if (started) ranks_.push_back(std::move(*started));
-    else channel_.send(NotStarted{launch.rank, 0, started.error().message});
+    if (!started) return channel_.send(NotStarted{launch.rank, 0, started.error().message});
+    order_of_ends_.add(started->process);
+    ranks_.push_back(std::move(*started));
   }
   void obey(const Input& input) { input_.add(input); }
   void obey(const Ask&) {
@@ -143,32 +146,24 @@ class Agent {
   bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
 
   void read_signals() {
-    read_pending_signals();
-    // Who has ended by this look has left a signal, or found one pending of somebody who ended earlier.
-    siginfo_t somebody{};
-    if (::waitid(P_ALL, 0, &somebody, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || somebody.si_pid == 0) return;
-    read_pending_signals();
-    int status = 0;
-    while (pid_t child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) {
-      if (child < 0 && errno == EINTR) continue;
-      if (child < 0) break;
-      if (WIFSTOPPED(status)) report_stop(child, WSTOPSIG(status));
-      else report_end(child, status);
+    while (auto signal = signals_.next())
+      if (*signal != SIGCHLD) channel_.send(Told{*signal});
+    pid_t seen = 0;
+    for (;;) {
+      while (auto child = order_of_ends_.next()) reap(*child);
+      siginfo_t news{};
+      if (::waitid(P_ALL, 0, &news, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || news.si_pid == 0) return;
+      bool has_just_ended = news.si_code != CLD_STOPPED && order_of_ends_.knows(news.si_pid);
+      if (has_just_ended && std::exchange(seen, news.si_pid) != news.si_pid) continue;  // maybe not as the first
+      reap(news.si_pid);
     }
   }
 
-  // When several ranks end together waitpid gives them in the order of their start; but the kernel keeps the first
-  // SIGCHLD and drops the others while it is pending, so its sender is the one that ended first.
-  void read_pending_signals() {
-    while (auto event = signals_.next()) {
-      if (event->signal != SIGCHLD) {
-        channel_.send(Told{event->signal});
-        continue;
-      }
-      int status = 0;
-      if (event->sender > 0 && ::waitpid(event->sender, &status, WNOHANG) == event->sender)
-        report_end(event->sender, status);
-    }
+  void reap(pid_t child) {
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG | WUNTRACED) != child) return;
+    if (WIFSTOPPED(status)) report_stop(child, WSTOPSIG(status));
+    else report_end(child, status);
   }
 
   void report_stop(pid_t child, int signal) {
@@ -238,6 +233,7 @@ class Agent {
   posix::SignalReader signals_;
   std::optional<posix::MemoryGroup> group_at_start_;
   std::vector<RankProcess> ranks_;
+  posix::OrderOfEnds order_of_ends_;
   std::vector<pollfd> polled_;
   std::size_t watched_ = 0;  // where in polled_ leash and lifeline are
   Environment environment_ = Environment::of_this_process();

@@ -205,10 +205,13 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
 }
 
 void Printer::say(std::string_view line) {
-  Sink& to = sink(Stream::standard_error);
-  to.add(line);
-  to.add("\n");
-  to.flush();
+  for (Stream stream : {Stream::standard_error, Stream::standard_output}) {
+    Sink& to = sink(stream);
+    to.add(line);
+    to.add("\n");
+    to.flush();
+    if (same_place_ || !sink(Stream::standard_error).has_failed()) return;
+  }
 }
 
 std::vector<std::string> Printer::last_errors(Rank rank) const {

@@ -39,6 +39,7 @@ class Sink {
   void abandon();                   // the reader is known to be gone
   // Why something was thrown away though nobody has gone (a full disk), once; 0: it was not. Later text is tried again.
   int take_failure() noexcept { return std::exchange(failed_with_, 0); }
+  bool has_failed() const noexcept { return has_failed_; }  // so at any time
   std::size_t pending() const noexcept { return pending_.size() - written_; }
   bool broken() const noexcept { return broken_; }         // the reader is gone: everything is thrown away
   int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none
@@ -69,7 +70,8 @@ class Printer {
 
   void add(const Output& output);
   void finish();  // no more output comes: prints the unfinished lines
-  // Our own words, as a line of its own between the ranks' lines.
+  // Our own words, as a line of its own between the ranks' lines: to standard error, and where that has once been full to
+  // standard output, too.
   void say(std::string_view line);
   std::vector<std::string> last_errors(Rank rank) const;  // the last lines of its standard error
 

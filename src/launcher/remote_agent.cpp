@@ -44,8 +44,8 @@ int watch_over(pid_t agent, posix::FileDescriptor& leash, posix::SignalReader& s
   while (::waitpid(agent, &status, WNOHANG) != agent) {
     pollfd readable{signals.descriptor(), POLLIN, 0};
     ::poll(&readable, 1, -1);
-    while (auto event = signals.next())
-      if (event->signal != SIGCHLD) leash.reset();
+    while (auto signal = signals.next())
+      if (*signal != SIGCHLD) leash.reset();
   }
   return status;
 }

@@ -54,16 +54,25 @@ foreach(abi mpich openmpi abi)
     target_compile_definitions(mpi_members_${abi} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
     target_link_libraries(mpi_members_${abi} PRIVATE horovod PkgConfig::members_${abi})
     add_dependencies(mpi_members_${abi} horovod_mpi_${abi})
-    foreach(scene whole_world halves list_of_ranks refusals without_threads library_starts_it)
+    foreach(scene whole_world halves list_of_ranks refusals without_threads library_starts_it
+            one_starts_it two_beside_a_third one_comes)
       set(test mpi.members_over_${abi}_${scene})
       set(ranks 2)
       if(scene MATCHES "halves|list")
         set(ranks 4)
+      elseif(scene MATCHES "third")
+        set(ranks 3)
       endif()
       add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_members_${abi}> ${scene})
       set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 2)
     endforeach()
-    set_tests_properties(mpi.members_over_${abi}_library_starts_it PROPERTIES ENVIRONMENT HOROVOD_MPI=${abi})
+    set(members mpi.members_over_${abi})
+    set_tests_properties(${members}_library_starts_it ${members}_two_beside_a_third PROPERTIES ENVIRONMENT
+                                                                                               HOROVOD_MPI=${abi})
+    set_tests_properties(${members}_one_comes
+                         PROPERTIES ENVIRONMENT HOROVOD_START_TIMEOUT=1 PASS_REGULAR_EXPRESSION
+                                    "init said: not all processes of the communicator called")
+    set_tests_properties(${members}_one_starts_it PROPERTIES ENVIRONMENT "HOROVOD_MPI=${abi};HOROVOD_BOOTSTRAP=mpi")
   endif()
   add_test(NAME mpi.giant_messages_over_${abi} COMMAND ${mpiexec_${abi}} -n 2 $<TARGET_FILE:mpi_conformance> 2
                                                        --gtest_filter=*_slow)

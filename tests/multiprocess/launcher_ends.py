@@ -4,7 +4,7 @@ import signal
 import sys
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block, receiver, without_notices
+from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block, receiver, wait_for_end, without_notices
 
 WAIT = "echo ready $$; exec sleep 1000"
 
@@ -58,6 +58,33 @@ class Ends(LauncherTest):
             self.assertIn(f"FIRST FAILURE: rank {victim} on host ", block)
             self.assertIn(f"(process {pid}) was killed by signal 9 (SIGKILL)", block)
             self.assertNotIn("likely reason: out of memory.", block)
+
+    def test_with_the_rank_that_ended_first_while_the_agent_did_not_look(self):
+        # Each leaves a child that nobody reaps, so that the first that the agent hears is the end of a stranger.
+        ranks = [sys.executable, "-c", "import os, signal\n"
+                 "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+                 "child = os.fork()\n"
+                 "if child == 0: os._exit(0)\n"
+                 "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\n"
+                 "print('ready', os.environ['HOROVOD_RANK'], os.getpid(), flush=True)\n"
+                 "signal.sigwait([signal.SIGUSR1])\n"
+                 "os._exit(5 + int(os.environ['HOROVOD_RANK']))"]
+        for number in self.rounds():
+            job = Job(3, ranks)
+            processes = dict(line.split()[-2:] for line in job.wait_for_lines(3))
+            agent = job.agent()
+            os.kill(agent, signal.SIGSTOP)
+            job.wait_for_state(agent, "T")
+            order = [[1, 0, 2], [2, 1, 0], [0, 2, 1]][number % 3]
+            for rank in order:
+                process = int(processes[b"%d" % rank])
+                with_end = os.pidfd_open(process)
+                os.kill(process, signal.SIGUSR1)
+                wait_for_end(with_end, f"rank {rank}")
+                os.close(with_end)
+            os.kill(agent, signal.SIGCONT)
+            self.finish(job, 5 + order[0])
+            self.assertIn(f"FIRST FAILURE: rank {order[0]} on host ", last_block(job.errors))
 
     def test_when_horovodrun_is_killed(self):
         for _ in self.rounds():

@@ -34,6 +34,17 @@ class Output(LauncherTest):
             own = [line for line in lines if line.startswith(f"[{rank}]<stdout>:")]
             self.assertEqual(own, [f"[{rank}]<stdout>:line {i} of {rank}" for i in range(2000)])
 
+    def test_that_a_full_disk_does_not_take_is_told_on_the_other_stream(self):
+        command = [HOROVODRUN, "-np", "2", "sh", "-c", "echo out; echo err >&2"]
+        for full, other, lost in [("stdout", "stderr", "output"), ("stderr", "stdout", "error")]:
+            with open("/dev/full", "wb") as device:
+                ended = subprocess.run(command, check=False, **{full: device, other: subprocess.PIPE})
+            self.assertEqual(ended.returncode, 0)
+            text = without_notices(getattr(ended, other).decode())
+            told = f"horovodrun: what is printed is lost, since standard {lost} takes no more (No space left on device); the job goes on"
+            self.assertEqual(text.count(told), 1, text)
+            self.assertEqual(sum(line.startswith("[") for line in text.splitlines()), 2, text)
+
     def test_of_standard_error_goes_to_standard_error(self):
         job = Job(2, "echo out; echo err >&2")
         self.finish(job, 0)

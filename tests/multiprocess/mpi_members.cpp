@@ -20,6 +20,7 @@ namespace {
 
 int failures = 0;
 int world_rank = -1, world_size = 0;
+bool has_begun = false;  // then it is the program that ends MPI
 
 void expect(bool truth, const std::string& what) {
   if (truth) return;
@@ -72,6 +73,7 @@ class Job {
 void begin(int wanted) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, wanted, &provided);
+  has_begun = true;
   expect(provided >= wanted, "MPI provides thread level " + std::to_string(provided));
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world_size);
@@ -205,6 +207,48 @@ void library_starts_it() {
   expect_equal(job.sum("gradient", 1), world_size, "sum");
 }
 
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(name)) return std::atoi(rank);
+  expect(false, "the launcher does not tell this process's rank");
+  return 0;
+}
+
+// One process starts MPI itself, the others leave that to the library.
+void one_starts_it() {
+  if (launched_rank() == 0) begin(MPI_THREAD_MULTIPLE);
+  library_starts_it();
+}
+
+// Two processes are a job and leave MPI to the library. The third, which is none of it, ends its MPI when they are done.
+void two_beside_a_third() {
+  if (launched_rank() == 2) {
+    begin(MPI_THREAD_MULTIPLE);
+    int done = 0;
+    MPI_Recv(&done, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return;
+  }
+  Job job(nullptr, {0, 1});
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  expect_equal(job.sum("gradient", 1), 2, "sum of two");
+  int done = 1;
+  if (world_rank == 0) MPI_Send(&done, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
+}
+
+// Only process 0 comes. Whoever waits for the others in MPI waits for ever, and cannot end MPI either.
+void one_comes() {
+  begin(MPI_THREAD_MULTIPLE);
+  if (world_rank != 0) {
+    int nothing = 0;
+    MPI_Recv(&nothing, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  hvd_init_options options{};
+  options.struct_size = sizeof options;
+  std::printf("init said: %s\n", error_of(options).c_str());
+  std::fflush(stdout);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 // Under any launcher, on the hosts of HVD_HOSTS (by rank, "n1,n1,n2"): MPI knows all processes and which of them share
 // a node, whoever initialises it, and the library works with it.
 void check_hosts() {
@@ -269,6 +313,9 @@ int main(int count, char** words) {
                 {"refusals", &refusals},
                 {"without_threads", &without_threads},
                 {"library_starts_it", &library_starts_it},
+                {"one_starts_it", &one_starts_it},
+                {"two_beside_a_third", &two_beside_a_third},
+                {"one_comes", &one_comes},
                 {"on_hosts", &on_hosts},
                 {"library_starts_it_on_hosts", &library_starts_it_on_hosts}};
   for (const auto& scene : scenes) {
@@ -283,7 +330,7 @@ int main(int count, char** words) {
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (scene.play == &on_hosts) end_without_finalize();
-    if (std::strncmp(scene.name, "library", 7) != 0) MPI_Finalize();
+    if (has_begun) MPI_Finalize();
     return 0;
   }
   std::fprintf(stderr, "usage: mpiexec -n N mpi_members SCENE, one of");

@@ -97,6 +97,20 @@ class PatienceWithMpi {
   std::thread watcher_;
 };
 
+Error not_all_came() {
+  mpi::Process::leave_open();
+  return {ErrorCode::timeout,
+          "not all processes of the communicator called hvd.init() with it in time (HOROVOD_START_TIMEOUT sets the time; "
+          "init(comm=...) is for some of them)"};
+}
+
+Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, const mpi::MpiPlugin& calls,
+                                                   Deadline deadline) {
+  auto made = calls.duplicate(communicator, deadline);
+  if (made) return shared(std::move(*made));
+  return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
+}
+
 // What MPI works on until it is done: given up, it is left to MPI for ever.
 struct Gathering {
   Buffer mine, all;
@@ -176,9 +190,11 @@ class OverCommunicator final : public Bootstrap {
       PatienceWithMpi patience(Deadline::after(milliseconds_of(config.start_timeout_s)));
       HVD_RETURN_IF_ERROR((*process)->start(environment, config));
     }
-    auto copy = (*process)->calls().duplicate(nullptr);
+    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+    if (!(*process)->meet_world(deadline)) return not_all_came();
+    auto copy = copy_of(nullptr, (*process)->calls(), deadline);
     if (!copy) return std::move(copy.error());
-    communicator_ = shared(std::move(*copy));
+    communicator_ = std::move(*copy);
     return {};
   }
 
@@ -229,10 +245,7 @@ class OverCommunicator final : public Bootstrap {
       pause = std::min(pause * 2, std::chrono::microseconds(1000));
     }
     (void)gathering.release();
-    mpi::Process::leave_open();
-    return Error(ErrorCode::timeout, "not all " + std::to_string(communicator_->size()) +
-                                         " processes of the communicator called hvd.init() with it in time "
-                                         "(HOROVOD_START_TIMEOUT sets the time)");
+    return not_all_came();
   }
 
   std::shared_ptr<mpi::Communicator> communicator_;  // null until join(): the world's
@@ -282,10 +295,10 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
     if (!(*process)->is_running())
       return Error(ErrorCode::invalid_argument,
                    "a communicator was given, but MPI is not initialised, or was finalised");
-    auto made = calls.duplicate(members.mpi_communicator);
-    if (!made) return std::move(made.error());
-    return shared(std::move(*made));
+    return copy_of(members.mpi_communicator, calls, Deadline::after(milliseconds_of(config.start_timeout_s)));
   }
+  // Only the members come here, so there is no Process::meet_world(), and nobody can tell how long MPI_Init may take: it waits
+  // for processes that the program starts MPI in when it likes.
   if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
   auto world = calls.world();
   if (!world) return std::move(world.error());

@@ -3,8 +3,10 @@
 // the process has (process.cpp).
 #include <mpi.h>
 
+#include <chrono>
 #include <climits>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "native/mpi/plugin.hpp"
@@ -254,16 +256,28 @@ void finalize() {
   MPI_Finalize();
 }
 
-Result<std::unique_ptr<Communicator>> duplicate(const void* communicator) {
-  MPI_Comm original = MPI_COMM_WORLD, made = MPI_COMM_NULL;
+Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadline deadline) {
+  MPI_Comm original = MPI_COMM_WORLD;
   if (communicator != nullptr) std::memcpy(&original, communicator, sizeof original);
   if (original == MPI_COMM_NULL)
     return Error(ErrorCode::invalid_argument,
                  "the communicator is MPI_COMM_NULL: this process is none of its members and must not call hvd.init() "
                  "with it");
-  int code = MPI_Comm_dup(original, &made);
-  if (code != MPI_SUCCESS) return failure_of("MPI_Comm_dup", code);
-  return OverMpi::over(made, true);
+  auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_Comm_idup(original, made.get(), &request);
+  auto pause = std::chrono::microseconds(10);
+  for (int is_over = 0; code == MPI_SUCCESS;) {
+    code = MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && is_over != 0) return OverMpi::over(*made, true);
+    if (deadline.passed()) {
+      (void)made.release();  // MPI may still write to it
+      return Error(ErrorCode::timeout, "MPI_Comm_idup does not end");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+  return failure_of("MPI_Comm_idup", code);
 }
 Result<std::unique_ptr<Communicator>> world() {
   return OverMpi::over(MPI_COMM_WORLD, false);

@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/collective.hpp"
+#include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "native/posix/plugin.hpp"
 
@@ -83,8 +84,8 @@ struct MpiPlugin {
   ThreadLevel (*thread_level)();
   void (*finalize)();
   // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm that
-  // lies at that address.
-  Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator);
+  // lies at that address. ErrorCode::timeout if not all of them come: MPI is still at it then, and must be left open.
+  Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator, Deadline deadline);
   // The world itself, to make subgroups of; local. Nothing is ever sent over it.
   Result<std::unique_ptr<Communicator>> (*world)();
   // Whether a type can be reduced by MPI as our own kernels do it.

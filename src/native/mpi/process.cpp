@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -152,26 +155,24 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
                "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
-// Calls a function of the libpmix that this process has loaded; -1 where it has none.
-template <typename... Arguments>
-int call_pmix(const char* name, Arguments... arguments) {
+// A function of the libpmix that this process has loaded; null where it has none.
+void* pmix_function(const char* name) {
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  if (handle == nullptr) return -1;
-  auto function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(handle, name));
-  int answer = function != nullptr ? function(arguments...) : -1;
+  if (handle == nullptr) return nullptr;
+  void* function = ::dlsym(handle, name);
   ::dlclose(handle);
-  return answer;
+  return function;
 }
 
 bool is_pmix_initialized() {
-  return call_pmix("PMIx_Initialized") > 0;
+  auto initialized = reinterpret_cast<int (*)()>(pmix_function("PMIx_Initialized"));
+  return initialized != nullptr && initialized() > 0;
 }
 
-// Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has come out of
-// it sends something to one that has not. So nobody sends before all are out.
-void wait_until_all_have_initialized() {
-  const void *no_processes = nullptr, *no_options = nullptr;
-  call_pmix("PMIx_Fence", no_processes, std::size_t{0}, no_options, std::size_t{0});
+// PMIx calls this once, maybe long after everybody here has stopped waiting.
+void end_of_fence(int status, void* promise) {
+  std::unique_ptr<std::promise<int>> owned(static_cast<std::promise<int>*>(promise));
+  owned->set_value(status);
 }
 
 }  // namespace
@@ -282,7 +283,6 @@ Status Process::start(const Environment& environment, const Config& config) {
   } else {
     auto provided = calls_->initialize(least);
     if (!provided) return std::move(provided.error());
-    if (must_initialize_pmix()) wait_until_all_have_initialized();
     level = *provided;
     is_ours_ = true;
     static Process* mine = nullptr;
@@ -303,6 +303,23 @@ Status Process::start(const Environment& environment, const Config& config) {
         "hvd.shutdown()";
   return Error(ErrorCode::unsupported, "MPI provides " + std::string(name_of(level)) + "; expected " + name_of(least) +
                                            ", since Horovod's thread calls it beside the program's: " + remedy);
+}
+
+bool Process::meet_world(Deadline deadline) {
+  static std::atomic<bool> met{false};
+  if (!must_initialize_pmix() || met.exchange(true)) return true;
+  using Fence = int (*)(const void* processes, std::size_t, const void* options, std::size_t, void (*)(int, void*), void*);
+  auto fence = reinterpret_cast<Fence>(pmix_function("PMIx_Fence_nb"));
+  auto owned = std::make_unique<std::promise<int>>();
+  auto ended = owned->get_future();
+  int code = fence != nullptr ? fence(nullptr, 0, nullptr, 0, &end_of_fence, owned.get()) : -1;
+  if (code == 0) {
+    (void)owned.release();
+    if (ended.wait_for(deadline.left()) != std::future_status::ready) return false;
+    code = ended.get();
+  }
+  if (code != 0) log::info(calls_->version() + " may crash at the start: PMIx_Fence_nb gave " + std::to_string(code));
+  return true;
 }
 
 void Process::leave_open() noexcept {

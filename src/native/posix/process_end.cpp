@@ -1,20 +1,46 @@
 #include "native/posix/process_end.hpp"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-
-#include "native/posix/file_descriptor.hpp"
+#include <utility>
 
 namespace hvd::posix {
+namespace {
+
+FileDescriptor handle_of(pid_t process) noexcept {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+}
+
+}  // namespace
 
 bool wait_for_process_end(pid_t process, std::chrono::milliseconds span) noexcept {
-  FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  FileDescriptor descriptor = handle_of(process);
   if (!descriptor) return errno == ESRCH;
   pollfd polled{descriptor.get(), POLLIN, 0};
   return ::poll(&polled, 1, static_cast<int>(span.count())) == 1;
+}
+
+void OrderOfEnds::add(pid_t child) {
+  if (ended_.descriptor() < 0) {
+    auto opened = WatchList::open();
+    if (!opened) return;
+    ended_ = std::move(*opened);
+  }
+  FileDescriptor handle = handle_of(child);
+  if (handle && ended_.add(handle.get(), static_cast<std::uint64_t>(child))) handles_[child] = std::move(handle);
+}
+
+std::optional<pid_t> OrderOfEnds::next() {
+  // The kernel puts those that can be read into a queue when that happens.
+  epoll_event first{};
+  if (handles_.empty() || ::epoll_wait(ended_.descriptor(), &first, 1, 0) != 1) return std::nullopt;
+  auto child = static_cast<pid_t>(first.data.u64);
+  handles_.erase(child);
+  return child;
 }
 
 }  // namespace hvd::posix
