@@ -99,9 +99,10 @@ class PatienceWithMpi {
 
 Error not_all_came() {
   mpi::Process::leave_open();
-  return {ErrorCode::timeout,
-          "not all processes of the communicator called hvd.init() with it in time (HOROVOD_START_TIMEOUT sets the time; "
-          "init(comm=...) is for some of them)"};
+  return {
+      ErrorCode::timeout,
+      "not all processes of the communicator called hvd.init() with it in time (HOROVOD_START_TIMEOUT sets the time; "
+      "init(comm=...) is for some of them)"};
 }
 
 Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, const mpi::MpiPlugin& calls,

@@ -308,7 +308,8 @@ Status Process::start(const Environment& environment, const Config& config) {
 bool Process::meet_world(Deadline deadline) {
   static std::atomic<bool> met{false};
   if (!must_initialize_pmix() || met.exchange(true)) return true;
-  using Fence = int (*)(const void* processes, std::size_t, const void* options, std::size_t, void (*)(int, void*), void*);
+  using Fence =
+      int (*)(const void* processes, std::size_t, const void* options, std::size_t, void (*)(int, void*), void*);
   auto fence = reinterpret_cast<Fence>(pmix_function("PMIx_Fence_nb"));
   auto owned = std::make_unique<std::promise<int>>();
   auto ended = owned->get_future();
