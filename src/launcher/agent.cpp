@@ -146,8 +146,11 @@ class Agent {
   bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
 
   void read_signals() {
-    while (auto signal = signals_.next())
-      if (*signal != SIGCHLD) channel_.send(Told{*signal});
+    while (auto event = signals_.next()) {
+      if (event->signal != SIGCHLD) channel_.send(Told{event->signal});
+      // Without handles of processes (before Linux 5.3) there is this hint: of several ends one signal is kept, the first.
+      else if (event->sender > 0 && !order_of_ends_.knows(event->sender)) reap(event->sender);
+    }
     pid_t seen = 0;
     for (;;) {
       while (auto child = order_of_ends_.next()) reap(*child);

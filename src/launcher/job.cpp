@@ -297,17 +297,17 @@ class Job {
 
   // What the user wants.
   void read_signals() {
-    while (auto signal = signals_ ? signals_->next() : std::nullopt) {
-      switch (*signal) {
+    while (auto event = signals_ ? signals_->next() : std::nullopt) {
+      switch (event->signal) {
         case SIGINT:
         case SIGTERM:
-        case SIGHUP: end_by_signal(*signal); break;
+        case SIGHUP: end_by_signal(event->signal); break;
         case SIGCHLD: break;  // the agent's end shows at the channel; adopted children are reaped after that
         case SIGTSTP:
           hosts_.forward(SIGTSTP);
           ::kill(::getpid(), SIGSTOP);
           break;
-        default: hosts_.forward(*signal);
+        default: hosts_.forward(event->signal);
       }
     }
   }

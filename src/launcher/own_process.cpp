@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Of each rank the agent has three pipes open while it starts; of each we have two connections (PMIx, the store) and
+// Of each rank the agent has three pipes and a handle open while it starts; of each we have two connections (PMIx, the store) and
 // up to two files (--output-filename); of each other host a stream, complaints and a lifeline.
 Status raise_descriptor_limit(std::size_t ranks, std::size_t hosts) {
   constexpr std::uint64_t our_own = 32;

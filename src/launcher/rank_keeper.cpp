@@ -221,8 +221,8 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
   while (::waitpid(keeper, &status, WNOHANG) != keeper) {
     pollfd polled[] = {{signals.descriptor(), POLLIN, 0}, {launcher_life.get(), POLLIN, 0}};
     ::poll(polled, 2, -1);
-    while (auto signal = signals.next())
-      if (*signal != SIGCHLD) hand_on(*signal);
+    while (auto event = signals.next())
+      if (event->signal != SIGCHLD) hand_on(event->signal);
     if (polled[1].revents != 0) {
       hand_on(SIGTERM);
       launcher_life.reset();

@@ -44,8 +44,8 @@ int watch_over(pid_t agent, posix::FileDescriptor& leash, posix::SignalReader& s
   while (::waitpid(agent, &status, WNOHANG) != agent) {
     pollfd readable{signals.descriptor(), POLLIN, 0};
     ::poll(&readable, 1, -1);
-    while (auto signal = signals.next())
-      if (*signal != SIGCHLD) leash.reset();
+    while (auto event = signals.next())
+      if (event->signal != SIGCHLD) leash.reset();
   }
   return status;
 }
@@ -72,7 +72,7 @@ int run_remote_agent(milliseconds grace) {
                          grace,
                          -1,
                          Environment::of_this_process()};
-  // As many files as may be had: each rank takes three while it starts.
+  // As many files as may be had: each rank takes four while it starts.
   posix::set_descriptor_limit({settings.inheritance.descriptors.hard, settings.inheritance.descriptors.hard});
   auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP});
   auto adopting = posix::become_subreaper();

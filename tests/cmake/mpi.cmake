@@ -55,7 +55,7 @@ foreach(abi mpich openmpi abi)
     target_link_libraries(mpi_members_${abi} PRIVATE horovod PkgConfig::members_${abi})
     add_dependencies(mpi_members_${abi} horovod_mpi_${abi})
     foreach(scene whole_world halves list_of_ranks refusals without_threads library_starts_it
-            one_starts_it two_beside_a_third one_comes)
+            one_starts_it two_beside_a_third one_comes one_of_a_list_comes)
       set(test mpi.members_over_${abi}_${scene})
       set(ranks 2)
       if(scene MATCHES "halves|list")
@@ -69,9 +69,11 @@ foreach(abi mpich openmpi abi)
     set(members mpi.members_over_${abi})
     set_tests_properties(${members}_library_starts_it ${members}_two_beside_a_third PROPERTIES ENVIRONMENT
                                                                                                HOROVOD_MPI=${abi})
-    set_tests_properties(${members}_one_comes
+    set_tests_properties(${members}_one_comes ${members}_one_of_a_list_comes
                          PROPERTIES ENVIRONMENT HOROVOD_START_TIMEOUT=1 PASS_REGULAR_EXPRESSION
-                                    "init said: not all processes of the communicator called")
+                                    "init said: not all processes of the job called")
+    add_test(NAME ${members}_alone COMMAND mpi_members_${abi} on_hosts)
+    set_tests_properties(${members}_alone PROPERTIES LABELS mpi TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=mpi)
     set_tests_properties(${members}_one_starts_it PROPERTIES ENVIRONMENT "HOROVOD_MPI=${abi};HOROVOD_BOOTSTRAP=mpi")
   endif()
   add_test(NAME mpi.giant_messages_over_${abi} COMMAND ${mpiexec_${abi}} -n 2 $<TARGET_FILE:mpi_conformance> 2

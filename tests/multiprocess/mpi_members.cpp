@@ -236,7 +236,7 @@ void two_beside_a_third() {
 }
 
 // Only process 0 comes. Whoever waits for the others in MPI waits for ever, and cannot end MPI either.
-void one_comes() {
+void only_one_comes(const std::vector<int>& ranks) {
   begin(MPI_THREAD_MULTIPLE);
   if (world_rank != 0) {
     int nothing = 0;
@@ -244,9 +244,17 @@ void one_comes() {
   }
   hvd_init_options options{};
   options.struct_size = sizeof options;
+  options.ranks = ranks.empty() ? nullptr : ranks.data();
+  options.rank_count = ranks.size();
   std::printf("init said: %s\n", error_of(options).c_str());
   std::fflush(stdout);
   MPI_Abort(MPI_COMM_WORLD, 1);
+}
+void one_comes() {
+  only_one_comes({});
+}
+void one_of_a_list_comes() {
+  only_one_comes({1, 0});
 }
 
 // Under any launcher, on the hosts of HVD_HOSTS (by rank, "n1,n1,n2"): MPI knows all processes and which of them share
@@ -316,6 +324,7 @@ int main(int count, char** words) {
                 {"one_starts_it", &one_starts_it},
                 {"two_beside_a_third", &two_beside_a_third},
                 {"one_comes", &one_comes},
+                {"one_of_a_list_comes", &one_of_a_list_comes},
                 {"on_hosts", &on_hosts},
                 {"library_starts_it_on_hosts", &library_starts_it_on_hosts}};
   for (const auto& scene : scenes) {

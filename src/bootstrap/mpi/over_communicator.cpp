@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -17,6 +18,7 @@
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/tcp_address.hpp"
+#include "native/posix/thread.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -99,10 +101,10 @@ class PatienceWithMpi {
 
 Error not_all_came() {
   mpi::Process::leave_open();
-  return {
-      ErrorCode::timeout,
-      "not all processes of the communicator called hvd.init() with it in time (HOROVOD_START_TIMEOUT sets the time; "
-      "init(comm=...) is for some of them)"};
+  return {ErrorCode::timeout,
+          "not all processes of the job called hvd.init() in time (HOROVOD_START_TIMEOUT sets the time; init(comm=...) "
+          "makes a "
+          "job of some processes)"};
 }
 
 Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, const mpi::MpiPlugin& calls,
@@ -110,6 +112,29 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   auto made = calls.duplicate(communicator, deadline);
   if (made) return shared(std::move(*made));
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
+}
+
+// MPI has no call for this that does not block. An MPI that only one thread may call blocks this one.
+Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
+                                                    mpi::ThreadLevel level, Deadline deadline) {
+  using Made = Result<std::unique_ptr<mpi::Communicator>>;
+  auto make = [world = std::move(world), ranks = std::move(ranks)] {
+    constexpr int tag = 0x4856;
+    return world->subgroup(ranks, tag);
+  };
+  auto task = std::make_shared<std::packaged_task<Made()>>(std::move(make));
+  auto outcome = task->get_future();
+  if (level < mpi::ThreadLevel::serialized) {
+    (*task)();
+  } else {
+    auto thread = posix::start_thread("hvd-mpi", [task] { (*task)(); });
+    if (!thread) return std::move(thread.error());
+    thread->detach();
+  }
+  if (outcome.wait_for(deadline.left()) != std::future_status::ready) return not_all_came();
+  Made made = outcome.get();
+  if (!made) return std::move(made.error());
+  return shared(std::move(*made));
 }
 
 // What MPI works on until it is done: given up, it is left to MPI for ever.
@@ -138,8 +163,9 @@ class OverCommunicator final : public Bootstrap {
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
-    if (communicator_ == nullptr) HVD_RETURN_IF_ERROR(take_world(environment, config));
-    return name_job(Deadline::after(milliseconds_of(config.start_timeout_s)));
+    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+    if (communicator_ == nullptr) HVD_RETURN_IF_ERROR(take_world(environment, config, deadline));
+    return name_job(deadline);
   }
 
   Status put(std::string_view key, ConstBytes value) override {
@@ -183,15 +209,14 @@ class OverCommunicator final : public Bootstrap {
   void abort(std::string_view) noexcept override {}  // who ends without MPI_Finalize ends the job
 
  private:
-  Status take_world(const Environment& environment, const Config& config) {
+  Status take_world(const Environment& environment, const Config& config, Deadline deadline) {
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
     // Forced by name, or to go before PMIx, it may also be the one to start MPI.
     if (!(*process)->is_running()) {
-      PatienceWithMpi patience(Deadline::after(milliseconds_of(config.start_timeout_s)));
+      PatienceWithMpi patience(deadline);
       HVD_RETURN_IF_ERROR((*process)->start(environment, config));
     }
-    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
     if (!(*process)->meet_world(deadline)) return not_all_came();
     auto copy = copy_of(nullptr, (*process)->calls(), deadline);
     if (!copy) return std::move(copy.error());
@@ -296,19 +321,19 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
     if (!(*process)->is_running())
       return Error(ErrorCode::invalid_argument,
                    "a communicator was given, but MPI is not initialised, or was finalised");
-    return copy_of(members.mpi_communicator, calls, Deadline::after(milliseconds_of(config.start_timeout_s)));
+    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+    if (calls.is_world(members.mpi_communicator) && !(*process)->meet_world(deadline)) return not_all_came();
+    return copy_of(members.mpi_communicator, calls, deadline);
   }
-  // Only the members come here, so there is no Process::meet_world(), and nobody can tell how long MPI_Init may take: it waits
-  // for processes that the program starts MPI in when it likes.
+  // Nobody can tell how long this may take: it waits for processes that the program starts MPI in when it likes.
   if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
+  auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
   auto world = calls.world();
   if (!world) return std::move(world.error());
-  if (members.ranks.empty()) return shared(std::move(*world));
   HVD_RETURN_IF_ERROR(check_ranks(members.ranks, (*world)->rank(), (*world)->size()));
-  constexpr int tag = 0x4856;
-  auto made = (*world)->subgroup(members.ranks, tag);
-  if (!made) return std::move(made.error());
-  return shared(std::move(*made));
+  bool is_everybody = members.ranks.size() == static_cast<std::size_t>((*world)->size());
+  if (is_everybody && !(*process)->meet_world(deadline)) return not_all_came();
+  return group_of(std::move(*world), {members.ranks.begin(), members.ranks.end()}, calls.thread_level(), deadline);
 }
 
 std::unique_ptr<Bootstrap> make_over_world() {

@@ -279,6 +279,11 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
   }
   return failure_of("MPI_Comm_idup", code);
 }
+bool is_world(const void* communicator) {
+  MPI_Comm asked = MPI_COMM_NULL;
+  std::memcpy(&asked, communicator, sizeof asked);
+  return asked == MPI_COMM_WORLD;
+}
 Result<std::unique_ptr<Communicator>> world() {
   return OverMpi::over(MPI_COMM_WORLD, false);
 }
@@ -298,6 +303,7 @@ const MpiPlugin table = {posix::plugin_stamp(sizeof(MpiPlugin)),
                          &thread_level,
                          &finalize,
                          &duplicate,
+                         &is_world,
                          &world,
                          &reduces};
 

@@ -86,6 +86,7 @@ struct MpiPlugin {
   // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm that
   // lies at that address. ErrorCode::timeout if not all of them come: MPI is still at it then, and must be left open.
   Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator, Deadline deadline);
+  bool (*is_world)(const void* communicator);  // whether the MPI_Comm at that address is MPI_COMM_WORLD
   // The world itself, to make subgroups of; local. Nothing is ever sent over it.
   Result<std::unique_ptr<Communicator>> (*world)();
   // Whether a type can be reduced by MPI as our own kernels do it.

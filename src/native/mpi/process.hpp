@@ -48,8 +48,8 @@ class Process {
   // refuses it then. Where PMIx had been finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (frees its topology twice).
   bool must_initialize_pmix() const;
   // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has come out
-  // of it sends something to one that has not. So before the library's first message all processes of MPI's world meet here,
-  // by PMIx; all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time. False if not all
+  // of it sends something to one that has not. So before the first message of a job of all processes they meet here, by PMIx;
+  // all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time. False if not all
   // come in time.
   bool meet_world(Deadline deadline);
   bool is_ours() const { return is_ours_; }

@@ -38,9 +38,9 @@ std::optional<pid_t> OrderOfEnds::next() {
   // The kernel puts those that can be read into a queue when that happens.
   epoll_event first{};
   if (handles_.empty() || ::epoll_wait(ended_.descriptor(), &first, 1, 0) != 1) return std::nullopt;
-  auto child = static_cast<pid_t>(first.data.u64);
-  handles_.erase(child);
-  return child;
+  auto child = handles_.extract(static_cast<pid_t>(first.data.u64));
+  ended_.remove(child.mapped().get());
+  return child.key();
 }
 
 }  // namespace hvd::posix

@@ -36,10 +36,10 @@ SignalReader::~SignalReader() {
   if (descriptor_) ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
-std::optional<int> SignalReader::next() {
+std::optional<SignalEvent> SignalReader::next() {
   signalfd_siginfo info{};
   if (::read(descriptor_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  return SignalEvent{static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)};
 }
 
 SignalState SignalState::of_this_process() {

@@ -11,6 +11,11 @@
 
 namespace hvd::posix {
 
+struct SignalEvent {
+  int signal = 0;
+  pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, the first that had news
+};
+
 // What SIGCHLD tells of.
 enum class ChildNews { ends, ends_and_stops };
 
@@ -24,7 +29,7 @@ class SignalReader {
   ~SignalReader();
 
   int descriptor() const noexcept { return descriptor_.get(); }
-  std::optional<int> next();  // never blocks
+  std::optional<SignalEvent> next();  // never blocks
 
  private:
   SignalReader() = default;

@@ -21,6 +21,10 @@ Status WatchList::change(int descriptor, std::uint64_t number, bool also_writabl
   return control(EPOLL_CTL_MOD, descriptor, number, also_writable);
 }
 
+void WatchList::remove(int descriptor) {
+  (void)control(EPOLL_CTL_DEL, descriptor, 0, false);
+}
+
 Status WatchList::control(int operation, int descriptor, std::uint64_t number, bool also_writable) {
   epoll_event event{};
   event.events = EPOLLIN | (also_writable ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);

@@ -13,9 +13,11 @@ class WatchList {
   WatchList() = default;
   static Result<WatchList> open();  // close-on-exec
 
-  // Until it can be read. It leaves the list when it is closed.
+  // Until it can be read. It leaves the list when it is closed, by every process that has a copy: what was forked meanwhile has
+  // one until it executes a program, and may hang there. Until then its number may still come up.
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
+  void remove(int descriptor);                     // at once
   int descriptor() const { return epoll_.get(); }  // for epoll_wait(); the number is data.u64
 
  private:
