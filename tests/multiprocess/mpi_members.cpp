@@ -247,6 +247,7 @@ void only_one_comes(const std::vector<int>& ranks) {
   options.ranks = ranks.empty() ? nullptr : ranks.data();
   options.rank_count = ranks.size();
   std::printf("init said: %s\n", error_of(options).c_str());
+  std::printf("then it said: %s\n", error_of(options).c_str());
   std::fflush(stdout);
   MPI_Abort(MPI_COMM_WORLD, 1);
 }

@@ -99,12 +99,23 @@ class PatienceWithMpi {
   std::thread watcher_;
 };
 
+std::atomic<bool> has_given_up{false};
+
+// MPI stays at it for ever: what is asked of it afterwards could meet what comes late.
 Error not_all_came() {
+  has_given_up.store(true);
   mpi::Process::leave_open();
-  return {ErrorCode::timeout,
-          "not all processes of the job called hvd.init() in time (HOROVOD_START_TIMEOUT sets the time; init(comm=...) "
-          "makes a "
-          "job of some processes)"};
+  return {
+      ErrorCode::timeout,
+      "not all processes of the job called hvd.init() in time, or not all with the same comm (HOROVOD_START_TIMEOUT "
+      "sets the time)"};
+}
+
+Status check_nothing_is_left_over() {
+  if (!has_given_up.load()) return {};
+  return Error(ErrorCode::timeout,
+               "an hvd.init() of this process has waited for others in vain, and MPI waits for them still: end the "
+               "processes and start the job again");
 }
 
 Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, const mpi::MpiPlugin& calls,
@@ -114,7 +125,7 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block. An MPI that only one thread may call blocks this one.
+// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone, nobody watches the time.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;
@@ -210,6 +221,7 @@ class OverCommunicator final : public Bootstrap {
 
  private:
   Status take_world(const Environment& environment, const Config& config, Deadline deadline) {
+    HVD_RETURN_IF_ERROR(check_nothing_is_left_over());
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
     // Forced by name, or to go before PMIx, it may also be the one to start MPI.
@@ -308,6 +320,7 @@ std::shared_ptr<mpi::Communicator> shared(std::unique_ptr<mpi::Communicator> com
 
 Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& members, const Environment& environment,
                                                            const Config& config) {
+  HVD_RETURN_IF_ERROR(check_nothing_is_left_over());
   auto process = mpi::Process::open(environment, config);
   if (!process) return std::move(process.error());
   const mpi::MpiPlugin& calls = (*process)->calls();

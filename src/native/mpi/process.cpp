@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <memory>
@@ -319,7 +320,11 @@ bool Process::meet_world(Deadline deadline) {
   int code = fence != nullptr ? fence(nullptr, 0, nullptr, 0, &end_of_fence, owned.get()) : -1;
   if (code == 0) {
     (void)owned.release();
-    if (ended.wait_for(deadline.left()) != std::future_status::ready) return false;
+    // What the program has under way goes on meanwhile: another process may need it before it comes.
+    while (ended.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+      if (deadline.passed()) return false;
+      (*world)->progress();
+    }
     code = ended.get();
   }
   if (code != 0) log::info(calls_->version() + " may crash at the start: PMIx_Fence_nb gave " + std::to_string(code));

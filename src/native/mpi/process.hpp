@@ -49,7 +49,7 @@ class Process {
   bool must_initialize_pmix() const;
   // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has come out
   // of it sends something to one that has not. So before the first message of a job of all processes they meet here, by PMIx;
-  // all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time. False if not all
+  // all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time, nor for who is alone. False if not all
   // come in time.
   bool meet_world(Deadline deadline);
   bool is_ours() const { return is_ours_; }

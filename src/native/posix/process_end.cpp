@@ -39,6 +39,7 @@ std::optional<pid_t> OrderOfEnds::next() {
   epoll_event first{};
   if (handles_.empty() || ::epoll_wait(ended_.descriptor(), &first, 1, 0) != 1) return std::nullopt;
   auto child = handles_.extract(static_cast<pid_t>(first.data.u64));
+  if (child.empty()) return std::nullopt;
   ended_.remove(child.mapped().get());
   return child.key();
 }
