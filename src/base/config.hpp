@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/result.hpp"
@@ -51,6 +52,11 @@ struct Config {
 
   friend bool operator==(const Config&, const Config&) = default;
 };
+
+// Of something that begins now and needs all ranks.
+inline Deadline start_deadline(const Config& config) {
+  return Deadline::after(milliseconds_of(config.start_timeout_s));
+}
 
 // A row of the table, for help and documentation.
 struct KnobRow {

@@ -1,7 +1,9 @@
 #pragma once
 // A point in time by which something must have happened.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace hvd {
 
@@ -28,6 +30,18 @@ class Deadline {
  private:
   explicit Deadline(Clock::time_point at) : at_(at) {}
   Clock::time_point at_;
+};
+
+// Between looks at something that wakes nobody: each twice as long as the one before, up to a millisecond.
+class Naps {
+ public:
+  void take() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min<std::chrono::microseconds>(next_ * 2, std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::chrono::microseconds next_{10};
 };
 
 }  // namespace hvd

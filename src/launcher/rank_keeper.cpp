@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +33,7 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
+#include "native/posix/process_end.hpp"
 #include "native/posix/signals.hpp"
 
 namespace hvd::launcher {
@@ -210,7 +210,7 @@ class Keeper {
 
 // Only returns when the keeper has ended.
 int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::SignalReader& signals, pid_t launcher) {
-  posix::FileDescriptor launcher_life(static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0)));
+  posix::FileDescriptor launcher_life = posix::handle_of_process(launcher);
   let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
                         {to_keeper.get(), signals.descriptor(), launcher_life.get()});
   auto hand_on = [&](int signal) {

@@ -271,7 +271,7 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard lock(shared_mutex_);
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
-  auto deadline = Deadline::after(milliseconds_of(config_.start_timeout_s));
+  auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
   // Who could not map it votes, too: the others must not wait for it.
   HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {

@@ -15,14 +15,6 @@
 
 namespace hvd::runtime {
 
-namespace {
-
-Deadline start_deadline(const Config& config) {
-  return Deadline::after(milliseconds_of(config.start_timeout_s));
-}
-
-}  // namespace
-
 Status Session::join(const Environment& environment, const Config& config) {
   auto chosen = bootstrap::choose(environment, config, notices_);
   if (!chosen) return chosen.error();

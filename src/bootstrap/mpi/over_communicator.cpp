@@ -125,7 +125,8 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone, nobody watches the time.
+// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone, nobody
+// watches the time.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;
@@ -174,7 +175,7 @@ class OverCommunicator final : public Bootstrap {
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {
-    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+    auto deadline = start_deadline(config);
     if (communicator_ == nullptr) HVD_RETURN_IF_ERROR(take_world(environment, config, deadline));
     return name_job(deadline);
   }
@@ -273,14 +274,13 @@ class OverCommunicator final : public Bootstrap {
     call.counts = gathering->counts;
     call.displacements = gathering->displacements;
     HVD_RETURN_IF_ERROR(communicator_->start(call, gathering->request));
-    auto pause = std::chrono::microseconds(10);
+    Naps naps;
     for (std::size_t unused = 0;;) {
       Completion completion = communicator_->test(gathering->request, unused);
       if (completion == Completion::done) return std::move(gathering->all);
       if (completion != Completion::pending) return communicator_->failure();
       if (deadline.passed()) break;
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::microseconds(1000));
+      naps.take();
     }
     (void)gathering.release();
     return not_all_came();
@@ -334,13 +334,13 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
     if (!(*process)->is_running())
       return Error(ErrorCode::invalid_argument,
                    "a communicator was given, but MPI is not initialised, or was finalised");
-    auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+    auto deadline = start_deadline(config);
     if (calls.is_world(members.mpi_communicator) && !(*process)->meet_world(deadline)) return not_all_came();
     return copy_of(members.mpi_communicator, calls, deadline);
   }
   // Nobody can tell how long this may take: it waits for processes that the program starts MPI in when it likes.
   if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
-  auto deadline = Deadline::after(milliseconds_of(config.start_timeout_s));
+  auto deadline = start_deadline(config);
   auto world = calls.world();
   if (!world) return std::move(world.error());
   HVD_RETURN_IF_ERROR(check_ranks(members.ranks, (*world)->rank(), (*world)->size()));

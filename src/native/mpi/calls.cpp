@@ -3,10 +3,8 @@
 // the process has (process.cpp).
 #include <mpi.h>
 
-#include <chrono>
 #include <climits>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "native/mpi/plugin.hpp"
@@ -266,7 +264,7 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
   auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   int code = MPI_Comm_idup(original, made.get(), &request);
-  auto pause = std::chrono::microseconds(10);
+  Naps naps;
   for (int is_over = 0; code == MPI_SUCCESS;) {
     code = MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS && is_over != 0) return OverMpi::over(*made, true);
@@ -274,8 +272,7 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
       (void)made.release();  // MPI may still write to it
       return Error(ErrorCode::timeout, "MPI_Comm_idup does not end");
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+    naps.take();
   }
   return failure_of("MPI_Comm_idup", code);
 }

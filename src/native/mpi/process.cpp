@@ -310,7 +310,7 @@ bool Process::meet_world(Deadline deadline) {
   static std::atomic<bool> met{false};
   if (!must_initialize_pmix()) return true;
   auto world = calls_->world();
-  // Alone there is nobody to meet, and without a server this function of OpenPMIx 5.0.11 keeps a lock that MPI_Finalize waits for.
+  // Alone there is nobody to meet, and without a server OpenPMIx 5.0.11 keeps a lock in there that MPI_Finalize waits for.
   if (!world || (*world)->size() == 1 || met.exchange(true)) return true;
   using Fence =
       int (*)(const void* processes, std::size_t, const void* options, std::size_t, void (*)(int, void*), void*);

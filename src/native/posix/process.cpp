@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "native/posix/file_descriptor.hpp"
+#include "native/posix/process_end.hpp"
 
 namespace hvd::posix {
 namespace {
@@ -104,7 +105,7 @@ std::vector<Descendant> descendants_of(pid_t ancestor) {
 }
 
 void signal_descendant(const Descendant& descendant, int signal) {
-  FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, descendant.process, 0)));
+  FileDescriptor handle = handle_of_process(descendant.process);
   if (!handle) {
     // Kernels before 5.3 have no such handles; there the check below narrows the window but does not close it.
     if (errno != ENOSYS && errno != EPERM) return;

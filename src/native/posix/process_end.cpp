@@ -9,16 +9,13 @@
 #include <utility>
 
 namespace hvd::posix {
-namespace {
 
-FileDescriptor handle_of(pid_t process) noexcept {
+FileDescriptor handle_of_process(pid_t process) noexcept {
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
 }
 
-}  // namespace
-
 bool wait_for_process_end(pid_t process, std::chrono::milliseconds span) noexcept {
-  FileDescriptor descriptor = handle_of(process);
+  FileDescriptor descriptor = handle_of_process(process);
   if (!descriptor) return errno == ESRCH;
   pollfd polled{descriptor.get(), POLLIN, 0};
   return ::poll(&polled, 1, static_cast<int>(span.count())) == 1;
@@ -30,7 +27,7 @@ void OrderOfEnds::add(pid_t child) {
     if (!opened) return;
     ended_ = std::move(*opened);
   }
-  FileDescriptor handle = handle_of(child);
+  FileDescriptor handle = handle_of_process(child);
   if (handle && ended_.add(handle.get(), static_cast<std::uint64_t>(child))) handles_[child] = std::move(handle);
 }
 
