@@ -1,5 +1,5 @@
-// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3), or do
-// not say which rank failed (Hydra). So:
+// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3), do not
+// say which rank failed (Hydra), or leave the ranks of a host behind when their process there is killed (srun). So:
 //  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands signals on;
 //     when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's process on this
 //     host does, the gate says so.

@@ -1,5 +1,5 @@
 #pragma once
-// Stands between an MPI's launcher and a rank of it: tells horovodrun how the rank ended, ends what the rank leaves behind.
+// Stands between a site's launcher and a rank of it: tells horovodrun how the rank ended, ends what the rank leaves behind.
 #include <chrono>
 #include <cstdint>
 #include <optional>

@@ -47,6 +47,11 @@ def agents():
     return [pid for pid in cluster_processes() if AGENT_FLAG in read(pid, "cmdline").split(b"\0")]
 
 
+def is_keeper(pid):
+    """One of the two processes of a rank's keeper, not a launcher that starts such."""
+    return read(pid, "cmdline").split(b"\0")[1:2] == [KEEPER_FLAG]
+
+
 def parent_of(pid):
     return int(read(pid, "stat").rpartition(b")")[2].split()[1])
 
@@ -68,7 +73,7 @@ class ClusterJob(Job):
     def launcher(self):
         """horovodrun's process (Job.front is what enters the node)."""
         for pid in marked_processes(self.mark):
-            if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+            if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == b"horovodrun" and not is_keeper(pid) and \
                     os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) != b"horovodrun":
                 return pid
         raise AssertionError("there is no horovodrun")

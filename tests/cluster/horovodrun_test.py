@@ -15,8 +15,8 @@ import time
 import unittest
 
 from virtual_nodes import HERE, NODES, enter
-from cluster_harness import (BUILD, HOROVODRUN, KEEPER_FLAG, WAIT, ClusterJob, EndTest, RefusalTest, agents, cluster_processes,
-                             nodes, on_n1, parent_of, read)
+from cluster_harness import (BUILD, HOROVODRUN, WAIT, ClusterJob, EndTest, RefusalTest, agents, cluster_processes,
+                             is_keeper, nodes, on_n1, parent_of, read)
 from launcher_harness import LIMIT_SECONDS, LauncherTest, last_block, marked_processes, wait_for_end
 
 
@@ -194,7 +194,8 @@ class InAnAllocationOfSlurm(LauncherTest):
             result = in_slurm(HOROVODRUN, "-np", "4", "sh", "-c", shell)
             self.assertEqual(result.returncode, code, result.stderr)
             block = last_block(result.stderr.encode())
-            self.assertIn("FIRST FAILURE: rank 2 on host n2 " + words, block)
+            self.assertRegex(block, r"FIRST FAILURE: rank 2 on host n2 \(process \d+\) " + words)
+            self.assertIn("| the reason", block)
 
     def test_a_batch_script_is_a_place_for_it(self):
         folder = tempfile.mkdtemp(prefix="batch-", dir=BUILD)
@@ -354,7 +355,7 @@ class WithMpi(EndTest):
         while time.monotonic() < limit:
             for pid in marked_processes(job.mark):
                 if {b"PMI_RANK=%d" % number, b"PMIX_RANK=%d" % number} & set(read(pid, "environ").split(b"\0")) and \
-                        KEEPER_FLAG in read(parent_of(pid), "cmdline") and os.getsid(pid) == parent_of(pid) and \
+                        is_keeper(parent_of(pid)) and os.getsid(pid) == parent_of(pid) and \
                         os.getpgid(pid) == pid:
                     return pid
         raise AssertionError(f"there is no rank {number}")

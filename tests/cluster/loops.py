@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks, agents, horovodrun, an mpiexec or a node come to harm at any moment of a job over three nodes. Every job ends, a rank
+"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three nodes. Every job ends, a rank
 that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
 
 HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits and when.
@@ -16,7 +16,7 @@ import unittest
 
 os.environ["HVD_LIMIT_SECONDS"] = "240"  # far beyond what a start may wait for a node that is gone
 from virtual_nodes import NODES, enter  # noqa: E402
-from cluster_harness import BUILD, HOROVODRUN, KEEPER_FLAG, ClusterJob, EndTest, agents, nodes, parent_of, read  # noqa: E402
+from cluster_harness import BUILD, HOROVODRUN, ClusterJob, EndTest, agents, is_keeper, nodes, parent_of, read  # noqa: E402
 from launcher_harness import LIMIT_SECONDS, last_block, marked_processes  # noqa: E402
 
 ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
@@ -26,13 +26,13 @@ PHASES = ("start", "agreement", "inside", "between", "shutdown")
 
 
 class LoopJob(ClusterJob):
-    """partition_rank on all nodes; `victim` is the host that comes to harm."""
+    """partition_rank on all nodes; `victim` is the host that comes to harm, `front` what horovodrun is started by."""
 
-    def __init__(self, phase, victim, *flags, **environment):
+    def __init__(self, phase, victim, *flags, front=(), **environment):
         self.phase = phase
         self.notes = pathlib.Path(tempfile.mkdtemp(prefix="loop-", dir=BUILD))
         rank = [os.path.join(BUILD, "tests", "partition_rank"), "inside" if phase == "start" else phase, victim, str(self.notes)]
-        super().__init__("", "", whole=[NODES, "on", "n1", HOROVODRUN, "-np", str(len(HOSTS)), "-H", "n1:2,n2:2,n3:2", *flags, *rank],
+        super().__init__("", "", whole=[NODES, "on", "n1", *front, HOROVODRUN, "-np", str(len(HOSTS)), *flags, *rank],
                          HOROVOD_PEER_TIMEOUT="2", HOROVOD_START_TIMEOUT="30" if phase == "start" else "120", **environment)
 
     def wait_for_phase(self):
@@ -47,14 +47,22 @@ class LoopJob(ClusterJob):
         """All shut down, if that is the phase; before or after the harm."""
         (self.notes / "go").touch()
 
-    def ranks_by_number(self):
-        ranks = {}
+    def by_number(self, is_wanted):
+        """The processes of ranks that are wanted, by the ranks' numbers."""
+        found = {}
         for pid in marked_processes(self.mark):
             variables = dict(pair.split(b"=", 1) for pair in read(pid, "environ").split(b"\0") if b"=" in pair)
-            number = next((variables[name] for name in (b"HOROVOD_RANK", b"PMI_RANK") if name in variables), None)
-            if number is not None and b"partition_rank" in os.path.basename(read(pid, "cmdline").split(b"\0")[0]):
-                ranks[int(number)] = pid
-        return ranks
+            number = next((variables[name] for name in (b"HOROVOD_RANK", b"PMI_RANK", b"PMIX_RANK") if name in variables), None)
+            if number is not None and is_wanted(pid):
+                found[int(number)] = pid
+        return found
+
+    def ranks(self):
+        return self.by_number(lambda pid: b"partition_rank" in os.path.basename(read(pid, "cmdline").split(b"\0")[0]))
+
+    def gates(self):
+        """What the site's launcher started on each node: the outer process of a rank's keeper."""
+        return self.by_number(lambda pid: is_keeper(pid) and not is_keeper(parent_of(pid)))
 
     def everything(self):
         return self.output.decode(errors="replace") + self.errors.decode(errors="replace") + \
@@ -107,7 +115,7 @@ class Loops(EndTest):
     def harm(self, job, draw, harm, victim):
         """The rank that is to be named."""
         if harm == "rank":
-            ranks = {number: pid for number, pid in job.ranks_by_number().items() if HOSTS[number] == victim}
+            ranks = {number: pid for number, pid in job.ranks().items() if HOSTS[number] == victim}
             if not ranks:
                 for pid in self.launcher(job):
                     kill(pid, signal.SIGTERM)  # too early for that
@@ -118,7 +126,7 @@ class Loops(EndTest):
         if harm in ("cut", "kill"):
             nodes(harm, victim)
             return None
-        for pid in self.those(job, harm) or self.launcher(job):
+        for pid in self.those(job, harm, victim) or self.launcher(job):
             kill(pid)
             break
         return None
@@ -135,27 +143,36 @@ class Loops(EndTest):
         return []
 
     @staticmethod
-    def those(job, harm):
+    def those(job, harm, victim):
         if harm == "launcher":
             return Loops.launcher(job)
-        if harm == "mpiexec":
-            return [pid for pid in marked_processes(job.mark) if b"mpiexec.hydra" in read(pid, "cmdline").split(b"\0")[0]]
+        if harm in ("mpiexec.hydra", "srun"):
+            return [pid for pid in marked_processes(job.mark)
+                    if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == harm.encode()]
         ours = agents()
         if harm == "agent":
             return [pid for pid in ours if parent_of(pid) in ours]
         if harm == "watcher":
             return [pid for pid in ours if parent_of(pid) not in ours]
-        keepers = [pid for pid in marked_processes(job.mark) if KEEPER_FLAG in read(pid, "cmdline")]
-        return [pid for pid in keepers if (parent_of(pid) in keepers) == (harm == "keeper")]
+        if harm == "daemon":  # of the site's launcher
+            return [parent_of(pid) for number, pid in job.gates().items() if HOSTS[number] == victim]
+        return [pid for pid in marked_processes(job.mark) if is_keeper(pid) and is_keeper(parent_of(pid)) == (harm == "keeper")]
 
     def test_over_agents_of_ours(self):
-        self.rounds(("rank", "rank", "agent", "watcher", "launcher", "cut"), HOROVOD_MPI="none")
+        self.rounds(("rank", "rank", "agent", "watcher", "launcher", "cut"), "-H", "n1:2,n2:2,n3:2", HOROVOD_MPI="none")
 
     def test_over_mpi(self):
         if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")) or not shutil.which("mpiexec.hydra"):
             self.skipTest("there is no plugin for MPICH, or no mpiexec.hydra")
-        self.rounds(("rank", "rank", "keeper", "gate", "mpiexec", "launcher", "cut"), "--mpi", HOROVOD_MPI="mpich",
-                    HOROVOD_MPIEXEC="mpiexec.hydra", HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+        self.rounds(("rank", "rank", "keeper", "gate", "daemon", "mpiexec.hydra", "launcher", "cut"), "--mpi", "-H", "n1:2,n2:2,n3:2",
+                    HOROVOD_MPI="mpich", HOROVOD_MPIEXEC="mpiexec.hydra", HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+
+    def test_over_slurm(self):
+        if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")):
+            self.skipTest("built without PMIx")
+        self.rounds(("rank", "rank", "keeper", "gate", "daemon", "srun", "launcher"), HOROVOD_MPI="none",
+                    # salloc takes the end of a command by a signal for success; a shell's code it hands on.
+                    front=("salloc", "--quiet", "-N3", "-n6", "--ntasks-per-node=2", "sh", "-c", '"$@"; exit $?', "sh"))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ if(TARGET horovod)
   set_tests_properties(cluster.bad_luck_before_a_job_trains_is_named_and_strangers_do_no_harm
                        PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
   list(APPEND horovodrun_tests cluster.bad_luck_before_a_job_trains_is_named_and_strangers_do_no_harm)
-  foreach(over agents_of_ours mpi)
+  foreach(over agents_of_ours mpi slurm)
     foreach(kind cluster soak)
       set(name cluster.harm_at_any_moment_leaves_nothing.over_${over})
       set(rounds 3)

@@ -4,6 +4,7 @@
 
 #include "bootstrap/launch.hpp"
 #include "launcher/ask_program.hpp"
+#include "launcher/rank_keeper.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/process.hpp"
@@ -34,20 +35,33 @@ std::optional<std::string> applies(const Request& request) {
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
 }
 
-// The ranks' nodes matter. On one of them this one answers for all; a login node asks.
-bool can_use_pmix_on_nodes(const Environment& environment, std::string* why_not = nullptr) {
-  auto program = program_on_other_hosts(environment);
-  if (environment.has("SLURMD_NODENAME") || !program) return can_use_pmix(environment, why_not);
-  std::string answer =
-      answer_of({"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", *program, pmix_question_flag},
-                std::chrono::seconds(20));
-  if (answer.empty()) return can_use_pmix(environment, why_not);
-  if (why_not != nullptr) *why_not = answer.substr(0, answer.find('\n'));
-  return answer.starts_with(pmix_answer);
+// What the ranks' nodes have. On one of them this one answers for all; a login node asks.
+struct OnNodes {
+  std::string horovodrun;  // where it lies there; empty: it does not
+  bool can_use_pmix = false;
+  std::string why_no_pmix;
+};
+
+OnNodes ask_nodes(const Environment& environment) {
+  OnNodes nodes;
+  if (auto program = program_on_other_hosts(environment)) nodes.horovodrun = *program;
+  if (!environment.has("SLURMD_NODENAME") && !nodes.horovodrun.empty()) {
+    std::string answer =
+        answer_of({"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", nodes.horovodrun, pmix_question_flag},
+                  std::chrono::seconds(20));
+    if (!answer.empty()) {
+      nodes.can_use_pmix = answer.starts_with(pmix_answer);
+      nodes.why_no_pmix = answer.substr(0, answer.find('\n'));
+      return nodes;
+    }
+    nodes.horovodrun.clear();
+  }
+  nodes.can_use_pmix = can_use_pmix(environment, &nodes.why_no_pmix);
+  return nodes;
 }
 
 // pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
-std::string choose_mpi(const Environment& environment) {
+std::string choose_mpi(const OnNodes& nodes) {
   std::string list = answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
     std::size_t at = list.find(word);
@@ -60,7 +74,7 @@ std::string choose_mpi(const Environment& environment) {
     }
     return false;
   };
-  if (has("pmix") && can_use_pmix_on_nodes(environment)) return "pmix";
+  if (has("pmix") && nodes.can_use_pmix) return "pmix";
   return has("pmi2") ? "pmi2" : "none";
 }
 
@@ -109,9 +123,9 @@ Result<JobOptions> plan(const Request& request) {
   HVD_RETURN_IF_ERROR(check_room(request));
   SiteLauncher site;
   site.dialect = &dialect_of_srun;
-  std::string mpi = choose_mpi(environment);
+  OnNodes nodes = ask_nodes(environment);
   site.command = {"srun",
-                  "--mpi=" + mpi,
+                  "--mpi=" + choose_mpi(nodes),
                   "-n",
                   std::to_string(request.ranks),
                   "--label",
@@ -135,6 +149,8 @@ Result<JobOptions> plan(const Request& request) {
   if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
   if (int cpus = number_of(environment, "SLURM_CPUS_PER_TASK"); cpus > 0) add({"-c", std::to_string(cpus)});
   site.unset = of_the_step_around(environment);
+  // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
+  if (!nodes.horovodrun.empty()) add({nodes.horovodrun, rank_keeper_flag, std::to_string(request.grace.count())});
   site.command.insert(site.command.end(), request.command.begin(), request.command.end());
   return plan_of_site(std::move(site));
 }
@@ -143,8 +159,8 @@ std::string bootstrap(const JobOptions& plan, const Environment& environment) {
   const std::string& mpi = plan.site->command[1];
   if (mpi == "--mpi=pmix")
     return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)";
-  std::string why_not;
-  std::string no_pmix = can_use_pmix_on_nodes(environment, &why_not) ? "`srun --mpi=list` has no pmix" : why_not;
+  OnNodes nodes = ask_nodes(environment);
+  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
   if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
   return "slurm, through the folder HOROVOD_SHARED_DIR: srun has neither pmix nor pmi2 for us: " + no_pmix;
 }
