@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-void Ending::begin(int first_signal, std::chrono::milliseconds grace) {
+void Ending::begin(int first_signal, std::chrono::milliseconds grace, bool is_sent) {
   Clock::time_point now = Clock::now();
   if (begun_) {
     kill_at_ = std::min(kill_at_, now + grace);
@@ -19,7 +19,7 @@ void Ending::begin(int first_signal, std::chrono::milliseconds grace) {
   }
   begun_ = true;
   kill_at_ = now + grace;
-  if (grace.count() > 0) signal_all(first_signal);
+  if (grace.count() > 0 && !is_sent) signal_all(first_signal);
   bool ask_again = first_signal != SIGTERM && grace.count() > 0;
   next_signal_ = ask_again ? SIGTERM : SIGKILL;
   next_at_ = ask_again ? now + grace / 2 : kill_at_;

@@ -21,8 +21,8 @@ class Ending {
   // Not that child of this process, nor what is below it.
   void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
-  // A second call can only shorten the grace.
-  void begin(int first_signal, std::chrono::milliseconds grace);
+  // A second call can only shorten the grace. `is_sent`: all have had the first signal already.
+  void begin(int first_signal, std::chrono::milliseconds grace, bool is_sent = false);
   // Sends what is due by now. Call it when left() has passed; the caller reaps and finds out that no child is left.
   void step();
   std::chrono::milliseconds left() const;  // until the next step

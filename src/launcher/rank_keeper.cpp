@@ -11,6 +11,8 @@
 //     what comes from other hosts once they have seen a failure, and that may be the report of the one that was first.
 //  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So does
 //     the gate if the keeper was killed.
+//  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup): the rank has it
+//     then, and must not get it from us again. The keeper has one, too; it waits for it before it hands on what the gate was sent.
 #include "launcher/rank_keeper.hpp"
 
 #include <fcntl.h>
@@ -24,6 +26,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -41,7 +45,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr std::initializer_list<int> handled = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP, SIGQUIT,
+                                                SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 constexpr milliseconds time_for_other_reports{1000};
+// From the gate's copy of a signal to ours; whoever sends it to all does so one after the other.
+constexpr milliseconds time_to_get_it_too{100};
 // Where the end is wanted: for what the rank wrote last, should nobody take it.
 constexpr milliseconds time_to_write{1000};
 
@@ -98,6 +106,8 @@ class Keeper {
       hear_gate();
       output_.relay();
       errors_.relay();
+      hear_own_signals();
+      hand_on();
       reap();
       ending_.step();
       take_what_the_last_wrote();
@@ -128,6 +138,7 @@ class Keeper {
     if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
     else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
     else if (has_ended_ && !posix::has_children()) span = milliseconds(0);
+    if (!from_gate_.empty()) span = std::min(span, from_gate_.front().until.left());
     if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
     ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
   }
@@ -144,22 +155,39 @@ class Keeper {
       end(SIGTERM, milliseconds(0));
     }
     for (ssize_t at = 0; at < count; ++at) {
-      int signal = numbers[at];
-      if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) end(signal, grace_);
-      else if (!has_ended_) ::kill(-rank_, signal);
+      from_gate_.push_back({numbers[at], Deadline::after(time_to_get_it_too)});
+      if (asks_for_the_end(numbers[at])) was_asked_ = was_asked_ || !has_ended_;
     }
   }
 
-  void end(int signal, milliseconds grace) {
+  void hear_own_signals() {
+    while (auto event = signals_.next())
+      if (event->signal != SIGCHLD) came_to_all_at_[event->signal] = Clock::now();
+  }
+
+  bool came_to_all(int signal) const {
+    auto came = came_to_all_at_.find(signal);
+    return came != came_to_all_at_.end() && Clock::now() - came->second < 2 * time_to_get_it_too;
+  }
+
+  void hand_on() {
+    for (; !from_gate_.empty() && from_gate_.front().until.passed(); from_gate_.pop_front()) {
+      int signal = from_gate_.front().signal;
+      if (asks_for_the_end(signal)) end(signal, grace_, came_to_all(signal));
+      else if (!has_ended_ && !came_to_all(signal)) ::kill(-rank_, signal);
+    }
+  }
+
+  static bool asks_for_the_end(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+  void end(int signal, milliseconds grace, bool is_sent = false) {
     was_asked_ = was_asked_ || !has_ended_;
     stays_until_ = Deadline::after(milliseconds(0));
     writes_until_ = Deadline::after(grace + time_to_write);
-    ending_.begin(signal, grace);
+    ending_.begin(signal, grace, is_sent);
   }
 
   void reap() {
-    while (signals_.next()) {
-    }
     int status = 0;
     while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
       if (child < 0 && errno == EINTR) continue;
@@ -171,6 +199,7 @@ class Keeper {
   void report(int status) {
     has_ended_ = true;
     wait_status_ = status;
+    was_asked_ = was_asked_ || came_to_all(SIGTERM) || came_to_all(SIGINT) || came_to_all(SIGHUP);
     RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     report_ = text_of(report);
@@ -196,6 +225,12 @@ class Keeper {
 
   milliseconds grace_;
   posix::FileDescriptor gate_;  // signals as bytes
+  struct FromGate {
+    int signal;
+    Deadline until;  // then it is handed on
+  };
+  std::deque<FromGate> from_gate_;
+  std::map<int, Clock::time_point> came_to_all_at_;  // signals of which we had a copy
   posix::SignalReader signals_;
   WholeLines output_, errors_;
   pid_t rank_ = 0;
@@ -247,8 +282,7 @@ int cannot_start(const char* step) {
 int run_rank_keeper(milliseconds grace, char** command) {
   pid_t launcher = ::getppid();
   posix::SignalState before = posix::SignalState::of_this_process();
-  auto signals =
-      posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP});
+  auto signals = posix::SignalReader::open(handled);
   if (!signals) return cannot_start("signalfd");
   if (!posix::become_subreaper()) return cannot_start("adopting what a rank leaves");
   int ends[2];
@@ -264,7 +298,7 @@ int run_rank_keeper(milliseconds grace, char** command) {
   }
   to_keeper.reset();
   ::setsid();
-  auto own_signals = posix::SignalReader::open({SIGCHLD});
+  auto own_signals = posix::SignalReader::open(handled);
   if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
   auto output = WholeLines::open(STDOUT_FILENO), errors = WholeLines::open(STDERR_FILENO);
   if (!output || !errors) ::_exit(cannot_start("pipe"));

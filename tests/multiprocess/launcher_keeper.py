@@ -80,6 +80,19 @@ class Keeper(LauncherTest):
         self.assertEqual(self.end(job, 0), [(0, False)])
         self.assertEqual(job.output, b"ready\nSIGUSR1\n")
 
+    def test_does_not_hand_on_what_a_launcher_sent_to_all_processes_of_its_host(self):
+        """SIGUSR2 goes to the gate alone, and comes to the rank after everything else that does."""
+        for one, asked in ((signal.SIGUSR1, False), (signal.SIGTERM, True)):
+            job = Kept(f"exec {sys.executable} -uc 'import signal, sys\nfor one in (signal.SIGUSR1, signal.SIGTERM):\n"
+                       "    signal.signal(one, lambda number, _: print(number))\n"
+                       "signal.signal(signal.SIGUSR2, lambda *_: sys.exit())\nprint(\"ready\")\nwhile True: signal.pause()'")
+            keeper = job.keeper()
+            for pid in (job.front.pid, keeper, children_of(keeper)[0]):
+                os.kill(pid, one)
+            job.front.send_signal(signal.SIGUSR2)
+            self.assertEqual(self.end(job, 0), [(0, asked)])
+            self.assertEqual(job.output, b"ready\n%d\n" % one)
+
     def test_ends_the_rank_when_told_to(self):
         job = Kept(BACKGROUND + "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done")
         job.wait_for_lines(1)
