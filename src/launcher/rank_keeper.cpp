@@ -47,6 +47,7 @@ using std::chrono::milliseconds;
 
 constexpr std::initializer_list<int> handled = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP, SIGQUIT,
                                                 SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+constexpr std::initializer_list<int> asking_for_the_end = {SIGTERM, SIGINT, SIGHUP};
 constexpr milliseconds time_for_other_reports{1000};
 // From the gate's copy of a signal to ours; whoever sends it to all does so one after the other.
 constexpr milliseconds time_to_get_it_too{100};
@@ -178,7 +179,9 @@ class Keeper {
     }
   }
 
-  static bool asks_for_the_end(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+  static bool asks_for_the_end(int signal) {
+    return std::find(asking_for_the_end.begin(), asking_for_the_end.end(), signal) != asking_for_the_end.end();
+  }
 
   void end(int signal, milliseconds grace, bool is_sent = false) {
     was_asked_ = was_asked_ || !has_ended_;
@@ -199,7 +202,8 @@ class Keeper {
   void report(int status) {
     has_ended_ = true;
     wait_status_ = status;
-    was_asked_ = was_asked_ || came_to_all(SIGTERM) || came_to_all(SIGINT) || came_to_all(SIGHUP);
+    was_asked_ = was_asked_ || std::any_of(asking_for_the_end.begin(), asking_for_the_end.end(),
+                                           [this](int signal) { return came_to_all(signal); });
     RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     report_ = text_of(report);
@@ -304,6 +308,13 @@ int run_rank_keeper(milliseconds grace, char** command) {
   if (!output || !errors) ::_exit(cannot_start("pipe"));
   Keeper rank_keeper(grace, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors));
   ::_exit(rank_keeper.keep(command, before));
+}
+
+std::vector<std::string> below_a_keeper(const std::string& horovodrun, milliseconds grace,
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(grace.count())};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
 }
 
 std::string text_of(const RankReport& report) {

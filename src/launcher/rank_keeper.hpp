@@ -5,11 +5,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hvd::launcher {
 
 // The first argument of the program; the second is the grace in milliseconds, then comes the command.
 inline constexpr const char* rank_keeper_flag = "--as-keeper-of-a-rank";
+
+// The command of a rank below a keeper, on hosts where `horovodrun` is this program.
+std::vector<std::string> below_a_keeper(const std::string& horovodrun, std::chrono::milliseconds grace,
+                                        const std::vector<std::string>& command);
 
 // Returns the exit code when nothing is left of the rank; if a signal ended the rank, it ends this process, too.
 int run_rank_keeper(std::chrono::milliseconds grace, char** command);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three nodes. Every job ends, a rank
-that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
+"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three nodes. Every
+job ends, a rank that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
 
 HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits and when.
 """

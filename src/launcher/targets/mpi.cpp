@@ -62,8 +62,7 @@ Result<JobOptions> plan(const Request& request) {
   wish.more = split_words(request.flags.get("mpi_args"));
   auto keeper = program_on_other_hosts(environment);
   if (!keeper) return keeper.error();
-  wish.command = {*keeper, rank_keeper_flag, std::to_string(request.grace.count())};
-  wish.command.insert(wish.command.end(), request.command.begin(), request.command.end());
+  wish.command = below_a_keeper(*keeper, request.grace, request.command);
   auto site = mpi_command(*program, wish);
   if (!site) return site.error();
   return plan_of_site(std::move(*site));

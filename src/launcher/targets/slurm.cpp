@@ -150,8 +150,9 @@ Result<JobOptions> plan(const Request& request) {
   if (int cpus = number_of(environment, "SLURM_CPUS_PER_TASK"); cpus > 0) add({"-c", std::to_string(cpus)});
   site.unset = of_the_step_around(environment);
   // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
-  if (!nodes.horovodrun.empty()) add({nodes.horovodrun, rank_keeper_flag, std::to_string(request.grace.count())});
-  site.command.insert(site.command.end(), request.command.begin(), request.command.end());
+  auto command =
+      nodes.horovodrun.empty() ? request.command : below_a_keeper(nodes.horovodrun, request.grace, request.command);
+  site.command.insert(site.command.end(), command.begin(), command.end());
   return plan_of_site(std::move(site));
 }
 
