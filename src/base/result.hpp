@@ -61,12 +61,12 @@ class [[nodiscard]] Result {
   const T& operator*() const { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  Error& error() { return std::get<1>(content_); }
-  const Error& error() const { return std::get<1>(content_); }
+  Error& error() { return *std::get_if<1>(&content_); }
+  const Error& error() const { return *std::get_if<1>(&content_); }
 
  private:
   void check() const {
-    if (!has_value()) panic("a failed Result was read as a value: " + std::get<1>(content_).message);
+    if (!has_value()) panic("a failed Result was read as a value: " + error().message);
   }
   std::variant<T, Error> content_;
 };

@@ -253,8 +253,9 @@ HWY_INLINE std::size_t reduce_blocks(const SomeArrays& arrays, Factors<typename 
                                      std::size_t count, std::uint32_t fresh) {
   constexpr std::size_t ahead = 1024, block_bytes = block_of<Kit> * sizeof(typename Kit::Stored);
   for (; index + block_of<Kit> <= count; index += block_of<Kit>) {
-    for (std::uint32_t d = 0; fresh >> d != 0; ++d) {
-      const char* next = reinterpret_cast<const char*>(arrays.destination(static_cast<int>(d)) + index) + ahead;
+    for (int d = 0; d < arrays.destination_count && d < 32 && fresh >> d != 0; ++d) {
+      if ((fresh >> d & 1) == 0) continue;
+      const char* next = reinterpret_cast<const char*>(arrays.destination(d) + index) + ahead;
       for (std::size_t byte = 0; byte < block_bytes; byte += line_bytes) __builtin_prefetch(next + byte, 1);
     }
     for (std::size_t done = 0; done < block_of<Kit>; done += SomeArrays::at_once * Kit::Wide::lanes) {
@@ -280,6 +281,7 @@ HWY_NOINLINE void reduce_many(const void* const* sources, int source_count, void
   };
   // Loops of their own for what is asked for most.
   const int counts = source_count < 10 && destination_count < 10 ? source_count * 10 + destination_count : 0;
+  // NOLINTNEXTLINE(bugprone-branch-clone): an `else` of `if constexpr` compiles no loop that is not asked for.
   if constexpr (!std::is_same_v<Op, Sum> || scaling == Scaling::both) {
     reduce_blocks_of(arrays);
   } else if constexpr (std::is_same_v<Stored, float>) {

@@ -209,6 +209,16 @@ TYPED_TEST(HostKernels, give_the_naive_result_bit_by_bit_with_every_instruction_
   }
 }
 
+// A node of many cores: as many arrays as a word has bits, and more, long enough to be fetched ahead.
+TYPED_TEST(HostKernels, reduce_for_as_many_ranks_as_a_node_may_have) {
+  std::mt19937_64 random(20261123);
+  for (const int ranks : {31, 32, 33, 65}) {
+    const Case c{ReduceOp::sum, (std::size_t{40} << 10) / sizeof(TypeParam), 2, ranks, Scale{}, 0, -1};
+    check<TypeParam>(dtype_of<TypeParam>(), c, random);
+    if (this->HasFatalFailure()) return;
+  }
+}
+
 TYPED_TEST(HostKernels, leave_everything_alone_when_there_is_nothing_to_reduce) {
   for (const KernelTable& table : kernel_tables()) {
     for (const ReduceOp op : all_ops) {
