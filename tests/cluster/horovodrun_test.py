@@ -157,6 +157,7 @@ def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", 
 
 
 RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
+VICTIM = os.path.join(BUILD, "tests", "runtime_victim")
 
 
 @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
@@ -365,6 +366,7 @@ class WithMpi(EndTest):
             self.meet(mpiexec, bootstrap, *more)
             self.write_words(mpiexec, *more)
             self.die_at_once(mpiexec, *more)
+            self.leave_with_a_failure(mpiexec, *more)
             self.die(signal.SIGSEGV, mpiexec, *more)
             self.end_by_signal(signal.SIGTERM, mpiexec, *more)
             self.end_by_signal(signal.SIGKILL, mpiexec, *more)
@@ -395,6 +397,11 @@ class WithMpi(EndTest):
         self.end(job, 7, "rank 1 on host n2 ")
         self.assertIn("ended with exit code 7\n", last_block(job.errors))
         self.assertIn("| the reason", last_block(job.errors))
+
+    def leave_with_a_failure(self, mpiexec, *more):
+        """In order, as by sys.exit(7), while the others wait for it: it does not wait in MPI until they have failed, too."""
+        job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", VICTIM, "agreement", "leave7", "3")
+        self.end(job, 7, "rank 3 on host n2 ")
 
     def die(self, how, mpiexec, *more):
         """With a process in the background that holds the rank's output open, which launchers wait for."""

@@ -5,7 +5,8 @@
 //          collective of many megabytes is under way · between: no op is in flight anywhere · shutdown: others are in
 //          hvd_shutdown
 //          With stop the others go on after these two: what they do then they can do when the victim is continued.
-//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · abort: SIGABRT · stop: SIGSTOP
+//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · leave7: hvd_shutdown, then exit; once it runs ·
+//          abort: SIGABRT · stop: SIGSTOP
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -40,7 +41,11 @@ namespace {
 
 constexpr std::size_t large_count = hvd::testing::is_sanitized ? 2 << 20 : 16 << 20;
 
-void come_to_harm(const std::string& kind) {
+void come_to_harm(const std::string& kind, hvd_runtime* runtime = nullptr) {
+  if (kind == "leave7") {
+    hvd_shutdown(runtime);
+    std::exit(7);
+  }
   if (kind == "kill") ::raise(SIGKILL);
   if (kind == "exit0") ::_exit(0);
   if (kind == "exit7") ::_exit(7);
@@ -127,19 +132,19 @@ int main(int count, char** words) {
   leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
 
   if (phase == "agreement") {
-    if (victim) come_to_harm(kind);
+    if (victim) come_to_harm(kind, runtime);
     leave_on(hvd_wait(runtime, start(runtime, prepare(runtime, "not by the victim", 100), small), -1));
   } else if (phase == "inside") {
     // Several in a row, so that one is under way whenever the victim falls.
     hvd_op* op = prepare(runtime, "large", static_cast<int64_t>(large.size()));
     leave_on(hvd_wait(runtime, start(runtime, op, large), -1));
     hvd_handle handle = start(runtime, op, large);
-    if (victim) come_to_harm(kind);
+    if (victim) come_to_harm(kind, runtime);
     leave_on(hvd_wait(runtime, handle, -1));
     for (;;) leave_on(hvd_wait(runtime, start(runtime, op, large), -1));
   } else if (phase == "between") {
     leave_on(hvd_wait(runtime, start(runtime, prepare(runtime, "barrier", 0), small), -1));
-    if (victim) come_to_harm(kind);
+    if (victim) come_to_harm(kind, runtime);
     if (kind == "stop") {
       leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
       hvd_shutdown(runtime);
@@ -152,7 +157,7 @@ int main(int count, char** words) {
       std::fill(small.begin(), small.end(), victim ? static_cast<float>(::getpid()) : 0.0f);
       leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
     }
-    if (victim) come_to_harm(kind);
+    if (victim) come_to_harm(kind, runtime);
     else if (kind == "stop") wait_until_stopped(static_cast<int>(small[0]));
     hvd_shutdown(runtime);
     return 0;

@@ -144,7 +144,8 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
       continue;
     }
     if (!has_plugin(soname.abi, environment)) {
-      tried += std::string("; no plugin for ") + soname.abi;
+      tried += std::string("; Horovod was built without a plugin for ") + soname.name +
+               ", having found no mpi.h of that ABI (horovodrun --check-build lists the plugins)";
       continue;
     }
     auto library = load(soname);
@@ -288,10 +289,15 @@ Status Process::start(const Environment& environment, const Config& config) {
     is_ours_ = true;
     static Process* mine = nullptr;
     mine = this;
-    // After the library's own handlers were registered, so before them it runs.
-    std::atexit([] {
-      if (!stays_open.load() && !mine->skips_finalize_ && mine->is_running()) mine->calls_->finalize();
-    });
+    // After the library's own handlers were registered, so before them it runs. on_exit, since it is told the exit code:
+    // a process that has failed ends at once. In MPI_Finalize it would wait for the others, until they fail because of
+    // it, and the launcher would take one of them for the cause.
+    ::on_exit(
+        [](int exit_code, void*) {
+          if (exit_code != 0 || stays_open.load() || mine->skips_finalize_) return;
+          if (mine->is_running()) mine->calls_->finalize();
+        },
+        nullptr);
   }
   if (level >= least) return {};
   std::string remedy = was_running

@@ -38,7 +38,7 @@ class Process {
   bool is_running() const { return calls_->is_initialized() && !calls_->is_finalized(); }
   // MPI_Init_thread, unless somebody has done it; collective over what the MPI library takes for its world. An MPI that
   // cannot be called from several threads is refused, unless the user said that one thread at a time is enough
-  // (HOROVOD_MPI_THREADS_DISABLE). What is initialised here is finalised when the process exits.
+  // (HOROVOD_MPI_THREADS_DISABLE). What is initialised here is finalised when the process exits with 0.
   // ErrorCode::unsupported, and nothing has happened, where the launcher does not seem to speak with this MPI and
   // HOROVOD_MPI does not insist.
   Status start(const Environment& environment, const Config& config);
