@@ -6,12 +6,13 @@ namespace hvd {
 
 Environment Environment::of_this_process() {
   Environment result;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    std::string_view text(*entry);
-    if (auto equals = text.find('='); equals != std::string_view::npos)
-      result.set(std::string(text.substr(0, equals)), std::string(text.substr(equals + 1)));
-  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) result.set_entry(*entry);
   return result;
+}
+
+void Environment::set_entry(std::string_view entry) {
+  if (auto equals = entry.find('='); equals != std::string_view::npos)
+    set(std::string(entry.substr(0, equals)), std::string(entry.substr(equals + 1)));
 }
 
 std::optional<std::string> Environment::get(std::string_view name) const {

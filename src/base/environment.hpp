@@ -16,6 +16,7 @@ class Environment {
   std::optional<std::string> get(std::string_view name) const;
   bool has(std::string_view name) const { return variables_.contains(name); }
   void set(std::string name, std::string value) { variables_[std::move(name)] = std::move(value); }
+  void set_entry(std::string_view entry);  // "NAME=value"; anything else is passed over
   void erase(std::string_view name) {
     if (auto found = variables_.find(name); found != variables_.end()) variables_.erase(found);
   }

@@ -39,16 +39,25 @@ std::string remedy(const Launch& launch, const Environment& environment) {
   return "";
 }
 
-Status check_singleton(int world_size, const Environment& environment, const Config& config, IsSocket is_socket) {
+Status check_singleton(int world_size, const Environment& environment, const Config& config, IsSocket is_socket,
+                       Ancestors ancestors, CountTasks tasks_of) {
   if (world_size != 1 || config.allow_singleton) return {};
   auto launch = innermost_launch(environment, is_socket);
+  std::string advice;
+  if (launch) {
+    advice = remedy(*launch, environment);
+  } else {
+    launch = launch_above(ancestors(), tasks_of);
+    advice =
+        "what the launcher told them has been taken out of their environment: let it through (a container without "
+        "--cleanenv, no `env -i` and no `unset` before the command)";
+  }
   if (!launch || launch->size < 2) return {};
   std::string who = launch->rank < 0 ? "this process" : "process " + std::to_string(launch->rank);
   return Error(ErrorCode::unsupported,
                who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
                    launch->evidence + "), but found none of the others and would train alone, as each of them would: " +
-                   remedy(*launch, environment) +
-                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
+                   advice + ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
 }
 
 }  // namespace hvd::bootstrap

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "launcher/ask_program.hpp"
+#include "native/posix/ask_program.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
 
@@ -22,7 +22,7 @@ std::string ask_python(const Environment& environment) {
   auto python = posix::find_program("python", path, code);
   if (!python) python = posix::find_program("python3", path, code);
   if (!python) return "";
-  return answer_of({*python, "-c", script}, std::chrono::seconds(20), false);
+  return posix::answer_of({*python, "-c", script}, std::chrono::seconds(20), false);
 }
 
 std::string item(bool available, const char* name) {

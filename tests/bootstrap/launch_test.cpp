@@ -2,6 +2,7 @@
 #include "bootstrap/launch.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "bootstrap/guard.hpp"
 
@@ -188,16 +189,23 @@ TEST(Launch, is_told_by_the_innermost_launcher) {
   }
 }
 
+std::vector<posix::Ancestor> nobody_above() {
+  return {};
+}
+int three_tasks(const posix::Ancestor&) {
+  return 3;
+}
+
 TEST(Guard, refuses_a_world_of_one_where_more_were_launched) {
   for (const Row& row : rows) {
     Environment environment(row.variables);
     IsSocket is_socket = row.pmi_fd_is_open ? [](int) { return true; } : [](int) { return false; };
-    Status status = check_singleton(1, environment, Config(), is_socket);
+    Status status = check_singleton(1, environment, Config(), is_socket, &nobody_above, &three_tasks);
     EXPECT_EQ(static_cast<bool>(status), row.advice == nullptr) << row.what;
-    EXPECT_TRUE(check_singleton(2, environment, Config(), is_socket)) << row.what;
+    EXPECT_TRUE(check_singleton(2, environment, Config(), is_socket, &nobody_above, &three_tasks)) << row.what;
     Config allowed;
     allowed.allow_singleton = true;
-    EXPECT_TRUE(check_singleton(1, environment, allowed, is_socket)) << row.what;
+    EXPECT_TRUE(check_singleton(1, environment, allowed, is_socket, &nobody_above, &three_tasks)) << row.what;
     if (status || row.advice == nullptr) continue;
     for (const char* part : {row.advice, "HOROVOD_ALLOW_SINGLETON=1", "would train alone"})
       EXPECT_NE(status.error().message.find(part), std::string::npos) << row.what << ": " << status.error().message;
@@ -205,6 +213,79 @@ TEST(Guard, refuses_a_world_of_one_where_more_were_launched) {
     EXPECT_NE(status.error().message.find(count), std::string::npos) << row.what << ": " << status.error().message;
     EXPECT_EQ(status.error().message.find('\n'), std::string::npos) << row.what;
   }
+}
+
+// Processes above one whose own environment tells nothing, the parent first, and how many were launched with it by what
+// they show.
+struct Above {
+  const char* what;
+  std::vector<posix::Ancestor> ancestors;
+  std::optional<int> size;
+};
+
+posix::Ancestor shell(Variables variables = {}) {
+  return {20, "sh", "sh", Environment(std::move(variables))};
+}
+posix::Ancestor slurmstepd(const char* title) {
+  return {10, "slurmstepd", title, {}};
+}
+
+const Above families[] = {
+    {"a login shell", {shell({{"PATH", "/bin"}}), {1, "systemd", "/sbin/init", {}}}, std::nullopt},
+    {"nobody to be seen", {}, std::nullopt},
+    {"a task of a step of three", {slurmstepd("slurmstepd: [7.0]")}, 3},
+    {"one further down", {shell(), shell(), slurmstepd("slurmstepd: [1234567.12]")}, 3},
+    {"a task where the title has no room for the step", {slurmstepd("slurmstepd: [1234567")}, 3},
+    {"the batch script", {shell(), slurmstepd("slurmstepd: [7.batch]")}, std::nullopt},
+    {"the batch script where the title has no room", {slurmstepd("slurmstepd: [7.bat")}, std::nullopt},
+    {"salloc's interactive step", {shell(), slurmstepd("slurmstepd: [7.interactive]")}, std::nullopt},
+    {"a login by ssh that Slurm took in", {shell(), slurmstepd("slurmstepd: [7.extern]")}, std::nullopt},
+    {"the shell that was started as a task, on a host of its own",
+     {shell(step_of_four), slurmstepd("slurmstepd: [7.0]")},
+     4},
+    {"a container's runtime with what mpiexec told it", {shell(), shell(hydra)}, 8},
+    {"orterun's", {shell(open_mpi)}, 8},
+    {"horovodrun -np 1 in a step",
+     {shell({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}}), slurmstepd("slurmstepd: [7.0]")},
+     1},
+    {"a batch script's own variables",
+     {shell(allocation + Variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}})},
+     std::nullopt},
+};
+
+TEST(Launch, is_told_by_the_nearest_process_above) {
+  for (const Above& family : families) {
+    auto found = launch_above(family.ancestors, &three_tasks);
+    ASSERT_EQ(found.has_value(), family.size.has_value()) << family.what;
+    if (!found) continue;
+    EXPECT_EQ(found->size, *family.size) << family.what;
+  }
+}
+
+TEST(Guard, refuses_a_world_of_one_below_a_launch_of_several) {
+  auto above = [] { return std::vector{shell(), slurmstepd("slurmstepd: [7.0]")}; };
+  Status refused = check_singleton(1, Environment(), Config(), &is_socket_of_this_process, above, &three_tasks);
+  ASSERT_FALSE(refused);
+  for (const char* part : {"one of 3 that srun started together", "process 10 above it, slurmstepd", "--cleanenv",
+                           "HOROVOD_ALLOW_SINGLETON=1"})
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+  auto one_task = [](const posix::Ancestor&) { return 1; };
+  EXPECT_TRUE(check_singleton(1, Environment(), Config(), &is_socket_of_this_process, above, one_task));
+  EXPECT_TRUE(check_singleton(2, Environment(), Config(), &is_socket_of_this_process, above, &three_tasks));
+  Config allowed;
+  allowed.allow_singleton = true;
+  EXPECT_TRUE(check_singleton(1, Environment(), allowed, &is_socket_of_this_process, above, &three_tasks));
+  // What its own environment says goes first: horovodrun -np 1, say, in a step of three.
+  Environment alone({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}});
+  EXPECT_TRUE(check_singleton(1, alone, Config(), &is_socket_of_this_process, above, &three_tasks));
+}
+
+TEST(Ancestors, are_read_from_the_parent_upwards) {
+  auto found = posix::ancestors_of_this_process();
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].process, ::getppid());
+  EXPECT_FALSE(found[0].name.empty());
+  EXPECT_GE(posix::count_children(::getppid()), 1u);
 }
 
 }  // namespace

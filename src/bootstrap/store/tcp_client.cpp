@@ -18,7 +18,6 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto lost_host_time = std::chrono::seconds(30);
 constexpr std::chrono::milliseconds head_start(250);  // of an address before the next one
 constexpr std::chrono::milliseconds no_time(0);
 
@@ -66,7 +65,7 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults) {
       give_up(attempt, std::strerror(reason), faults);  // NOLINT(concurrency-mt-unsafe)
       return false;
     }
-    if (auto prepared = posix::prepare_connection(attempt.socket.get(), lost_host_time); !prepared) {
+    if (auto prepared = posix::prepare_connection(attempt.socket.get(), store::lost_host_time); !prepared) {
       give_up(attempt, prepared.error().message, faults);
       return false;
     }

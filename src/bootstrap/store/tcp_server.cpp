@@ -30,7 +30,6 @@ constexpr std::size_t most_strangers = 1024;  // connected, but not in yet; the 
 constexpr auto strangers_time = std::chrono::seconds(10);
 constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers that a client does not read
 constexpr auto lingering_time = std::chrono::seconds(5);
-constexpr auto lost_host_time = std::chrono::seconds(30);
 
 struct Connection {
   std::unique_ptr<SealedStream> stream;
@@ -85,7 +84,7 @@ struct TcpStoreServer::State {
   void admit(posix::FileDescriptor socket, std::string from) {
     if (strangers >= most_strangers) drop_oldest_stranger("had to make room");
     std::uint64_t number = ++last_number;
-    if (!posix::prepare_connection(socket.get(), lost_host_time)) return;
+    if (!posix::prepare_connection(socket.get(), store::lost_host_time)) return;
     if (!events.add(socket.get(), number)) return;
     posix::withhold_from_children(socket.get());
     Connection& connection = connections[number];

@@ -1,6 +1,7 @@
 #pragma once
 // What ranks and a store say to each other: the local store's wire format (described in local_store.hpp), whose messages
 // also go over TCP (tcp_server.hpp).
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,6 +14,7 @@ inline constexpr std::uint32_t wire_version = 1;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
+inline constexpr std::chrono::seconds lost_host_time(30);  // without a sign of life from the other end's host
 
 enum class Verb : std::uint8_t { hello = 1, put, get, fence, abort, leave, welcome, done, value, failed };
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <sstream>
 
-#include "launcher/ask_program.hpp"
 #include "launcher/rank_environment.hpp"
 #include "launcher/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
+#include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {

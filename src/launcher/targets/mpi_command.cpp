@@ -6,7 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "launcher/ask_program.hpp"
+#include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -113,7 +113,7 @@ Result<MpiProgram> find_mpiexec(const Environment& environment) {
     int code = 0;
     auto program = posix::find_program(name, path, code);
     if (!program) continue;
-    std::string version = answer_of({*program, "--version"}, std::chrono::seconds(20));
+    std::string version = posix::answer_of({*program, "--version"}, std::chrono::seconds(20));
     MpiFamily family = family_of(version);
     std::size_t begin = std::min(version.find_first_not_of("\n -"), version.size());
     std::string says = version.substr(begin, version.find('\n', begin) - begin);

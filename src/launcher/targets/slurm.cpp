@@ -3,10 +3,10 @@
 #include <cctype>
 
 #include "bootstrap/launch.hpp"
-#include "launcher/ask_program.hpp"
 #include "launcher/rank_keeper.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 #include "launcher/targets/target.hpp"
+#include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -46,9 +46,9 @@ OnNodes ask_nodes(const Environment& environment) {
   OnNodes nodes;
   if (auto program = program_on_other_hosts(environment)) nodes.horovodrun = *program;
   if (!environment.has("SLURMD_NODENAME") && !nodes.horovodrun.empty()) {
-    std::string answer =
-        answer_of({"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", nodes.horovodrun, pmix_question_flag},
-                  std::chrono::seconds(20));
+    std::string answer = posix::answer_of(
+        {"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", nodes.horovodrun, pmix_question_flag},
+        std::chrono::seconds(20));
     if (!answer.empty()) {
       nodes.can_use_pmix = answer.starts_with(pmix_answer);
       nodes.why_no_pmix = answer.substr(0, answer.find('\n'));
@@ -62,7 +62,7 @@ OnNodes ask_nodes(const Environment& environment) {
 
 // pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
 std::string choose_mpi(const OnNodes& nodes) {
-  std::string list = answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
+  std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
     std::size_t at = list.find(word);
     while (at != std::string::npos) {

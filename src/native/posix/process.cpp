@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process_end.hpp"
@@ -78,6 +77,11 @@ Status become_subreaper() {
 bool die_with_parent(int signal, pid_t expected_parent) {
   ::prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0);
   return ::getppid() == expected_parent;
+}
+
+std::optional<pid_t> parent_of(pid_t process) {
+  auto stat = read_stat(process);
+  return stat ? std::optional(stat->parent) : std::nullopt;
 }
 
 std::vector<Descendant> descendants_of(pid_t ancestor) {

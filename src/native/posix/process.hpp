@@ -1,9 +1,10 @@
 #pragma once
-// Processes below this one: finding them through /proc, adopting the orphaned ones, signalling them without hitting a
+// Processes around this one, mostly below it: finding them through /proc, adopting the orphaned ones, signalling them without hitting a
 // stranger that got a recycled number.
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ Status become_subreaper();
 // The kernel sends `signal` to this process when its parent ends. Cleared by fork. False if the parent has ended
 // already.
 bool die_with_parent(int signal, pid_t expected_parent);
+
+// Nothing where there is no such process, or it is hidden from this user.
+std::optional<pid_t> parent_of(pid_t process);
 
 struct Descendant {
   pid_t process = 0;

@@ -1,4 +1,4 @@
-#include "launcher/ask_program.hpp"
+#include "native/posix/ask_program.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,12 +10,12 @@
 #include "base/deadline.hpp"
 #include "native/posix/file_descriptor.hpp"
 
-namespace hvd::launcher {
+namespace hvd::posix {
 
 std::string answer_of(const std::vector<std::string>& command, std::chrono::milliseconds limit, bool also_errors) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
-  posix::FileDescriptor output(ends[0]), input(ends[1]);
+  FileDescriptor output(ends[0]), input(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -46,4 +46,4 @@ std::string answer_of(const std::vector<std::string>& command, std::chrono::mill
   return text;
 }
 
-}  // namespace hvd::launcher
+}  // namespace hvd::posix

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-namespace hvd::launcher {
+namespace hvd::posix {
 
 // What the program (found along PATH) writes to its standard output and error; empty if it cannot be executed or takes
 // too long. It reads nothing.
 std::string answer_of(const std::vector<std::string>& command, std::chrono::milliseconds limit,
                       bool also_errors = true);
 
-}  // namespace hvd::launcher
+}  // namespace hvd::posix

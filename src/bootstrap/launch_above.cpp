@@ -1,0 +1,61 @@
+#include "bootstrap/launch_above.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+
+#include "native/posix/ask_program.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Slurm's process above the tasks of one step on one host calls itself "slurmstepd: [JOB.STEP]", where there is room for
+// that. A step without a number (batch, interactive, extern) runs no ranks.
+std::string_view step_in_title(const posix::Ancestor& slurmstepd) {
+  std::string_view title = slurmstepd.title;
+  auto open = title.find('[');
+  return open == std::string_view::npos ? "" : title.substr(open + 1);
+}
+
+bool is_above_tasks(const posix::Ancestor& ancestor) {
+  if (ancestor.name != "slurmstepd") return false;
+  std::string_view step = step_in_title(ancestor);
+  auto dot = step.find('.');
+  return dot == std::string_view::npos || dot + 1 == step.size() ||
+         std::isdigit(static_cast<unsigned char>(step[dot + 1])) != 0;
+}
+
+}  // namespace
+
+int count_tasks(const posix::Ancestor& slurmstepd) {
+  auto here = static_cast<int>(posix::count_children(slurmstepd.process));
+  std::string_view step = step_in_title(slurmstepd);
+  if (here > 1 || !step.ends_with(']')) return here;
+  // One on this host: the others are on other hosts, or were refused before, and have ended.
+  std::string answer = posix::answer_of({"scontrol", "show", "step", std::string(step.substr(0, step.size() - 1))},
+                                        std::chrono::seconds(3), false);
+  int all = 0;
+  if (auto at = answer.find(" Tasks="); at != std::string::npos)
+    std::from_chars(answer.data() + at + 7, answer.data() + answer.size(), all);
+  return std::max(here, all);
+}
+
+std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks tasks_of) {
+  for (const posix::Ancestor& ancestor : nearest_first) {
+    std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
+    if (is_above_tasks(ancestor)) {
+      int tasks = tasks_of(ancestor);
+      return Launch{Launcher::slurm, "srun", tasks, -1,
+                    process + "serves a step of " + std::to_string(tasks) + " tasks"};
+    }
+    // Whether the descriptor that its PMI_FD names is still a socket does not matter: nobody is going to use it.
+    if (auto launch = innermost_launch(ancestor.environment, [](int) { return true; })) {
+      launch->evidence = process + "has " + launch->evidence;
+      return launch;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace hvd::bootstrap

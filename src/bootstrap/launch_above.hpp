@@ -1,0 +1,19 @@
+#pragma once
+// Who started this process as one of several, where its own environment no longer tells (a container with --cleanenv,
+// env -i, unset): the processes above it still do.
+#include <optional>
+#include <span>
+
+#include "bootstrap/launch.hpp"
+#include "native/posix/ancestors.hpp"
+
+namespace hvd::bootstrap {
+
+// Of the Slurm step whose process this is, on all hosts as far as that can be known.
+using CountTasks = int (*)(const posix::Ancestor& slurmstepd);
+int count_tasks(const posix::Ancestor& slurmstepd);
+
+// The nearest of these that belongs to a launch decides; nothing if none does.
+std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks tasks_of);
+
+}  // namespace hvd::bootstrap
