@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "link/our_link.hpp"
+#include "mpi/core_exchange.hpp"
 #include "mpi/job.hpp"
 #include "mpi/measure.hpp"
 #include "mpi/options.hpp"
@@ -266,6 +267,22 @@ void fusion_copy(Program& program) {
   ::munmap(slab, chunk);
 }
 
+// ---- what the cores allow ----
+
+void core_exchange(Program& program, CoreExchange& exchange, std::size_t bytes) {
+  Workload workload;
+  workload.description = description("core_exchange", "uint8", bytes);
+  workload.back_to_back = bytes < rewritten_from_bytes;
+  if (workload.back_to_back) {
+    workload.write = [](int) {};
+    workload.contenders = {{"cores", [&exchange, bytes] { exchange.write_and_read(bytes); }}};
+  } else {
+    workload.write = [&exchange, bytes](int turn) { exchange.write(bytes, turn); };
+    workload.contenders = {{"cores", [&exchange, bytes] { exchange.read(bytes); }}};
+  }
+  program.recorder.measure(workload, program.effort);
+}
+
 // ---- the program ----
 
 void run(Program& program) {
@@ -301,6 +318,13 @@ void run(Program& program) {
     fused(program, "fused_64MB", 64 << 20);
   }
   if (options.lists("workloads", "fusion_copy")) fusion_copy(program);
+  if (options.lists("workloads", "core_exchange") && program.job.size() == 2) {
+    CoreExchange exchange(program.job.rank(), std::size_t{64} << 20);
+    std::vector<std::size_t> sizes = all_sizes;
+    sizes.push_back(8 << 20);
+    for (std::size_t bytes : sizes)
+      if (program.is_wanted(bytes) && bytes <= std::size_t{64} << 20) core_exchange(program, exchange, bytes);
+  }
 }
 
 }  // namespace
@@ -313,7 +337,7 @@ int main(int argument_count, char** arguments) {
                    {"peer", "mpi"},
                    {"variant", "default"},
                    {"launch", "0"},
-                   {"workloads", "allreduce,float16,bfloat16,broadcast,allgather,fused,fusion_copy"},
+                   {"workloads", "allreduce,float16,bfloat16,broadcast,allgather,fused,fusion_copy,core_exchange"},
                    {"smallest", "8"},
                    {"largest", "268435456"},
                    {"rounds", "5"},

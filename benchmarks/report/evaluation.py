@@ -36,11 +36,24 @@ def evaluate(check, records):
     return {"row": check.row, "workload": check.workload, "peer": check.peer_name, "floor": check.floor,
             "target": check.target, "measured": measured, "least": min(ratios), "most": max(ratios),
             "peer_us": statistics.median(peers), "our_us": statistics.median(ours), "launches": len(found),
-            "verdict": verdict(check, measured, right) + (", UNSTEADY" if max(ratios) > UNSTEADY * min(ratios) else ""),
+            "verdict": verdict(check, measured, right, why(check, records, statistics.median(ours))) +
+            (", UNSTEADY" if max(ratios) > UNSTEADY * min(ratios) else ""),
             "note": check.note}
 
 
-def verdict(check, measured, right=True):
+def why(check, records, our_us):
+    """Why a target is missed: what the cores need for the bare exchange, and what is known besides."""
+    wanted = {"program": "data_plane", "workload": "core_exchange", "bytes": check.exchanged, "peer": check.match.get("peer")}
+    bare = [statistics.median(record["us"]["cores"]) for record in matching(records, wanted)]
+    reasons = []
+    if bare:
+        least = statistics.median(bare)
+        reasons.append(f"{least:.3g} of our {our_us:.3g} us are the bare exchange between the cores" if least < our_us else
+                       "the bare exchange between the cores takes no less")
+    return "; ".join(reasons + ([check.reason] if check.reason else [])) or "why is not known"
+
+
+def verdict(check, measured, right, reason):
     if not right:
         return "WRONG RESULT"
     if check.target is None:
@@ -50,7 +63,7 @@ def verdict(check, measured, right=True):
     missing = f"missed by {100 * (1 - measured / check.target):.0f} %"
     if check.floor is not None and measured >= check.floor and check.floor < check.target:
         missing += ", above the floor"
-    return missing + (f": {check.reason}" if check.reason else "")
+    return f"{missing}: {reason}"
 
 
 def values(records):
