@@ -1,6 +1,5 @@
 #include "mpi/core_exchange.hpp"
 
-#include <cstring>
 #include <new>
 
 namespace hvd::benchmark {
@@ -16,8 +15,8 @@ std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
 
 CoreExchange::CoreExchange(int rank, std::size_t largest) : rank_(rank) {
   void* mine = nullptr;
-  MPI_Win_allocate_shared(static_cast<MPI_Aint>(2 * sizeof(Slot) + largest), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine,
-                          &window_);
+  MPI_Win_allocate_shared(static_cast<MPI_Aint>(64 + 2 * sizeof(Slot) + largest), 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                          &mine, &window_);
   for (int other = 0; other < 2; ++other) {
     MPI_Aint bytes = 0;
     int unit = 1;
@@ -26,7 +25,7 @@ CoreExchange::CoreExchange(int rank, std::size_t largest) : rank_(rank) {
     auto address = reinterpret_cast<std::uintptr_t>(memory);
     region_[other] = static_cast<std::byte*>(memory) + (64 - address % 64) % 64;
   }
-  std::memset(static_cast<void*>(slots_of(rank)), 0, 2 * sizeof(Slot));
+  for (int slot = 0; slot < 2; ++slot) new (slots_of(rank) + slot) Slot{};
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

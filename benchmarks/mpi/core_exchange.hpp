@@ -1,6 +1,6 @@
 #pragma once
-// What two ranks cannot do without: a message in each direction from one core's cache to the other's, and nothing else.
-// No collective of two ranks is faster, whoever writes it.
+// What two ranks cannot do without: a message in each direction from one core's cache to the other's, and nothing else,
+// by the plainest code. What a collective takes longer is its own.
 #include <mpi.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ class CoreExchange {
   void write_and_read(std::size_t bytes);
 
  private:
-  // A message and its flag in as few lines as there can be. Two that alternate: the other may still read the last one.
+  // A message behind its flag. Two that alternate: the other may still read the last one.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> number;
     std::uint64_t words[8 * 32 - 1];

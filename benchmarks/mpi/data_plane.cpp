@@ -319,7 +319,8 @@ void run(Program& program) {
   }
   if (options.lists("workloads", "fusion_copy")) fusion_copy(program);
   if (options.lists("workloads", "core_exchange") && program.job.size() == 2) {
-    CoreExchange exchange(program.job.rank(), std::size_t{64} << 20);
+    program.effort.most_calls = Effort().most_calls;
+    CoreExchange exchange(program.job.rank(), std::min(options.bytes("largest"), std::size_t{64} << 20));
     std::vector<std::size_t> sizes = all_sizes;
     sizes.push_back(8 << 20);
     for (std::size_t bytes : sizes)

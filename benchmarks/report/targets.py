@@ -17,7 +17,7 @@ class Check:
     ours: str = "ours"
     note: str = ""
     best_of_peer: bool = False  # the peer's best round counts, since its times are noise-like
-    exchanged: int = 0  # bytes that two ranks hand to each other at least; what the cores need for that bounds us
+    exchanged: int = 0  # bytes that each of two ranks hands to the other at least
     reason: str = ""  # why a target is missed, besides
 
 
@@ -25,7 +25,7 @@ def size_name(size):
     return f"{size // MB} MB" if size >= MB else f"{size // KB} KB" if size >= KB else f"{size} B"
 
 
-CROWDED = "four ranks take turns on two cores, and the scheduler says when"
+CROWDED = "where ranks share cores they take turns, and the scheduler says when"
 BEYOND_CACHE = "the message does not fit a core's second-level cache, so our other passes over it run at the speed of what lies behind"
 ONE_COPY = "the peer reads the other's memory in one copy, ours writes what both share and reads it from there"
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
@@ -46,7 +46,7 @@ def _data_plane(row, workload, dtype, ranks, size, peer, floor, target, **more):
         more.setdefault("reason", ONE_COPY)
     return Check(row, f"{workload}{name} {size_name(size)}, {ranks} ranks", match, more.pop("contender", "mpi"),
                  NAMES[peer] + tuned + yields + more.pop("peer_note", ""), floor, target,
-                 exchanged=size if ranks == 2 else 0, **more)
+                 exchanged=size if ranks == 2 and workload != "broadcast" else 0, **more)
 
 
 def data_plane_checks():

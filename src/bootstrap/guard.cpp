@@ -40,14 +40,14 @@ std::string remedy(const Launch& launch, const Environment& environment) {
 }
 
 Status check_singleton(int world_size, const Environment& environment, const Config& config, IsSocket is_socket,
-                       Ancestors ancestors, CountTasks tasks_of) {
+                       ListAncestors list_ancestors, CountTasks count_tasks_of) {
   if (world_size != 1 || config.allow_singleton) return {};
   auto launch = innermost_launch(environment, is_socket);
   std::string advice;
   if (launch) {
     advice = remedy(*launch, environment);
   } else {
-    launch = launch_above(ancestors(), tasks_of);
+    launch = launch_above(list_ancestors(), count_tasks_of);
     advice =
         "what the launcher told them has been taken out of their environment: let it through (a container without "
         "--cleanenv, no `env -i` and no `unset` before the command)";

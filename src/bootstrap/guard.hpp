@@ -12,13 +12,14 @@
 
 namespace hvd::bootstrap {
 
-using Ancestors = std::vector<posix::Ancestor> (*)();
+using ListAncestors = std::vector<posix::Ancestor> (*)();
 
 // Fails for a world of one rank in a launch of several, with the cause and what to type instead. The launch is the
 // innermost one. HOROVOD_ALLOW_SINGLETON=1 lets it pass.
 Status check_singleton(int world_size, const Environment& environment, const Config& config,
                        IsSocket is_socket = &is_socket_of_this_process,
-                       Ancestors ancestors = &posix::ancestors_of_this_process, CountTasks tasks_of = &count_tasks);
+                       ListAncestors list_ancestors = &posix::ancestors_of_this_process,
+                       CountTasks count_tasks_of = &count_tasks);
 
 // What to type so that the ranks of this launch find each other.
 std::string remedy(const Launch& launch, const Environment& environment);

@@ -5,13 +5,14 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/log.hpp"
 #include "native/posix/ask_program.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-// Slurm's process above the tasks of one step on one host calls itself "slurmstepd: [JOB.STEP]", where there is room for
-// that. A step without a number (batch, interactive, extern) runs no ranks.
+// Slurm's process above the tasks of one step on one host calls itself "slurmstepd: [JOB.STEP]"; the end is missing
+// where its command line had less room. A step without a number (batch, interactive, extern) runs no ranks.
 std::string_view step_in_title(const posix::Ancestor& slurmstepd) {
   std::string_view title = slurmstepd.title;
   auto open = title.find('[');
@@ -26,26 +27,41 @@ bool is_above_tasks(const posix::Ancestor& ancestor) {
          std::isdigit(static_cast<unsigned char>(step[dot + 1])) != 0;
 }
 
+// Other launchers inside of a step: what they start is no task of it, and how many they started only they know.
+bool starts_programs_itself(const posix::Ancestor& ancestor) {
+  constexpr std::string_view names[] = {"hydra_pmi_proxy", "mpiexec.hydra", "mpiexec",    "mpirun",
+                                        "orterun",         "orted",         "prterun",    "prted",
+                                        "flux-shell",      "flux-broker",   "horovodrun", "horovod-agent"};
+  return std::ranges::find(names, ancestor.name) != std::end(names);
+}
+
 }  // namespace
 
 int count_tasks(const posix::Ancestor& slurmstepd) {
   auto here = static_cast<int>(posix::count_children(slurmstepd.process));
-  std::string_view step = step_in_title(slurmstepd);
-  if (here > 1 || !step.ends_with(']')) return here;
-  // One on this host: the others are on other hosts, or were refused before, and have ended.
-  std::string answer = posix::answer_of({"scontrol", "show", "step", std::string(step.substr(0, step.size() - 1))},
-                                        std::chrono::seconds(3), false);
+  if (here > 1) return here;
+  // One on this host: the others may be on other hosts, or were refused before, and have ended.
+  std::string step(step_in_title(slurmstepd));
+  std::string answer;
+  if (step.ends_with(']'))
+    answer =
+        posix::answer_of({"scontrol", "show", "step", step.substr(0, step.size() - 1)}, std::chrono::seconds(3), false);
   int all = 0;
   if (auto at = answer.find(" Tasks="); at != std::string::npos)
     std::from_chars(answer.data() + at + 7, answer.data() + answer.size(), all);
+  if (all == 0)
+    log::warning(
+        "this process trains alone; whether srun started others with it cannot be told, since Slurm's variables "
+        "are not in its environment and scontrol does not answer");
   return std::max(here, all);
 }
 
-std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks tasks_of) {
+std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks count_tasks_of) {
   for (const posix::Ancestor& ancestor : nearest_first) {
+    if (starts_programs_itself(ancestor)) return std::nullopt;
     std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
     if (is_above_tasks(ancestor)) {
-      int tasks = tasks_of(ancestor);
+      int tasks = count_tasks_of(ancestor);
       return Launch{Launcher::slurm, "srun", tasks, -1,
                     process + "serves a step of " + std::to_string(tasks) + " tasks"};
     }

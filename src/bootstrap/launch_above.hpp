@@ -9,11 +9,12 @@
 
 namespace hvd::bootstrap {
 
-// Of the Slurm step whose process this is, on all hosts as far as that can be known.
+// The number of tasks of the Slurm step whose process this is, on all hosts as far as that can be known. It may ask
+// scontrol, for up to 3 s.
 using CountTasks = int (*)(const posix::Ancestor& slurmstepd);
 int count_tasks(const posix::Ancestor& slurmstepd);
 
-// The nearest of these that belongs to a launch decides; nothing if none does.
-std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks tasks_of);
+// The nearest of these that belongs to a launch decides; nothing if none does, or another launcher comes first.
+std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks count_tasks_of);
 
 }  // namespace hvd::bootstrap

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "native/posix/process.hpp"
 
@@ -31,7 +33,9 @@ Environment environment_of(pid_t process) {
 
 std::vector<Ancestor> ancestors_of_this_process() {
   std::vector<Ancestor> found;
-  // A process of another space of numbers has the parent 0.
+  std::error_code failed;
+  if (std::filesystem::read_symlink("/proc/self", failed) != std::to_string(::getpid())) return found;
+  // The parent of a space's first process has the number 0.
   for (pid_t process = ::getppid(); process > 0; process = parent_of(process).value_or(0)) {
     std::string name = contents(process, "comm"), title = contents(process, "cmdline");
     found.push_back(

@@ -13,11 +13,12 @@ namespace hvd::posix {
 struct Ancestor {
   pid_t process = 0;
   std::string name;         // of its program, cut by the kernel after 15 letters
-  std::string title;        // its first argument, or what it wrote over that for ps
-  Environment environment;  // that it was started with; empty where another user's
+  std::string title;        // what it was called by (argv[0]), or wrote over that for ps
+  Environment environment;  // that it was started with, whatever it has set or unset since; empty where another user's
 };
 
-// The parent first.
+// The parent first. It ends early where /proc hides another user's processes (hidepid), and is empty where /proc counts
+// processes otherwise than this process does.
 std::vector<Ancestor> ancestors_of_this_process();
 
 std::size_t count_children(pid_t parent);

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "base/deadline.hpp"
 #include "native/posix/file_descriptor.hpp"
 
@@ -34,15 +36,19 @@ std::string answer_of(const std::vector<std::string>& command, std::chrono::mill
   Deadline deadline = Deadline::after(limit);
   for (char chunk[256];;) {
     pollfd readable{output.get(), POLLIN, 0};
-    if (::poll(&readable, 1, static_cast<int>(deadline.left().count())) <= 0) {
+    int ready = ::poll(&readable, 1, static_cast<int>(deadline.left().count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
       ::kill(child, SIGKILL);
       break;
     }
     ssize_t count = ::read(output.get(), chunk, sizeof chunk);
+    if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     text.append(chunk, static_cast<std::size_t>(count));
   }
-  ::waitpid(child, nullptr, 0);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   return text;
 }
 

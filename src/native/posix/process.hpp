@@ -1,6 +1,6 @@
 #pragma once
-// Processes around this one, mostly below it: finding them through /proc, adopting the orphaned ones, signalling them without hitting a
-// stranger that got a recycled number.
+// Processes around this one: finding those below it through /proc, adopting the orphaned ones, signalling them without
+// hitting a stranger that got a recycled number.
 #include <sys/types.h>
 
 #include <cstdint>
