@@ -45,7 +45,11 @@ def why(check, records):
     """Why a target is missed: what the cores need for the bare exchange, and what is known besides."""
     wanted = {"program": "data_plane", "workload": "core_exchange", "bytes": check.exchanged, "peer": check.match.get("peer")}
     bare = [statistics.median(record["us"]["cores"]) for record in matching(records, wanted)]
-    reasons = [f"the bare exchange between the cores takes {statistics.median(bare):.3g} us here"] if bare else []
+    reasons = []
+    if bare:
+        least = statistics.median(bare)
+        reasons.append("the bare exchange between the cores takes " + (f"{least:.3g}" if least < 1000 else f"{least:.0f}") +
+                       " us here")
     return "; ".join(reasons + ([check.reason] if check.reason else [])) or "why is not known"
 
 
