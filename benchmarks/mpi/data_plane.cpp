@@ -320,11 +320,12 @@ void run(Program& program) {
   if (options.lists("workloads", "fusion_copy")) fusion_copy(program);
   if (options.lists("workloads", "core_exchange") && program.job.size() == 2) {
     program.effort.most_calls = Effort().most_calls;
-    CoreExchange exchange(program.job.rank(), std::min(options.bytes("largest"), std::size_t{64} << 20));
+    const std::size_t largest = std::min(options.bytes("largest"), std::size_t{64} << 20);
+    CoreExchange exchange(program.job.rank(), largest);
     std::vector<std::size_t> sizes = all_sizes;
     sizes.push_back(8 << 20);
     for (std::size_t bytes : sizes)
-      if (program.is_wanted(bytes) && bytes <= std::size_t{64} << 20) core_exchange(program, exchange, bytes);
+      if (program.is_wanted(bytes) && bytes <= largest) core_exchange(program, exchange, bytes);
   }
 }
 
