@@ -14,7 +14,7 @@ namespace hvd::benchmark {
 
 namespace {
 
-constexpr std::size_t chunk_bytes = 512 << 10;  // as the algorithms cut their batches
+constexpr std::size_t message_bytes = 512 << 10;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void OurTcpLink::exchange(int peer, ConstBytes out, Bytes in) {
   transport::Channel channel{Sequence{++sequence_}, 0, 0};
   pending_.clear();
   while (!out.empty() || channel.chunk == 0) {
-    std::size_t length = std::min(out.size(), chunk_bytes);
+    std::size_t length = std::min(out.size(), message_bytes);
     pending_.push_back(link_->recv(Seat{peer}, in.first(length), channel));
     pending_.push_back(link_->send(Seat{peer}, out.first(length), channel));
     out = out.subspan(length);

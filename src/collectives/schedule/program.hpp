@@ -41,13 +41,18 @@ struct Programs {
   std::size_t small_bytes = 0;
 };
 
-// How a batch is cut.
+// How a batch is cut: the same for all ranks, whatever their processors.
 struct Cut {
-  std::size_t chunk_bytes = 512 << 10;
+  std::size_t chunk_bytes = 0;
   int lanes = 4;  // chunks under way at once
+
+  // All chunks under way should stay in a core's cache while they are packed, sent, received and reduced; what goes to
+  // each of many seats should not become short.
+  static Cut for_seats(int seats);
 };
 
 // Runs the programs over the team's link; a team of one needs none.
-std::unique_ptr<Task> make_program_task(const Collective& collective, Team& team, Programs programs, Cut cut = {});
+std::unique_ptr<Task> make_program_task(const Collective& collective, Team& team, Programs programs);
+std::unique_ptr<Task> make_program_task(const Collective& collective, Team& team, Programs programs, Cut cut);
 
 }  // namespace hvd::collectives
