@@ -1,8 +1,9 @@
 // Collectives over several nodes, made of collectives inside the nodes and along the rails. Written against Team alone:
 // which links and algorithms the stages use is the selector's choice.
 //
-// The batch is cut into chunks, and every chunk is dealt out to the rails: rail k carries its k-th share. The stages of
-// a chunk, each of which may have no task on some ranks:
+// The batch is cut into chunks, and every chunk is dealt out to the rails: rail k carries its k-th share. Short ones of
+// allreduce and broadcast go down the first rail alone. The stages of a chunk, each of which may have no task on some
+// ranks:
 //                  first (node)                     middle (rail)                last (node)
 //   allreduce      reduce_scatter: the k-th rank    allreduce of share k         allgather
 //                  gets its node's share k

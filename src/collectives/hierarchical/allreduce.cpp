@@ -48,7 +48,7 @@ class Allreduce final : public Task {
     switch (launch.stage) {
       case Stage::first: {
         shares_.append_padded(in_, launch.chunk, from_);
-        if (has_rail_) to_.push_back(share(launch, shares_.padded_count(launch.chunk)));
+        if (has_rail_) to_.push_back(share(launch, shares_.padded_count(launch.chunk, local_rank_)));
         return begin(shares_.node_task(first_[launch.lane], launch.chunk), launch);
       }
       case Stage::middle: {
@@ -58,7 +58,7 @@ class Allreduce final : public Task {
         return begin(middle_[launch.lane].any_size(), launch);
       }
       default: {
-        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(launch.chunk)));
+        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(launch.chunk, local_rank_)));
         shares_.append_padded(out_, launch.chunk, to_);
         return begin(shares_.node_task(last_[launch.lane], launch.chunk), launch);
       }

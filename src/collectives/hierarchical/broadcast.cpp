@@ -63,7 +63,7 @@ class Broadcast final : public Task {
       }
       default: {
         if (is_roots_node()) return nullptr;
-        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(chunk)));
+        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(chunk, local_rank_)));
         shares_.append_padded(out_, chunk, to_);
         return begin(shares_.node_task(last_[launch.lane], chunk), launch);
       }

@@ -13,6 +13,8 @@
 namespace hvd::collectives::hierarchical {
 
 inline constexpr std::size_t full_share_bytes = 256 << 10;
+// Goes down the first rail alone: of messages this short the number is what costs.
+inline constexpr std::int64_t short_chunk_bytes = 4 << 10;
 
 class RailShares {
  public:
@@ -34,41 +36,51 @@ class RailShares {
     return end_in_chunk(chunk, rail + 1) - end_in_chunk(chunk, rail);
   }
 
-  // On the node all shares of a chunk have one length, padding included. Where the nodes have equally many ranks that
-  // is how a batch is dealt out without counts; else the plans have counts, and few of them serve all sizes.
-  std::int64_t padded_count(std::int64_t chunk) const {
-    return is_even_ ? full_share(chunk) : rounded(full_share(chunk));
+  // On the node all carried shares of a chunk have one length, padding included. Where the nodes have equally many ranks
+  // and all rails carry that is how a batch is dealt out without counts; else the plans have counts, and few of them
+  // serve all sizes.
+  std::int64_t padded_count(std::int64_t chunk, int rail) const {
+    if (rail >= carriers(chunk)) return 0;
+    return has_counts(chunk) ? rounded(full_share(chunk), is_short(chunk)) : full_share(chunk);
   }
   // `count` elements in memory that has room for a padded share: it is the same memory in all stages of the chunk.
   Segment padded_segment(Scratch& memory, std::int64_t chunk, std::int64_t count) const {
-    std::byte* data = memory.reserve(static_cast<std::size_t>(padded_count(chunk)) * size_of(dtype_));
+    std::byte* data = memory.reserve(static_cast<std::size_t>(padded_count(chunk, 0)) * size_of(dtype_));
     return {TensorView{data, count, dtype_, Device{}}, Event{}};
   }
   // The task of a node's stage in which rail k's rank gives or gets its padded share, the other ranks nothing.
   Task& node_task(StageTasks& tasks, std::int64_t chunk) {
-    if (is_even_) return tasks.any_size();
-    std::fill_n(counts_.begin(), rails_, padded_count(chunk));
+    if (!has_counts(chunk)) return tasks.any_size();
+    for (int rail = 0; rail < rails_; ++rail) counts_[static_cast<std::size_t>(rail)] = padded_count(chunk, rail);
     return tasks.with_counts(counts_);
   }
   // All padded shares of a chunk; null data where there are none.
   void append_padded(const SegmentArray& tensors, std::int64_t chunk, std::vector<Segment>& to) const {
     for (int rail = 0; rail < rails_; ++rail) {
       tensors.append_range(begin(chunk, rail), count(chunk, rail), to);
-      if (std::int64_t padding = padded_count(chunk) - count(chunk, rail); padding > 0)
+      if (std::int64_t padding = padded_count(chunk, rail) - count(chunk, rail); padding > 0)
         to.push_back({TensorView{nullptr, padding, dtype_, Device{}}, Event{}});
     }
   }
 
  private:
+  bool is_short(std::int64_t chunk) const {
+    return chunk_count(chunk) * static_cast<std::int64_t>(size_of(dtype_)) <= short_chunk_bytes;
+  }
+  int carriers(std::int64_t chunk) const { return is_short(chunk) ? 1 : rails_; }
+  bool has_counts(std::int64_t chunk) const { return !is_even_ || carriers(chunk) != rails_; }
   // The last shares may have fewer.
-  std::int64_t full_share(std::int64_t chunk) const { return (chunk_count(chunk) + rails_ - 1) / rails_; }
+  std::int64_t full_share(std::int64_t chunk) const {
+    int among = carriers(chunk);
+    return (chunk_count(chunk) + among - 1) / among;
+  }
   std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
     return std::min(chunk_count(chunk), rails * full_share(chunk));
   }
-  // Four sizes per octave: a fifth is padding at most.
-  static std::int64_t rounded(std::int64_t share) {
+  // Four sizes per octave: a fifth is padding at most. Of short chunks one: the bytes cost nothing.
+  static std::int64_t rounded(std::int64_t share, bool is_short) {
     std::int64_t step = 1;
-    while (step * 8 < share) step *= 2;
+    while (step * (is_short ? 1 : 8) < share) step *= 2;
     return (share + step - 1) / step * step;
   }
 
