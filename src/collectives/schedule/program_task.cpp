@@ -340,7 +340,7 @@ class ProgramTask final : public Task {
 }  // namespace
 
 // Between two nodes of one core each with 2 MB of cache (benchmarks/over-nodes), 64 MB over TCP take 24 ms with 192 KB,
-// 27 with 128 or 39 with 64 KB, where more calls are made, and 51 with 512 KB; with 256 KB sometimes 24, sometimes 46.
+// 27 with 128 or 31 with 64 KB, where more calls are made, and 51 with 512 KB; with 256 KB sometimes 24, sometimes 46.
 Cut Cut::for_seats(int seats) {
   constexpr std::size_t least = 192 << 10, most = 512 << 10, of_each_seat = 32 << 10;
   return {std::clamp(static_cast<std::size_t>(seats) * of_each_seat, least, most)};
