@@ -120,6 +120,16 @@ TEST(RailShares, cover_a_batch_and_pad_only_where_plans_have_counts) {
     }
 }
 
+TEST(RailShares, are_dealt_out_sooner_where_one_rank_would_reduce_for_many) {
+  RanksInTurn ranks(made_up_world({16, 16}), {"inproc"});
+  RailShares shares(ranks.team(0), DataType::f64);
+  constexpr std::int64_t most_of_short = short_chunk_bytes_of_node / 16 / static_cast<std::int64_t>(sizeof(double));
+  shares.restart(most_of_short);
+  EXPECT_EQ(shares.count(0, 0), most_of_short);
+  shares.restart(most_of_short + 1);
+  EXPECT_EQ(shares.count(0, 0), most_of_short / 16 + 1);
+}
+
 // A task that is done when the test says so.
 class PromptedTask final : public Task {
  public:

@@ -164,21 +164,24 @@ TEST(ProgramTaskDeathTest, names_what_it_expected_when_input_and_output_differ_i
 TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
   for (const Maker& maker : registry())
     for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter, Verb::barrier})
-      for (const std::vector<int>& shape : {std::vector{2}, {5}, {2, 2}, {1, 3}}) {
+      for (const auto& [shape, count] :
+           {std::pair{std::vector{2}, 2000}, {{5}, 2000}, {{2, 2}, 2000}, {{2, 2}, 300}, {{1, 3}, 2000}}) {
         RanksInTurn ranks(made_up_world(shape), {"inproc"}, 3);
         auto algorithm = maker.make();
         Collective collective;
         collective.verb = verb;
         collective.dtype = DataType::i32;
-        collective.count = 2000;
+        collective.count = count;
         if (!algorithm->cost(collective, ranks.team(0)).possible()) continue;
         RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
-        std::vector<std::vector<std::int32_t>> in(5, std::vector<std::int32_t>(2000)), out = in;
+        std::vector<std::vector<std::int32_t>> in(5, std::vector<std::int32_t>(static_cast<std::size_t>(count))),
+            out = in;
         std::vector<Part> parts;
         for (int rank = 0; rank < ranks.size(); ++rank) {
           auto index = static_cast<std::size_t>(rank);
-          std::int64_t share = transport::share_of(2000, Seat{rank}, ranks.size()).count();
-          std::int64_t ins = verb == Verb::allgather ? share : 2000, outs = verb == Verb::reduce_scatter ? share : 2000;
+          std::int64_t share = transport::share_of(count, Seat{rank}, ranks.size()).count();
+          std::int64_t ins = verb == Verb::allgather ? share : count,
+                       outs = verb == Verb::reduce_scatter ? share : count;
           Part part{tensors_of(in[index], {ins / 2, ins - ins / 2}),
                     tensors_of(out[index], {outs / 3, outs - outs / 3})};
           if (verb == Verb::barrier) part = {};

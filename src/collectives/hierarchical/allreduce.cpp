@@ -16,12 +16,12 @@ class Allreduce final : public Task {
       : dtype_(collective.dtype),
         local_rank_(team.node->group.me.value),
         has_rail_(team.rail != nullptr),
-        shares_(team, collective.dtype),
-        chunk_hint_(std::min(collective.count, shares_.chunk_elements())),
+        shares_(team, collective.dtype, collective.count),
+        chunk_hint_(shares_.chunk_count(0)),
         pipeline_(team),
         first_(
             per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, chunk_hint_), team.node)),
-        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allreduce, Scales::after, chunk_hint_ / team.rails),
+        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allreduce, Scales::after, shares_.full_share(0)),
                                      team.rail)),
         last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
 

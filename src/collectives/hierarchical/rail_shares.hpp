@@ -7,22 +7,28 @@
 #include <vector>
 
 #include "collectives/hierarchical/stage_tasks.hpp"
+#include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/scratch.hpp"
 #include "collectives/schedule/segment_array.hpp"
 
 namespace hvd::collectives::hierarchical {
 
 inline constexpr std::size_t full_share_bytes = 256 << 10;
-// Goes down the first rail alone: of messages this short the number is what costs.
-inline constexpr std::int64_t short_chunk_bytes = 4 << 10;
+// Goes down the first rail alone: of messages this short the number is what costs, as long as it takes that rail's rank
+// no time to reduce what all ranks of its node have. Measured with 2 ranks a node.
+inline constexpr std::int64_t short_chunk_bytes = 4 << 10, short_chunk_bytes_of_node = 32 << 10;
 
 class RailShares {
  public:
-  RailShares(const Team& team, DataType dtype)
+  // Batches of about so many elements are expected.
+  RailShares(const Team& team, DataType dtype, std::int64_t total = 0)
       : rails_(team.rails),
         dtype_(dtype),
+        short_elements_(std::min(short_chunk_bytes, short_chunk_bytes_of_node / ranks_per_node(team)) /
+                        static_cast<std::int64_t>(size_of(dtype))),
         chunk_elements_(static_cast<std::int64_t>(full_share_bytes / size_of(dtype)) * team.rails),
         is_even_(team.nodes * team.rails == team.size()),
+        total_(total),
         counts_(static_cast<std::size_t>(team.node->size()), 0) {}
 
   void restart(std::int64_t total) { total_ = total; }
@@ -36,6 +42,11 @@ class RailShares {
     return end_in_chunk(chunk, rail + 1) - end_in_chunk(chunk, rail);
   }
 
+  // The last shares may have fewer.
+  std::int64_t full_share(std::int64_t chunk) const {
+    int among = carriers(chunk);
+    return (chunk_count(chunk) + among - 1) / among;
+  }
   // On the node all carried shares of a chunk have one length, padding included. Where the nodes have equally many ranks
   // and all rails carry that is how a batch is dealt out without counts; else the plans have counts, and few of them
   // serve all sizes.
@@ -64,16 +75,9 @@ class RailShares {
   }
 
  private:
-  bool is_short(std::int64_t chunk) const {
-    return chunk_count(chunk) * static_cast<std::int64_t>(size_of(dtype_)) <= short_chunk_bytes;
-  }
+  bool is_short(std::int64_t chunk) const { return chunk_count(chunk) <= short_elements_; }
   int carriers(std::int64_t chunk) const { return is_short(chunk) ? 1 : rails_; }
   bool has_counts(std::int64_t chunk) const { return !is_even_ || carriers(chunk) != rails_; }
-  // The last shares may have fewer.
-  std::int64_t full_share(std::int64_t chunk) const {
-    int among = carriers(chunk);
-    return (chunk_count(chunk) + among - 1) / among;
-  }
   std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
     return std::min(chunk_count(chunk), rails * full_share(chunk));
   }
@@ -86,9 +90,9 @@ class RailShares {
 
   const int rails_;
   const DataType dtype_;
-  const std::int64_t chunk_elements_;
+  const std::int64_t short_elements_, chunk_elements_;
   const bool is_even_;  // the nodes of the team have equally many ranks
-  std::int64_t total_ = 0;
+  std::int64_t total_;
   std::vector<std::int64_t> counts_;
 };
 

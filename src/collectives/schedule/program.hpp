@@ -43,7 +43,7 @@ struct Programs {
 
 // How a batch is cut: the same for all ranks, whatever their processors.
 struct Cut {
-  std::size_t chunk_bytes = 0;
+  std::size_t chunk_bytes;
   int lanes = 4;  // chunks under way at once
 
   // All chunks under way should stay in a core's cache while they are packed, sent, received and reduced; what goes to
