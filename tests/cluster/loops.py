@@ -147,8 +147,10 @@ class Loops(EndTest):
         if harm == "launcher":
             return Loops.launcher(job)
         if harm in ("mpiexec.hydra", "srun"):
-            return [pid for pid in marked_processes(job.mark)
-                    if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == harm.encode()]
+            # Not the srun by which horovodrun asks a node what is there: without an answer the job goes on, unharmed.
+            commands = {pid: read(pid, "cmdline").split(b"\0") for pid in marked_processes(job.mark)}
+            return [pid for pid, words in commands.items() if os.path.basename(words[0]) == harm.encode()
+                    and any(word.endswith(b"/partition_rank") for word in words)]
         ours = agents()
         if harm == "agent":
             return [pid for pid in ours if parent_of(pid) in ours]
