@@ -2,6 +2,7 @@
 // How a batch that is one thing to all ranks (allreduce, broadcast) is cut into chunks, and a chunk dealt out to the
 // rails: rail k carries its k-th share.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -81,10 +82,11 @@ class RailShares {
   std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
     return std::min(chunk_count(chunk), rails * full_share(chunk));
   }
-  // Four sizes per octave: a fifth is padding at most. Of short chunks one: the bytes cost nothing.
+  // Of short ones the bytes cost nothing. Of others a fifth is padding at most: four sizes per octave.
   static std::int64_t rounded(std::int64_t share, bool is_short) {
+    if (is_short) return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share)));
     std::int64_t step = 1;
-    while (step * (is_short ? 1 : 8) < share) step *= 2;
+    while (step * 8 < share) step *= 2;
     return (share + step - 1) / step * step;
   }
 
