@@ -1,6 +1,7 @@
 #pragma once
 // Where callers leave what the engine shall do.
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -11,13 +12,19 @@ namespace hvd::runtime {
 
 class Inbox {
  public:
-  // Any thread. All of them become visible together. False once closed.
-  bool push(std::span<const Submission> submissions) {
+  enum class Pushed : std::uint8_t {
+    first,   // the engine is to be woken
+    behind,  // others that it has not taken: whoever pushed the first of them wakes it for all
+    closed,  // not accepted
+  };
+  // Any thread. All of them become visible together.
+  Pushed push(std::span<const Submission> submissions) {
     std::lock_guard lock(mutex_);
-    if (is_closed()) return false;
+    if (is_closed()) return Pushed::closed;
+    Pushed pushed = waiting_.empty() ? Pushed::first : Pushed::behind;
     waiting_.insert(waiting_.end(), submissions.begin(), submissions.end());
     has_some_.store(true, std::memory_order_release);
-    return true;
+    return pushed;
   }
   // The engine: what has come since the last call, in order; valid until the next call.
   std::span<const Submission> take() {

@@ -229,10 +229,9 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
     submissions[i].index = static_cast<std::uint32_t>(i);
     if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
   }
-  if (engine_->inbox().push(submissions)) {
-    engine_->wake();
-    return number;
-  }
+  Inbox::Pushed pushed = engine_->inbox().push(submissions);
+  if (pushed == Inbox::Pushed::first) engine_->wake();
+  if (pushed != Inbox::Pushed::closed) return number;
   for (const Submission& submission : submissions) {
     submission.operation->entry->in_flight.store(false);
     handles_.settle(*cell, nullptr);
