@@ -15,6 +15,11 @@ PyObject* internal_error() {
   return cached;
 }
 
+PyObject* none() {
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
 PyObject* raise(PyObject* type, const char* text) {
   if (type == nullptr) return nullptr;
   PyObject* message = PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace");

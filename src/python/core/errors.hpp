@@ -9,6 +9,9 @@ namespace hvd::python {
 // horovod.common.exceptions.HorovodInternalError; borrowed. Null with an error set if it cannot be imported.
 PyObject* internal_error();
 
+// Py_None, to be returned.
+PyObject* none();
+
 // Sets `type` with a text that may hold bytes which are not UTF-8. Returns null, to be returned at once.
 PyObject* raise(PyObject* type, const char* text);
 

@@ -5,25 +5,14 @@
 #include <limits>
 #include <vector>
 
+#include "python/core/again.hpp"
 #include "python/core/errors.hpp"
+#include "python/core/handles.hpp"
 #include "python/core/operation.hpp"
 #include "python/core/session.hpp"
 
 namespace hvd::python {
 namespace {
-
-// How long a waiting thread stays in the runtime before it looks for Ctrl-C and for a shutdown by another thread.
-constexpr std::int64_t wait_slice_ms = 200;
-
-PyObject* none() {
-  Py_IncRef(Py_None);
-  return Py_None;
-}
-
-bool read_handle(PyObject* number, hvd_handle* handle) {
-  *handle = PyLong_AsUnsignedLongLong(number);
-  return PyErr_Occurred() == nullptr;
-}
 
 bool read_ranks(PyObject* list, std::vector<int>* ranks) {
   if (list == nullptr || list == Py_None) return true;
@@ -90,90 +79,6 @@ PyObject* mpi_thread_level(PyObject*, PyObject*) {
   return runtime == nullptr ? nullptr : PyLong_FromLong(hvd_mpi_thread_level(runtime));
 }
 
-PyObject* poll(PyObject*, PyObject* argument) {
-  hvd_handle handle = 0;
-  if (!read_handle(argument, &handle)) return nullptr;
-  hvd_runtime* runtime = Session::get().runtime();
-  // After a shutdown everything is done: with an error, which wait() tells.
-  return PyBool_FromLong(runtime == nullptr || hvd_poll(runtime, handle) != 0);
-}
-
-// Waits until the handle is done, with the GIL released. False with a Python error set.
-bool wait_until_done(hvd_runtime* runtime, hvd_handle handle) {
-  Session& session = Session::get();
-  Session::Use use(session);
-  hvd_status status = hvd_wait(runtime, handle, 0);
-  while (status == HVD_TIMEOUT) {
-    Py_BEGIN_ALLOW_THREADS;
-    status = hvd_wait(runtime, handle, wait_slice_ms);
-    Py_END_ALLOW_THREADS;
-    if (status != HVD_TIMEOUT) break;
-    if (PyErr_CheckSignals() != 0) return false;
-    if (session.stopping()) {
-      raise(internal_error(), "Horovod has been shut down by another thread of this process while this one waited");
-      return false;
-    }
-  }
-  if (status == HVD_OK) return true;
-  raise_failed();
-  return false;
-}
-
-PyObject* wait(PyObject*, PyObject* argument) {
-  hvd_handle handle = 0;
-  if (!read_handle(argument, &handle)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  return runtime != nullptr && wait_until_done(runtime, handle) ? none() : nullptr;
-}
-
-PyObject* finish(PyObject*, PyObject* argument) {
-  hvd_handle handle = 0;
-  if (!read_handle(argument, &handle)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr || !wait_until_done(runtime, handle)) return nullptr;
-  if (Session::get().runtime() == runtime) hvd_release(runtime, handle);
-  return none();
-}
-
-PyObject* release(PyObject*, PyObject* argument) {
-  hvd_handle handle = 0;
-  if (!read_handle(argument, &handle)) return nullptr;
-  if (hvd_runtime* runtime = Session::get().runtime()) hvd_release(runtime, handle);
-  return none();
-}
-
-PyObject* result_shape(PyObject*, PyObject* arguments) {
-  unsigned long long handle = 0;
-  Py_ssize_t index = 0;
-  if (!PyArg_ParseTuple(arguments, "Kn:result_shape", &handle, &index)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  int dimensions = 0;
-  std::int64_t shape[HVD_MAX_DIMENSIONS];
-  const hvd_status status = hvd_result_shape(runtime, handle, static_cast<std::size_t>(index), &dimensions, shape);
-  if (status != HVD_OK) return raise_refused(status);
-  PyObject* result = PyTuple_New(dimensions);
-  for (int i = 0; result != nullptr && i < dimensions; ++i) PyTuple_SetItem(result, i, PyLong_FromLongLong(shape[i]));
-  return result;
-}
-
-PyObject* result_copy(PyObject*, PyObject* arguments) {
-  unsigned long long handle = 0, destination = 0;
-  Py_ssize_t index = 0, bytes = 0;
-  if (!PyArg_ParseTuple(arguments, "KnKn:result_copy", &handle, &index, &destination, &bytes)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  hvd_status status;
-  {
-    Session::Use use(Session::get());
-    Py_BEGIN_ALLOW_THREADS;
-    status = hvd_result_copy(runtime, handle, static_cast<std::size_t>(index), reinterpret_cast<void*>(destination),
-                             static_cast<std::size_t>(bytes));
-    Py_END_ALLOW_THREADS;
-  }
-  return status == HVD_OK ? none() : raise_refused(status);
-}
-
 PyObject* shared_allocate(PyObject*, PyObject* argument) {
   const std::size_t bytes = PyLong_AsSize_t(argument);
   if (PyErr_Occurred() != nullptr) return nullptr;
@@ -226,6 +131,11 @@ PyObject* version(PyObject*, PyObject*) {
   return PyUnicode_FromString(hvd_version());
 }
 
+template <typename Function>
+PyCFunction fast(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
 PyMethodDef functions[] = {
     {"init", init, METH_VARARGS,
      "init(communicator=0, handle_bytes=0, ranks=None): joins the job of all, of an MPI_Comm at an address, or of "
@@ -241,12 +151,28 @@ PyMethodDef functions[] = {
      "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},
     {"prepare", prepare, METH_VARARGS,
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient) -> Operation"},
-    {"start_group", start_group, METH_O,
-     "start_group([(operation, input, output, rows), ...]) -> handle: all or none."},
-    {"poll", poll, METH_O, "poll(handle) -> bool: done or failed?"},
-    {"wait", wait, METH_O, "wait(handle): returns when done, raises HorovodInternalError if it failed."},
-    {"finish", finish, METH_O, "finish(handle): wait, then release if it succeeded."},
-    {"release", release, METH_O, "release(handle): forgets it and the result that the runtime kept."},
+    {"submit", fast(&submit), METH_FASTCALL,
+     "submit(operation, input, output, rows, value, keep, result=None) -> handle\n"
+     "Starts an operation. synchronize(handle) returns value, or result(handle, value); `keep` lives until then."},
+    {"submit_group", fast(&submit_group), METH_FASTCALL,
+     "submit_group([(operation, input, output, rows), ...], value, keep, result=None) -> handle\n"
+     "The same for several, all or none: they become visible to the other ranks together."},
+    {"start_again", fast(&start_again), METH_FASTCALL,
+     "start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle\n"
+     "Starts the allreduce that was latest under this name again; None if this is another one."},
+    {"forget_all", forget_all, METH_NOARGS,
+     "Lets go of what was submitted and not synchronised; when nothing is in flight any more."},
+    {"poll", fast(&poll), METH_FASTCALL | METH_KEYWORDS,
+     "poll($module, /, handle)\n--\n\n"
+     "Is the operation done? Never blocks. A handle that is not known, or synchronised already, is done."},
+    {"synchronize", fast(&synchronize), METH_FASTCALL | METH_KEYWORDS,
+     "synchronize($module, /, handle)\n--\n\n"
+     "Waits until the operation is done and returns its output; None for a handle that is not known.\n\n"
+     "Raises HorovodInternalError if the operation failed."},
+    {"synchronize_all", synchronize_all, METH_O,
+     "synchronize_all($module, handles, /)\n--\n\n"
+     "Waits for all of them and returns the list of their outputs, or raises the first failure: after the others are "
+     "done, too."},
     {"result_shape", result_shape, METH_VARARGS, "result_shape(handle, index) -> tuple"},
     {"result_copy", result_copy, METH_VARARGS, "result_copy(handle, index, destination, bytes)"},
     {"shared_allocate", shared_allocate, METH_O, "shared_allocate(bytes) -> address; collective over the node."},
@@ -302,7 +228,8 @@ bool add_constants(PyObject* module) {
 PyMODINIT_FUNC PyInit__core() {
   PyObject* module = PyModule_Create(&hvd::python::definition);
   if (module == nullptr) return nullptr;
-  if (!hvd::python::add_operation_type(module) || !hvd::python::add_constants(module)) {
+  if (!hvd::python::add_operation_type(module) || !hvd::python::add_known_type(module) ||
+      !hvd::python::add_constants(module)) {
     Py_DecRef(module);
     return nullptr;
   }

@@ -26,30 +26,13 @@ hvd_runtime* runtime_of(const Operation* operation) {
   return runtime;
 }
 
-// operation.start(input, output, rows=0) -> handle. The hot path: a conversion per argument and one call.
-PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  auto* operation = reinterpret_cast<Operation*>(self);
-  if (count < 2 || count > 3) return raise(PyExc_TypeError, "start() takes input, output and perhaps rows");
-  hvd_start_arguments start_arguments{operation->op, nullptr, nullptr, 0};
-  void* input = nullptr;
-  if (!read_pointer(arguments[0], &input) || !read_pointer(arguments[1], &start_arguments.output)) return nullptr;
-  start_arguments.input = input;
-  if (count == 3) {
-    start_arguments.first_dimension = PyLong_AsLongLong(arguments[2]);
-    if (start_arguments.first_dimension == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  }
+PyObject* start(const Operation* operation, const void* input, void* output, std::int64_t rows) {
   hvd_runtime* runtime = runtime_of(operation);
   if (runtime == nullptr) return nullptr;
+  const hvd_start_arguments start_arguments{operation->op, input, output, rows};
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
-  if (status != HVD_OK) return raise_refused(status);
-  return PyLong_FromUnsignedLongLong(handle);
-}
-
-PyObject* is_stale(PyObject* self, void*) {
-  const auto* operation = reinterpret_cast<Operation*>(self);
-  const Session& session = Session::get();
-  return PyBool_FromLong(session.runtime() == nullptr || operation->generation != session.generation());
+  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_refused(status);
 }
 
 void deallocate(PyObject* self) {
@@ -76,8 +59,8 @@ bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members
   PyObject* output = nullptr;
   long long rows = 0;
   if (!PyArg_ParseTuple(item, "OOOL", &object, &input, &output, &rows)) return false;
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != operation_type) {
-    raise(PyExc_TypeError, "start_group() takes a list of (Operation, input, output, rows)");
+  if (!is_operation(object)) {
+    raise(PyExc_TypeError, "submit_group() takes a list of (Operation, input, output, rows)");
     return false;
   }
   auto* operation = reinterpret_cast<Operation*>(object);
@@ -122,7 +105,23 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   return reinterpret_cast<PyObject*>(operation);
 }
 
-PyObject* start_group(PyObject*, PyObject* items) {
+bool is_operation(PyObject* object) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == operation_type;
+}
+
+PyObject* start_operation(PyObject* operation, void* input, void* output) {
+  return start(reinterpret_cast<const Operation*>(operation), input, output, 0);
+}
+
+PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows) {
+  void *from = nullptr, *to = nullptr;
+  if (!read_pointer(input, &from) || !read_pointer(output, &to)) return nullptr;
+  const long long count = PyLong_AsLongLong(rows);
+  if (count == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  return start(reinterpret_cast<const Operation*>(operation), from, to, count);
+}
+
+PyObject* start_operations(PyObject* items) {
   const Py_ssize_t count = PyList_Size(items);
   if (count < 0) return nullptr;
   std::vector<hvd_start_arguments> members;
@@ -139,17 +138,7 @@ PyObject* start_group(PyObject*, PyObject* items) {
 }
 
 bool add_operation_type(PyObject* module) {
-  static PyMethodDef methods[] = {
-      {"start", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&start)), METH_FASTCALL,
-       "start(input, output, rows=0) -> handle: submits one use; the memory is borrowed until the handle is done"},
-      {nullptr, nullptr, 0, nullptr}};
-  static PyGetSetDef properties[] = {
-      {"is_stale", &is_stale, nullptr, "prepared before the last hvd.shutdown(): must be prepared again", nullptr},
-      {nullptr, nullptr, nullptr, nullptr, nullptr}};
-  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
-                                {Py_tp_methods, methods},
-                                {Py_tp_getset, properties},
-                                {0, nullptr}};
+  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)}, {0, nullptr}};
   static PyType_Spec specification = {"horovod._core.Operation", sizeof(Operation), 0, Py_TPFLAGS_DEFAULT, slots};
   operation_type = PyType_FromSpec(&specification);
   if (operation_type == nullptr) return false;

@@ -18,7 +18,12 @@ bool add_operation_type(PyObject* module);
 
 // prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient) -> Operation
 PyObject* prepare(PyObject* module, PyObject* arguments);
-// start_group([(operation, input, output, rows), ...]) -> handle
-PyObject* start_group(PyObject* module, PyObject* items);
+
+bool is_operation(PyObject* object);
+// Submit one use of an Operation, or of several in a list of (operation, input, output, rows), and give the handle as a
+// number. Pointers as Python passes them: tensor.data_ptr(). Null with a Python error set.
+PyObject* start_operation(PyObject* operation, void* input, void* output);
+PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows);
+PyObject* start_operations(PyObject* members);
 
 }  // namespace hvd::python

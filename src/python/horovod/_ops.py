@@ -1,8 +1,9 @@
 """The verbs, once for every framework: a runtime per process, prepared operations by what describes them, handles.
 
 A framework's module turns its tensors into addresses, asks for the operation here (`operation`), submits
-(`submit`, `submit_group`) and waits (`synchronize`). Operations and handles are plain data of this process; what the
-ranks agree about is the C library's work.
+(`submit`, `submit_group`) and waits (`synchronize`, `synchronize_all`). What it submitted once under a name it submits
+again by `_core.start_again`. Operations and handles are plain data of this process; what the ranks agree about is the C
+library's work.
 """
 import atexit
 import itertools
@@ -15,11 +16,8 @@ _changing = threading.Lock()  # held by init and shutdown
 _atexit_registered = False
 
 operations = {}  # key -> _core.Operation; the keys are the framework modules' affair
-latest = {}  # name -> (what described it last, its Operation's start): no hashing of shapes in the steps after the first
-pending = {}  # handle -> (handle of the C library, output, result, what must stay alive)
-new_handle = itertools.count(1).__next__  # counts from 1 after each init
-# Numbers the operations without a name, by which the ranks match them. Not the handles' numbers: one rank's rejected
-# operation (a name in flight twice) takes a handle, and would set it one ahead of the others for ever.
+latest = _core.latest  # name -> _core.Known, by which a step after the first one starts it without looking at much
+# Numbers the operations without a name, by which the ranks match them; from 1 after each init.
 new_unnamed = itertools.count(1).__next__
 
 
@@ -57,11 +55,10 @@ before_shutdown = []  # called while the runtime still runs: last chance to move
 
 
 def _forget_everything():
-    global new_handle, new_unnamed
+    global new_unnamed
     operations.clear()
     latest.clear()
-    pending.clear()
-    new_handle = itertools.count(1).__next__
+    _core.forget_all()
     new_unnamed = itertools.count(1).__next__
 
 
@@ -92,55 +89,14 @@ def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, posts
     return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, 0, 1)
 
 
-def submit(handle, operation, input, output, rows, value, keep, result=None):
-    """Starts an operation under a handle of new_handle().
-
-    value: what synchronize returns; if `result` is given, result(the C library's handle, value) instead.
-    keep: what must not be freed before the operation is done.
-    """
-    pending[handle] = (operation.start(input, output, rows), value, result, keep)
-    return handle
-
-
-def submit_group(handle, members, value, keep, result=None):
-    """As submit, for a list of (operation, input, output, rows) that become visible to the other ranks together."""
-    pending[handle] = (_core.start_group(members), value, result, keep)
-    return handle
-
-
-def poll(handle):
-    """Is the operation done? Never blocks. A handle that is not known, or synchronised already, is done."""
-    entry = pending.get(handle)
-    return entry is None or _core.poll(entry[0])
-
-
-def synchronize(handle):
-    """Waits until the operation is done and returns its output; None for a handle that is not known.
-
-    Raises HorovodInternalError if the operation failed.
-    """
-    entry = pending.get(handle)
-    if entry is None:
-        return None
-    started, value, result, _ = entry
-    try:
-        if result is None:
-            _core.finish(started)
-        else:
-            _core.wait(started)
-            value = result(started, value)
-            _core.release(started)
-    except Exception:
-        _core.release(started)
-        if pending.pop(handle, None) is None:
-            return None  # another thread has synchronised it meanwhile
-        raise
-    # An interrupt (Ctrl-C) leaves the entry: the operation goes on in its memory.
-    pending.pop(handle, None)
-    return value
+submit = _core.submit
+submit_group = _core.submit_group
+poll = _core.poll
+synchronize = _core.synchronize
+synchronize_all = _core.synchronize_all
 
 
 def barrier():
     """Returns when every rank has called it."""
     found = operation("barrier", "barrier.noname", _core.BARRIER, _core.UINT8, ())
-    synchronize(submit(new_handle(), found, 0, 0, 0, None, None))
+    synchronize(submit(found, 0, 0, 0, None, None))

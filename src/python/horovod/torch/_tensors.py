@@ -49,16 +49,16 @@ def group_names(prefix, name, count):
     return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
 
 
-def submit(handle, operation, tensor, output):
+def submit(operation, tensor, output):
     """Starts an operation from `tensor` into `output`, through the host's memory if they lie on a device."""
     if tensor.is_cpu:
-        return _ops.submit(handle, operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
+        return _ops.submit(operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
     host = tensor.detach().cpu()
     address = host.data_ptr()
-    return _ops.submit(handle, operation, address, address, 0, output, host, lambda _, out: _store(out, host))
+    return _ops.submit(operation, address, address, 0, output, host, lambda _, out: _store(out, host))
 
 
-def submit_group(handle, operations, tensors, outputs):
+def submit_group(operations, tensors, outputs):
     """As submit, for several tensors that become ready together. synchronize returns `outputs`."""
     sources = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
     targets = [output if tensor.is_cpu else source for tensor, source, output in zip(tensors, sources, outputs)]
@@ -72,7 +72,7 @@ def submit_group(handle, operations, tensors, outputs):
         return outputs
 
     on_host = all(output is target for output, target in zip(outputs, targets))
-    return _ops.submit_group(handle, members, outputs, (sources, targets), None if on_host else store)
+    return _ops.submit_group(members, outputs, (sources, targets), None if on_host else store)
 
 
 def _store(output, host):
