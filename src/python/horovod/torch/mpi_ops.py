@@ -115,18 +115,51 @@ class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, *how):
         ctx.how = how
-        return synchronize(_allreduce_async(tensor, False, name, None, *how))
+        result = synchronize(_allreduce_async(tensor, False, name, None, *how))
+        if how[0] not in (Average, Sum):
+            ctx.save_for_backward(tensor, result)
+        return result
 
     @staticmethod
     def backward(ctx, gradient):
         op, prescale_factor, postscale_factor, process_set = ctx.how
+        if ctx.saved_tensors:
+            return (_gradient_by_values(gradient, *ctx.saved_tensors, *ctx.how),) + (None,) * 5
         return (allreduce(gradient.contiguous(), op=op, prescale_factor=prescale_factor,
                           postscale_factor=postscale_factor, process_set=process_set),) + (None,) * 5
 
 
+def _gradient_by_values(gradient, tensor, result, op, prescale_factor, postscale_factor, process_set):
+    """The gradient of this rank's tensor through Min, Max or Product, as of one process that holds all ranks' tensors.
+
+    Min and Max: of the ranks that hold the extremum, in equal shares. Product: times the product of all others.
+    """
+    def over_ranks(x, op):
+        return allreduce(x.contiguous(), op=op, process_set=process_set)
+
+    gradient = over_ranks(gradient, Sum)
+    if op == Product and (result != 0).all():  # found alike on all ranks
+        return gradient * (result / tensor)
+    scaled = tensor if prescale_factor == 1.0 else tensor * prescale_factor
+    if op == Product:
+        is_zero = scaled == 0
+        zeros = over_ranks(is_zero.to(torch.int32), Sum)
+        others = over_ranks(torch.where(is_zero, torch.ones_like(scaled), scaled), Product)
+        # Where this rank has the only zero it is all of them; otherwise they are none of it, or have a zero, too.
+        share = torch.where(is_zero, others, others / scaled) * (zeros == is_zero)
+    else:
+        extremum = result if prescale_factor == postscale_factor == 1.0 else over_ranks(scaled, op)
+        holds = scaled == extremum
+        share = (holds / over_ranks(holds.to(torch.int32), Sum)).to(gradient.dtype)
+    return gradient * share * (prescale_factor * postscale_factor)
+
+
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
               postscale_factor=1.0, process_set=global_process_set):
-    """The tensor reduced over all ranks, in a new tensor. Differentiable: the gradient is reduced in the same way."""
+    """The tensor reduced over all ranks, in a new tensor. Differentiable, as in one process.
+
+    The gradient is that of the sum of what the ranks compute from the result.
+    """
     op = handle_average_backwards_compatibility(op, average)
     compressed, context = compression.compress(tensor)
     if isinstance(compressed, torch.Tensor) and wants_gradient([compressed]):
@@ -180,11 +213,17 @@ class _GroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, how, *tensors):
         ctx.how = how
-        return synchronize(_grouped_allreduce_async(tensors, None, name, *how))
+        results = synchronize(_grouped_allreduce_async(tensors, None, name, *how))
+        if how[0] not in (Average, Sum):
+            ctx.save_for_backward(*tensors, *results)
+        return results
 
     @staticmethod
     def backward(ctx, *gradients):
         op, prescale_factor, postscale_factor, process_set = ctx.how
+        if ctx.saved_tensors:
+            values = zip(gradients, ctx.saved_tensors, ctx.saved_tensors[len(gradients):])
+            return (None, None, *(_gradient_by_values(*each, *ctx.how) for each in values))
         reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=op,
                                     prescale_factor=prescale_factor, postscale_factor=postscale_factor,
                                     process_set=process_set)
