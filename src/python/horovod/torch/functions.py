@@ -178,10 +178,10 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     name = name or "broadcast_object"
     at_root = rank() == root_rank
     data = _to_bytes(obj) if at_root else None
-    length = torch.tensor([data.numel() if at_root else 0])
+    length = torch.tensor([data.numel() if at_root else 0], device="cpu")
     broadcast_(length, root_rank, f"{name}.sz", process_set)
     if not at_root:
-        data = torch.empty(int(length), dtype=torch.uint8)
+        data = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     broadcast_(data, root_rank, f"{name}.t", process_set)
     return obj if at_root else _from_bytes(data)
 
@@ -190,6 +190,6 @@ def allgather_object(obj, name=None):
     """The list of all ranks' objects, in the order of ranks."""
     name = name or "allgather_object"
     data = _to_bytes(obj)
-    lengths = allgather(torch.tensor([data.numel()]), name=f"{name}.sz")
+    lengths = allgather(torch.tensor([data.numel()], device="cpu"), name=f"{name}.sz")
     everything = allgather(data, name=f"{name}.t")
     return [_from_bytes(part) for part in torch.split(everything, lengths.tolist())]

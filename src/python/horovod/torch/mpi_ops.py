@@ -162,7 +162,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     """
     op = handle_average_backwards_compatibility(op, average)
     compressed, context = compression.compress(tensor)
-    if isinstance(compressed, torch.Tensor) and wants_gradient([compressed]):
+    if wants_gradient([compressed]):
         reduced = _Allreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
     else:
         reduced = synchronize(
@@ -255,6 +255,10 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits and returns the result."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
+        found = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise ValueError(f"sparse_allreduce_async of tensor {name!r}: expected a tensor of layout torch.sparse_coo, "
+                         f"found {found}; use allreduce_async, or tensor.to_sparse()")
     tensor = tensor if tensor.is_coalesced() else tensor.coalesce()
     indices = allgather_async(tensor.indices().transpose(0, 1).contiguous(), name=f"{name}.indices",
                               process_set=process_set)
@@ -285,7 +289,7 @@ def _rows(tensor):
 
 def _gathered(started, index, like):
     """The index-th result of an allgather that is done, where its input lies."""
-    output = torch.empty(_core.result_shape(started, index), dtype=like.dtype)
+    output = torch.empty(_core.result_shape(started, index), dtype=like.dtype, device="cpu")
     _core.result_copy(started, index, output.data_ptr(), output.numel() * output.element_size())
     return output if like.is_cpu else output.to(like.device)
 
@@ -302,7 +306,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 
 def _own_rows(gradient, rows, process_set):
     """Of a gathered gradient the rows that this rank gave."""
-    counts = allgather(torch.tensor([rows], dtype=torch.int32), process_set=process_set)
+    counts = allgather(torch.tensor([rows], dtype=torch.int32, device="cpu"), process_set=process_set)
     first = int(counts[:process_set.rank()].sum())
     return gradient.narrow(0, first, rows)
 
@@ -310,8 +314,9 @@ def _own_rows(gradient, rows, process_set):
 class _Allgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, process_set):
-        ctx.rows, ctx.process_set = tensor.shape[0], process_set
-        return synchronize(allgather_async(tensor, name, process_set))
+        handle = allgather_async(tensor, name, process_set)
+        ctx.rows, ctx.process_set = _rows(tensor), process_set
+        return synchronize(handle)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -321,7 +326,7 @@ class _Allgather(torch.autograd.Function):
 
 def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
-    if isinstance(tensor, torch.Tensor) and tensor.dim() and wants_gradient([tensor]):
+    if wants_gradient([tensor]):
         return _Allgather.apply(tensor, name, process_set)
     return synchronize(allgather_async(tensor, name, process_set))
 
@@ -346,15 +351,16 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 class _GroupedAllgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, process_set, *tensors):
-        ctx.rows, ctx.process_set = [tensor.shape[0] for tensor in tensors], process_set
-        return synchronize(grouped_allgather_async(tensors, name, process_set))
+        handle = grouped_allgather_async(tensors, name, process_set)
+        ctx.rows, ctx.process_set = [_rows(tensor) for tensor in tensors], process_set
+        return synchronize(handle)
 
     @staticmethod
     def backward(ctx, *gradients):
         process_set = ctx.process_set
         reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=Average,
                                     process_set=process_set)
-        counts = grouped_allgather([torch.tensor([rows], dtype=torch.int32) for rows in ctx.rows],
+        counts = grouped_allgather([torch.tensor([rows], dtype=torch.int32, device="cpu") for rows in ctx.rows],
                                    process_set=process_set)
         own = process_set.rank()
         return (None, None, *(gradient.narrow(0, int(count[:own].sum()), rows)
@@ -409,7 +415,7 @@ class _Broadcast(torch.autograd.Function):
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The root's tensor, in a new tensor. Differentiable."""
-    if isinstance(tensor, torch.Tensor) and wants_gradient([tensor]):
+    if wants_gradient([tensor]):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
     return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 
