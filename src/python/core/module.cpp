@@ -54,18 +54,19 @@ PyObject* is_initialized(PyObject*, PyObject*) {
   return PyBool_FromLong(Session::get().runtime() != nullptr);
 }
 
+PyObject* has_place(PyObject*, PyObject*) {
+  return PyBool_FromLong(Session::get().place() != nullptr);
+}
+
 PyObject* is_running(PyObject*, PyObject*) {
   hvd_runtime* runtime = Session::get().runtime();
   return PyBool_FromLong(runtime != nullptr && hvd_is_running(runtime) != 0);
 }
 
 PyObject* world(PyObject*, PyObject*) {
-  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
-  if (runtime == nullptr) return nullptr;
-  hvd_world found{};
-  found.struct_size = sizeof found;
-  const hvd_status status = hvd_get_world(runtime, &found);
-  if (status != HVD_OK) return raise_refused(status);
+  const Session::Place* place = place_or_raise();
+  if (place == nullptr) return nullptr;
+  const hvd_world& found = place->world;
   return Py_BuildValue("(iiiiiiN)", found.rank, found.size, found.local_rank, found.local_size, found.cross_rank,
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
 }
@@ -75,8 +76,8 @@ PyObject* mpi_built(PyObject*, PyObject*) {
 }
 
 PyObject* mpi_thread_level(PyObject*, PyObject*) {
-  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
-  return runtime == nullptr ? nullptr : PyLong_FromLong(hvd_mpi_thread_level(runtime));
+  const Session::Place* place = place_or_raise();
+  return place == nullptr ? nullptr : PyLong_FromLong(place->mpi_thread_level);
 }
 
 PyObject* shared_allocate(PyObject*, PyObject* argument) {
@@ -143,6 +144,7 @@ PyMethodDef functions[] = {
      "of MPI_COMM_WORLD. ValueError if that fails. Nothing happens if initialised already."},
     {"shutdown", shutdown, METH_NOARGS, "Ends the job's operations on all ranks. Nothing happens if not initialised."},
     {"is_initialized", is_initialized, METH_NOARGS, "Between init() and shutdown() of this process."},
+    {"has_place", has_place, METH_NOARGS, "The same, and in children that were forked in between: world() answers."},
     {"is_running", is_running, METH_NOARGS, "is_initialized(), and no other rank has shut down or was lost."},
     {"world", world, METH_NOARGS,
      "(rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous). ValueError if not initialised."},

@@ -43,12 +43,18 @@ bool Session::init(const hvd_init_options& options) {
     raise(PyExc_ValueError, hvd_last_error());
     return false;
   }
+  Place place;
+  place.world.struct_size = sizeof place.world;
+  (void)hvd_get_world(made, &place.world);  // cannot fail for a runtime that has just been made
+  place.mpi_thread_level = hvd_mpi_thread_level(made);
+  place_ = place;
   runtime_ = made;
   ++generation_;
   return true;
 }
 
 bool Session::shutdown() {
+  place_.reset();
   if (runtime_ == nullptr) return true;
   hvd_runtime* ending = runtime_;
   runtime_ = nullptr;  // from here on no new call gets in
@@ -76,6 +82,12 @@ hvd_runtime* runtime_or_raise(PyObject* error) {
                      : "Horovod has not been initialized; use hvd.init().");
   }
   return session.runtime();
+}
+
+const Session::Place* place_or_raise() {
+  const Session::Place* place = Session::get().place();
+  if (place == nullptr) (void)runtime_or_raise(PyExc_ValueError);
+  return place;
 }
 
 }  // namespace hvd::python

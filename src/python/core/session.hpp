@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "api/horovod.h"
 
@@ -19,6 +20,12 @@ class Session {
   // Grows with every init: what was prepared under another number is stale.
   std::uint64_t generation() const { return generation_; }
   bool forked() const { return forked_; }
+  // The place of this process in the job, which its forked children know, too. Null before init and after shutdown.
+  struct Place {
+    hvd_world world{};
+    int mpi_thread_level = -1;
+  };
+  const Place* place() const { return place_ ? &*place_ : nullptr; }
   // True while shutdown() waits for threads that are inside the runtime to come out.
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
@@ -43,6 +50,7 @@ class Session {
   static void after_fork_in_child();
 
   hvd_runtime* runtime_ = nullptr;
+  std::optional<Place> place_;
   std::uint64_t generation_ = 0;
   bool changing_ = false;  // a thread is inside init() or shutdown()
   bool forked_ = false;
@@ -52,5 +60,7 @@ class Session {
 
 // The runtime, or null with a Python error that says why there is none (`error`: its type).
 hvd_runtime* runtime_or_raise(PyObject* error);
+// The same for what forked children may ask, too; a ValueError.
+const Session::Place* place_or_raise();
 
 }  // namespace hvd::python

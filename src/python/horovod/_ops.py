@@ -46,9 +46,9 @@ def shutdown():
         if _core.is_initialized():
             for callback in before_shutdown:
                 callback()
-            _core.shutdown()
-            operations.clear()
-            latest.clear()
+        _core.shutdown()
+        operations.clear()
+        latest.clear()
 
 
 before_shutdown = []  # called while the runtime still runs: last chance to move out of its memory

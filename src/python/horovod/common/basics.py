@@ -44,7 +44,8 @@ class HorovodBasics:
         _ops.shutdown()
 
     def is_initialized(self):
-        return _core.is_initialized()
+        """Between init() and shutdown(); also in children that were forked meanwhile, which know their parent's rank."""
+        return _core.has_place()
 
     def rank(self):
         """This process's number among all; ValueError before init()."""
@@ -83,7 +84,7 @@ class HorovodBasics:
 
     def mpi_enabled(self):
         """Are the ranks connected by an MPI? False before init()."""
-        return _core.is_initialized() and _core.mpi_thread_level() >= 0
+        return _core.has_place() and _core.mpi_thread_level() >= 0
 
     def mpi_built(self):
         return _core.mpi_built()
