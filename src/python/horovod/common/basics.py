@@ -44,7 +44,7 @@ class HorovodBasics:
         _ops.shutdown()
 
     def is_initialized(self):
-        """Between init() and shutdown(); also in children that were forked meanwhile, which know their parent's rank."""
+        """Between init() and shutdown(); also in children forked meanwhile, which know their parent's rank."""
         return _core.has_place()
 
     def rank(self):
@@ -90,10 +90,12 @@ class HorovodBasics:
         return _core.mpi_built()
 
     def gloo_enabled(self):
-        return False
+        """Are the ranks connected by our sockets and shared memory alone, as by Gloo elsewhere? False before init()."""
+        return _core.has_place() and _core.mpi_thread_level() < 0
 
     def gloo_built(self):
-        return False
+        """What is meant by Gloo, meeting at a store and communicating without an MPI, is always there."""
+        return True
 
     def nccl_built(self):
         """NCCL's version code, 0 without NCCL."""

@@ -6,7 +6,7 @@ import re
 import warnings
 from contextlib import contextmanager
 
-_EXTENSIONS = ("tensorflow", "torch", "mxnet")
+EXTENSIONS = ("tensorflow", "torch", "mxnet")
 
 
 def is_iterable(x):
@@ -102,7 +102,7 @@ def gpu_available(ext_base_name, verbose=False):
 
 def _built(question, verbose):
     """The first answer of an extension that can be imported; None if none can."""
-    for extension in _EXTENSIONS:
+    for extension in EXTENSIONS:
         answer = _answer_in_fork(lambda: getattr(importlib.import_module(f"horovod.{extension}"), question)(), verbose)
         if answer is not None:
             return answer

@@ -1,5 +1,6 @@
 """Horovod for PyTorch: `import horovod.torch as hvd`."""
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
@@ -15,7 +16,7 @@ from horovod.torch.mpi_ops import (
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [name for name in dir() if not name.startswith("_") and name != "text_about"]
 
 
 def _check_has_gpu():
@@ -25,6 +26,5 @@ def _check_has_gpu():
 
 def __getattr__(name):
     if name == "elastic":
-        raise AttributeError("horovod.torch.elastic is not part of this version of Horovod yet; train without "
-                             "hvd.elastic.run and restart from a checkpoint when the hosts change")
+        raise AttributeError(text_about("horovod.torch.elastic"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,11 @@ import torch
 
 from horovod import _core, _ops
 from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import global_process_set
-from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.common.exceptions import HorovodInternalError  # noqa: F401  others import these names from here, too
+from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
+                                         remove_process_set)
+from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,  # noqa: F401
+                                 gpu_available, num_rank_is_power_2)
 from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, group_names, prepared, submit, submit_group,
                                     wants_gradient)
 from horovod.torch.compression import Compression

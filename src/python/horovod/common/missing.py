@@ -1,0 +1,23 @@
+"""What of Horovod is not part of this version: each name says so where a program asks for it, and what to do."""
+
+_INSTEAD = {
+    "horovod.tensorflow": "Its binding is to come; horovod.torch is there",
+    "horovod.keras": "Its binding is to come; a Keras model on the torch backend can be trained by horovod.torch",
+    "horovod.mxnet": "Its binding is to come; horovod.torch is there",
+    "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
+    "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
+    "horovod.data": "torch.utils.data.DataLoader with a DistributedSampler shares out the data",
+    "horovod.common.elastic": "Write checkpoints, and start again from the last one when the hosts change",
+    "horovod.torch.elastic": "Write checkpoints, without hvd.elastic.run, and start again from the last one when the "
+                             "hosts change",
+    "horovod.run": "Put the function into a program and start that: horovodrun -np 4 python program.py"}
+
+
+def text_about(name):
+    return f"{name} is not part of this version of Horovod yet. {_INSTEAD[name]}."
+
+
+def not_here(name):
+    """To be raised by the module of that name."""
+    # Without the attribute `name`, by which `from package import name` would take it for an ordinary absence.
+    return ModuleNotFoundError(text_about(name))

@@ -1,0 +1,62 @@
+"""Threads for a call, for an event, for many calls."""
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+
+def _check_arguments(args):
+    if not isinstance(args, tuple):
+        raise ValueError(f"args must be a tuple, not {type(args)}, for a single argument use (arg,)")
+
+
+def _quietly(function, silent):
+    def call(*args):
+        try:
+            function(*args)
+        except Exception:
+            if not silent:
+                raise
+    return call
+
+
+def in_thread(target, args=(), name=None, daemon=True, silent=False):
+    """Starts target(*args) in a thread, which is returned. silent: exceptions end it without a word."""
+    _check_arguments(args)
+    thread = threading.Thread(target=_quietly(target, silent), args=args, name=name, daemon=daemon)
+    thread.start()
+    return thread
+
+
+def on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=True, silent=False):
+    """Starts a thread that calls func(*args) when the event is set, unless the event `stop` is set before."""
+    if event is None:
+        raise ValueError("Event must not be None")
+    _check_arguments(args)
+    if stop is None and not daemon:
+        raise ValueError("Stop event must be given for non-daemon event thread")
+
+    def wait():
+        while not event.wait(None if stop is None else check_stop_interval_s):
+            if stop.is_set():
+                return
+        func(*args)
+
+    return in_thread(wait, daemon=daemon, silent=silent)
+
+
+def execute_function_multithreaded(fn, args_list, block_until_all_done=True, max_concurrent_executions=1000):
+    """fn(*args) for each args of the list, in threads; the results by their place in it.
+
+    block_until_all_done: otherwise only starts them, and returns None.
+    """
+    if not args_list:
+        return {} if block_until_all_done else None
+    pool = ThreadPoolExecutor(min(max_concurrent_executions, len(args_list)))
+    calls = [pool.submit(fn, *args) for args in args_list]
+    pool.shutdown(wait=False)
+    if not block_until_all_done:
+        return None
+    try:
+        return {place: call.result() for place, call in enumerate(calls)}
+    except Exception as error:
+        raise RuntimeError("Some threads for func {} did not complete successfully: {}".format(
+            getattr(fn, "__name__", fn), error)) from error
