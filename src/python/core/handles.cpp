@@ -3,6 +3,7 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "python/core/errors.hpp"
 #include "python/core/operation.hpp"
@@ -23,6 +24,12 @@ struct Entry {
 std::unordered_map<hvd_handle, Entry>& pending() {
   static auto* table = new std::unordered_map<hvd_handle, Entry>;  // outlives the interpreter
   return *table;
+}
+
+// Those whose finish() was interrupted.
+std::vector<hvd_handle>& interrupted() {
+  static auto* handles = new std::vector<hvd_handle>;
+  return *handles;
 }
 
 // How long a waiting thread stays in the runtime before it looks for Ctrl-C and for a shutdown by another thread.
@@ -139,7 +146,19 @@ bool keep_until_done(PyObject* number, PyObject* value, PyObject* result, PyObje
   return true;
 }
 
+bool has_interrupted() {
+  hvd_runtime* runtime = Session::get().runtime();
+  std::erase_if(interrupted(), [runtime](hvd_handle handle) {
+    if (runtime == nullptr || hvd_poll(runtime, handle) == 0) return false;
+    hvd_release(runtime, handle);
+    forget(handle);
+    return true;
+  });
+  return !interrupted().empty();
+}
+
 PyObject* forget_all(PyObject*, PyObject*) {
+  interrupted().clear();
   std::unordered_map<hvd_handle, Entry> forgotten;
   forgotten.swap(pending());
   return none();
@@ -178,6 +197,14 @@ PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
   if (!is_one_handle(count, names, "synchronize() takes one argument: handle")) return nullptr;
   Reference value;
   return collect(arguments[0], value) == Waited::succeeded ? value.release() : nullptr;
+}
+
+PyObject* finish(PyObject*, PyObject* number) {
+  if (!interrupted().empty()) (void)has_interrupted();  // lets go of what is done by now
+  Reference value;
+  const Waited waited = collect(number, value);
+  if (waited == Waited::interrupted) interrupted().push_back(PyLong_AsUnsignedLongLong(number));
+  return waited == Waited::succeeded ? value.release() : nullptr;
 }
 
 PyObject* synchronize_all(PyObject*, PyObject* handles) {

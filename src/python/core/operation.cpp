@@ -1,8 +1,10 @@
 #include "python/core/operation.hpp"
 
+#include <string>
 #include <vector>
 
 #include "python/core/errors.hpp"
+#include "python/core/handles.hpp"
 #include "python/core/session.hpp"
 
 namespace hvd::python {
@@ -26,13 +28,23 @@ hvd_runtime* runtime_of(const Operation* operation) {
   return runtime;
 }
 
+PyObject* raise_not_started(hvd_status status) {
+  std::string text = hvd_last_error();
+  if (status != HVD_INVALID_ARGUMENT || text.find("in flight already") == std::string::npos || !has_interrupted())
+    return raise_refused(status);
+  text +=
+      ". A call that waited was interrupted before, and its operation waits on: other ranks have not come to it. "
+      "To begin anew, call hvd.shutdown() and hvd.init() on all ranks";
+  return raise(PyExc_ValueError, text.c_str());
+}
+
 PyObject* start(const Operation* operation, const void* input, void* output, std::int64_t rows) {
   hvd_runtime* runtime = runtime_of(operation);
   if (runtime == nullptr) return nullptr;
   const hvd_start_arguments start_arguments{operation->op, input, output, rows};
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
-  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_refused(status);
+  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_not_started(status);
 }
 
 void deallocate(PyObject* self) {
@@ -133,7 +145,7 @@ PyObject* start_operations(PyObject* items) {
   if (runtime == nullptr) return nullptr;
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
-  if (status != HVD_OK) return raise_refused(status);
+  if (status != HVD_OK) return raise_not_started(status);
   return PyLong_FromUnsignedLongLong(handle);
 }
 

@@ -1,8 +1,5 @@
 """A step after the first starts its operations by what is known of their names: the numbers must not depend on that."""
 import inspect
-import os
-import signal
-import threading
 
 import pytest
 import torch
@@ -133,46 +130,3 @@ def test_synchronize_and_poll_can_be_looked_at_and_called_as_ever(hvd):
     for wrong in ((), (handle, handle)):
         with pytest.raises(TypeError):
             hvd.synchronize(*wrong)
-
-
-class Interrupted(Exception):
-    pass
-
-
-def test_an_interrupted_wait_leaves_the_operation_to_be_waited_for(hvd, rank, size):
-    if rank == 0:
-        def interrupt(*_):
-            raise Interrupted
-
-        before = signal.signal(signal.SIGUSR1, interrupt)
-        stop = threading.Event()
-
-        def insist():
-            while not stop.wait(0.01):
-                os.kill(os.getpid(), signal.SIGUSR1)
-
-        tensor = torch.full((4,), 2.0)
-        handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="interrupted")
-        thread = threading.Thread(target=insist)
-        try:
-            thread.start()
-            if size > 1:
-                hvd.synchronize(handle)  # the others submit later
-        except Interrupted:
-            interrupted = True
-        finally:
-            while True:  # the last signals may arrive anywhere
-                try:
-                    stop.set()
-                    thread.join()
-                    signal.signal(signal.SIGUSR1, before)
-                    break
-                except Interrupted:
-                    pass
-        assert size == 1 or interrupted
-    hvd.barrier()
-    if rank != 0:
-        tensor = torch.full((4,), 2.0)
-        handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="interrupted")
-    assert hvd.synchronize(handle) is tensor
-    assert torch.equal(tensor, torch.full((4,), 2.0 * size))

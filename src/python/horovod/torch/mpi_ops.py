@@ -118,7 +118,7 @@ class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, *how):
         ctx.how = how
-        result = synchronize(_allreduce_async(tensor, False, name, None, *how))
+        result = _ops.finish(_allreduce_async(tensor, False, name, None, *how))
         if how[0] not in (Average, Sum):
             ctx.save_for_backward(tensor, result)
         return result
@@ -168,7 +168,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     if wants_gradient([compressed]):
         reduced = _Allreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
     else:
-        reduced = synchronize(
+        reduced = _ops.finish(
             _allreduce_async(compressed, False, name, None, op, prescale_factor, postscale_factor, process_set))
     return compression.decompress(reduced, context)
 
@@ -176,7 +176,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
     """As allreduce, in place (and not differentiable)."""
-    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+    return _ops.finish(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set):
@@ -216,7 +216,7 @@ class _GroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, how, *tensors):
         ctx.how = how
-        results = synchronize(_grouped_allreduce_async(tensors, None, name, *how))
+        results = _ops.finish(_grouped_allreduce_async(tensors, None, name, *how))
         if how[0] not in (Average, Sum):
             ctx.save_for_backward(*tensors, *results)
         return results
@@ -243,14 +243,14 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     if wants_gradient(compressed):
         reduced = _GroupedAllreduce.apply(name, how, *compressed)
     else:
-        reduced = synchronize(_grouped_allreduce_async(compressed, None, name, *how))
+        reduced = _ops.finish(_grouped_allreduce_async(compressed, None, name, *how))
     return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                        process_set=global_process_set):
     """As grouped_allreduce, in place (and not differentiable); returns the tensors as a tuple."""
-    return synchronize(
+    return _ops.finish(
         grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -319,7 +319,7 @@ class _Allgather(torch.autograd.Function):
     def forward(ctx, tensor, name, process_set):
         handle = allgather_async(tensor, name, process_set)
         ctx.rows, ctx.process_set = _rows(tensor), process_set
-        return synchronize(handle)
+        return _ops.finish(handle)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -331,7 +331,7 @@ def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
     if wants_gradient([tensor]):
         return _Allgather.apply(tensor, name, process_set)
-    return synchronize(allgather_async(tensor, name, process_set))
+    return _ops.finish(allgather_async(tensor, name, process_set))
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
@@ -356,7 +356,7 @@ class _GroupedAllgather(torch.autograd.Function):
     def forward(ctx, name, process_set, *tensors):
         handle = grouped_allgather_async(tensors, name, process_set)
         ctx.rows, ctx.process_set = [_rows(tensor) for tensor in tensors], process_set
-        return synchronize(handle)
+        return _ops.finish(handle)
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -375,7 +375,7 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
     tensors = list(tensors)
     if wants_gradient(tensors):
         return _GroupedAllgather.apply(name, process_set, *tensors)
-    return synchronize(grouped_allgather_async(tensors, name, process_set))
+    return _ops.finish(grouped_allgather_async(tensors, name, process_set))
 
 
 # ---- broadcast --------------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set):
         ctx.root_rank, ctx.process_set = root_rank, process_set
-        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+        return _ops.finish(broadcast_async(tensor, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx, gradient):
@@ -420,12 +420,12 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The root's tensor, in a new tensor. Differentiable."""
     if wants_gradient([tensor]):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
-    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+    return _ops.finish(broadcast_async(tensor, root_rank, name, process_set))
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """As broadcast, in place (and not differentiable)."""
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return _ops.finish(broadcast_async_(tensor, root_rank, name, process_set))
 
 
 # ---- the rest ---------------------------------------------------------------------------------------------------

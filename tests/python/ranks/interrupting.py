@@ -1,0 +1,36 @@
+"""Interrupts a call in the main thread, as Ctrl-C does."""
+import os
+import signal
+import threading
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted(call):
+    """True if call() was interrupted; it is not if it returns before."""
+    def interrupt(*_):
+        raise Interrupted
+
+    def insist():
+        while not stop.wait(0.01):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    stop = threading.Event()
+    thread = threading.Thread(target=insist)
+    was_interrupted = False
+    try:
+        thread.start()
+        call()
+    except Interrupted:
+        was_interrupted = True
+    while True:  # the last signals may arrive anywhere
+        try:
+            stop.set()
+            thread.join()
+            signal.signal(signal.SIGUSR1, before)
+            return was_interrupted
+        except Interrupted:
+            was_interrupted = True
