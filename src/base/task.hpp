@@ -23,8 +23,11 @@ class Task {
   // Never blocks. Does as much as can be done now.
   virtual Progress step() = 0;
   // Begins the next batch. `sequence` rises from call to call and is equal on all ranks. The batch may have any number
-  // of segments; a plan fixes verb, type, op, scales and root only (and counts, for allgather and reduce_scatter).
+  // of segments; a plan fixes verb, type, op and root only (and counts, for allgather and reduce_scatter).
   virtual void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) = 0;
+  // The scales from the next restart() on; until then those of the collective that was planned. A program may have new
+  // ones in every step (1/tokens). Means nothing to verbs that do not reduce.
+  virtual void rescale(double /*prescale*/, double /*postscale*/) {}
   // Valid after step() returned failed.
   virtual const Error& failure() const = 0;
   // Whom the task waits for; for reports about stalls. Seat{-1} if it cannot tell.

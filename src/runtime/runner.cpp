@@ -64,6 +64,7 @@ void Runner::abandon() {
   started_ = false;
   task_ = nullptr;
   plans_.clear();
+  gathers_.clear();
 }
 
 void Runner::start(Batch& batch) {
@@ -110,9 +111,16 @@ void Runner::start_gather(Batch& batch) {
   const Signature& kind = operation.signature;
   counts_.clear();
   std::int64_t all_rows = 0;
+  bool is_too_large = false;
   for (std::int64_t rows : rows_) {
-    all_rows += rows;
-    counts_.push_back(rows * operation.count);
+    is_too_large = __builtin_add_overflow(all_rows, rows, &all_rows) || !kind.bytes(rows) || is_too_large;
+    counts_.push_back(is_too_large ? 0 : rows * operation.count);
+  }
+  // All ranks have the same numbers before them.
+  if (is_too_large || !kind.bytes(all_rows)) {
+    refusal_ = Error(ErrorCode::invalid_argument,
+                     "the result of allgather '" + operation.entry->name + "' has more bytes than 64 bits can count");
+    return;
   }
   KeptResult result;
   result.shape = kind.shape;
@@ -151,33 +159,30 @@ void Runner::begin(const Collective& collective, Sequence batch) {
   algorithm_name_ = (*algorithm)->name();
   task_ = find_plan(collective, *algorithm);
   for (Observer* observer : observers_) observer->started(batch, algorithm_name_);
+  task_->rescale(collective.prescale, collective.postscale);
   task_->restart(in_, out_, Sequence{task_sequence_++});
 }
 
 Task* Runner::find_plan(const Collective& collective, const collectives::Algorithm* algorithm) {
-  for (Plan& plan : plans_) {
-    if (plan.verb == collective.verb && plan.dtype == collective.dtype && plan.op == collective.op &&
-        plan.prescale == collective.prescale && plan.postscale == collective.postscale &&
-        plan.root == collective.root && plan.algorithm == algorithm &&
-        std::equal(plan.counts.begin(), plan.counts.end(), collective.counts.begin(), collective.counts.end()))
-      return plan.task.get();
-  }
-  // Results of changing sizes need a plan each; only the latest are worth keeping.
-  constexpr std::ptrdiff_t most_gathers = 32;
-  auto gathers = [](const Plan& plan) { return !plan.counts.empty(); };
-  if (!collective.counts.empty() && std::count_if(plans_.begin(), plans_.end(), gathers) >= most_gathers)
-    plans_.erase(std::find_if(plans_.begin(), plans_.end(), gathers));
+  wanted_.verb = collective.verb;
+  wanted_.dtype = collective.dtype;
+  wanted_.op = collective.op;
+  wanted_.root = collective.root;
+  wanted_.algorithm = algorithm;
+  wanted_.counts.assign(collective.counts.begin(), collective.counts.end());
+  Plans& plans = wanted_.counts.empty() ? plans_ : gathers_;
+  if (auto* known = plans.find(wanted_)) return known->get();
   counters_.plans.add();
-  plans_.push_back({collective.verb,
-                    collective.dtype,
-                    collective.op,
-                    collective.prescale,
-                    collective.postscale,
-                    collective.root,
-                    algorithm,
-                    {collective.counts.begin(), collective.counts.end()},
-                    algorithm->plan(collective, teams_.world())});
-  return plans_.back().task.get();
+  return plans.put(wanted_, algorithm->plan(collective, teams_.world())).get();
+}
+
+std::size_t Runner::HashOfKind::operator()(const Kind& kind) const {
+  std::size_t all = static_cast<std::size_t>(kind.verb) << 16 | static_cast<std::size_t>(kind.dtype) << 8 |
+                    static_cast<std::size_t>(kind.op);
+  all = mix_hash(all, std::hash<Seat>{}(kind.root));
+  all = mix_hash(all, std::hash<const void*>{}(kind.algorithm));
+  for (std::int64_t count : kind.counts) all = mix_hash(all, static_cast<std::size_t>(count));
+  return all;
 }
 
 bool Runner::refuse() {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/recently_used.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/observer.hpp"
 #include "runtime/operation.hpp"
@@ -40,17 +41,21 @@ class Runner {
     Sequence sequence;
     std::vector<Operation*> operations;
   };
-  // What a planned task fits, besides the algorithm.
-  struct Plan {
-    Verb verb;
-    DataType dtype;
-    ReduceOp op;
-    double prescale, postscale;
+  // What a planned task fits. Not the scales, which the task is told before every batch.
+  struct Kind {
+    Verb verb = Verb::barrier;
+    DataType dtype = DataType::u8;
+    ReduceOp op = ReduceOp::sum;
     Seat root;
-    const collectives::Algorithm* algorithm;
+    const collectives::Algorithm* algorithm = nullptr;
     std::vector<std::int64_t> counts;
-    std::unique_ptr<Task> task;
+    friend bool operator==(const Kind&, const Kind&) = default;
   };
+  struct HashOfKind {
+    std::size_t operator()(const Kind& kind) const;
+  };
+  // Equal on all ranks, in what they hold and in what they forget.
+  using Plans = RecentlyUsed<Kind, std::unique_ptr<Task>, HashOfKind>;
   enum class Stage : std::uint8_t { data, sizes };  // allgather: the sizes go first
 
   void start(Batch& batch);
@@ -68,7 +73,9 @@ class Runner {
   Finished finished_;
   std::list<Batch> queued_;
   std::list<Batch> idle_;
-  std::vector<Plan> plans_;
+  Plans plans_{256};   // the kinds are few, but for the roots
+  Plans gathers_{32};  // those with counts; results of changing sizes need a plan each
+  Kind wanted_;        // keeps its memory
   Task* task_ = nullptr;
   const char* algorithm_name_ = "";
   bool started_ = false;

@@ -1,6 +1,9 @@
 #include "runtime/signature.hpp"
 
+#include <algorithm>
 #include <cmath>
+
+#include "base/recently_used.hpp"
 
 namespace hvd::runtime {
 
@@ -35,9 +38,34 @@ bool shapes_agree(const Signature& a, const Signature& b) {
 }  // namespace
 
 std::int64_t Signature::count() const {
-  std::int64_t product = 1;
-  for (std::size_t i = verb == Verb::allgather ? 1 : 0; i < shape.size(); ++i) product *= shape[i];
-  return verb == Verb::barrier ? 0 : product;
+  return bytes(1).value_or(0) / static_cast<std::int64_t>(size_of(dtype));
+}
+
+std::optional<std::int64_t> Signature::bytes(std::int64_t times) const {
+  if (verb == Verb::barrier) return 0;
+  auto first = shape.begin() + (verb == Verb::allgather && !shape.empty() ? 1 : 0);
+  // What is empty may have any other dimensions.
+  if (times == 0 || std::find(first, shape.end(), 0) != shape.end()) return 0;
+  auto product = static_cast<std::int64_t>(size_of(dtype));
+  bool is_too_large = __builtin_mul_overflow(product, times, &product);
+  for (auto extent = first; extent != shape.end(); ++extent)
+    is_too_large = __builtin_mul_overflow(product, *extent, &product) || is_too_large;
+  if (is_too_large) return std::nullopt;
+  return product;
+}
+
+std::string Signature::shape_text() const {
+  return text_of(shape);
+}
+
+std::size_t Signature::hash() const {
+  auto bits = [](double number) { return std::hash<double>{}(number); };
+  std::size_t all = static_cast<std::size_t>(verb) << 16 | static_cast<std::size_t>(dtype) << 8 |
+                    static_cast<std::size_t>(op) << 4 | static_cast<std::size_t>(device) << 1 | (transient ? 1 : 0);
+  for (std::size_t part : {bits(prescale), bits(postscale), std::hash<Rank>{}(root), std::hash<ProcessSetId>{}(set)})
+    all = mix_hash(all, part);
+  for (std::int64_t extent : shape) all = mix_hash(all, static_cast<std::size_t>(extent));
+  return all;
 }
 
 bool Signature::fuses_with(const Signature& other) const {

@@ -26,6 +26,10 @@ struct Signature {
   friend bool operator==(const Signature&, const Signature&) = default;
 
   std::int64_t count() const;  // elements; for allgather: per row
+  // Of so many times count() elements; nothing if 64 bits cannot count them.
+  std::optional<std::int64_t> bytes(std::int64_t times) const;
+  std::string shape_text() const;
+  std::size_t hash() const;
   // Two operations of equal kind may share a batch.
   bool fuses_with(const Signature& other) const;
 

@@ -38,6 +38,10 @@ class Allreduce final : public Task {
     while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
     return pipeline_.progress();
   }
+  void rescale(double prescale, double postscale) override {
+    for (StageTasks& stage : first_) stage.rescale(prescale, 1.0);
+    for (StageTasks& stage : middle_) stage.rescale(1.0, postscale);
+  }
   const Error& failure() const override { return pipeline_.failure(); }
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 

@@ -31,4 +31,11 @@ Task& StageTasks::with_counts(std::span<const std::int64_t> counts) {
   return *entries_.back().task;
 }
 
+void StageTasks::rescale(double prescale, double postscale) {
+  if (prescale == stage_.prescale && postscale == stage_.postscale) return;
+  stage_.prescale = prescale;
+  stage_.postscale = postscale;
+  for (Entry& entry : entries_) entry.task->rescale(prescale, postscale);
+}
+
 }  // namespace hvd::collectives::hierarchical

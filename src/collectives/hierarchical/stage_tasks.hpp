@@ -23,6 +23,8 @@ class StageTasks {
   // All ranks of the team ask for the same in the same order.
   Task& any_size() { return with_counts({}); }
   Task& with_counts(std::span<const std::int64_t> counts);
+  // As Task::rescale, for all tasks of the stage.
+  void rescale(double prescale, double postscale);
 
  private:
   struct Entry {

@@ -77,6 +77,7 @@ class ProgramTask final : public Task {
     return is_done ? Progress::done : Progress::pending;
   }
 
+  void rescale(double prescale, double postscale) override { scale_ = {prescale, postscale}; }
   const Error& failure() const override { return *failure_; }
 
   Seat waiting_for() const override {
@@ -323,7 +324,7 @@ class ProgramTask final : public Task {
   const Verb verb_;
   const DataType dtype_;
   const std::size_t element_bytes_;
-  const devices::Scale scale_;
+  devices::Scale scale_;
   const Seat root_, me_;
   const int size_;
   Link* const link_;

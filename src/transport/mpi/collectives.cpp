@@ -66,6 +66,10 @@ class CollectiveTask final : public Task {
     ++owner_.serving_;
     return Progress::done;
   }
+  void rescale(double prescale, double postscale) override {
+    prescale_ = prescale;
+    postscale_ = postscale;
+  }
   const Error& failure() const override { return failure_; }
 
  private:
@@ -222,7 +226,7 @@ class CollectiveTask final : public Task {
   const Verb verb_;
   const DataType dtype_;
   const ReduceOp op_;
-  const double prescale_, postscale_;
+  double prescale_, postscale_;
   const int root_, seats_, me_;
   const std::vector<std::int64_t> planned_counts_;
   Elements input_, output_;

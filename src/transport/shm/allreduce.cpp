@@ -67,6 +67,7 @@ class Allreduce final : public Task {
     }
   }
 
+  void rescale(double prescale, double postscale) override { reduce_.scale = {prescale, postscale}; }
   const Error& failure() const override { return *link_.aborted; }
   Seat waiting_for() const override { return Seat{turn_.waiting_for}; }
 
@@ -290,7 +291,7 @@ class Allreduce final : public Task {
   }
 
   LinkState& link_;
-  const Reduction reduce_;
+  Reduction reduce_;
   const std::size_t one_shot_bytes_;
   Turn turn_;
   InPlace in_place_;

@@ -39,6 +39,7 @@ class ReduceScatter final : public Task {
     return in_.bytes() <= small_slot_bytes ? finish_small() : step_rounds();
   }
 
+  void rescale(double prescale, double postscale) override { reduce_.scale = {prescale, postscale}; }
   const Error& failure() const override { return *link_.aborted; }
   Seat waiting_for() const override { return Seat{turn_.waiting_for}; }
 
@@ -139,7 +140,7 @@ class ReduceScatter final : public Task {
 
   LinkState& link_;
   Turn turn_;
-  const Reduction reduce_;
+  Reduction reduce_;
   Shares shares_;
   const std::size_t piece_;
   std::vector<const void*> sources_;
