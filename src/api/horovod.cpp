@@ -24,6 +24,9 @@ using hvd::runtime::Runtime;
 struct hvd_runtime {
   std::unique_ptr<Runtime> runtime;
 };
+struct hvd_shared_hold_s {
+  std::shared_ptr<void> memory;
+};
 // Prepared operations are handed out as they are.
 static hvd::runtime::Operation* from_c(hvd_op* op) {
   return reinterpret_cast<hvd::runtime::Operation*>(op);
@@ -232,6 +235,10 @@ void hvd_shutdown(hvd_runtime* runtime) {
   delete runtime;
 }
 
+void hvd_stop(hvd_runtime* runtime) {
+  if (usable(runtime)) runtime->runtime->stop();
+}
+
 hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (world == nullptr || world->struct_size != sizeof(hvd_world))
@@ -268,6 +275,10 @@ hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* descripti
   return HVD_OK;
 }
 
+void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
+  if (usable(runtime) && op != nullptr) runtime->runtime->release(*from_c(op));
+}
+
 hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (arguments == nullptr || handle == nullptr || count == 0)
@@ -284,9 +295,12 @@ hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments,
     if (gathers && it.first_dimension < 0)
       return fail(ErrorCode::invalid_argument,
                   "first_dimension is " + std::to_string(it.first_dimension) + "; expected 0 or more");
-    if (!gathers && operation.count > 0 && (it.input == nullptr || it.output == nullptr))
+    bool has_input = operation.count > 0 && (!gathers || it.first_dimension > 0);
+    if ((has_input && it.input == nullptr) || (has_input && !gathers && it.output == nullptr))
       return fail(ErrorCode::invalid_argument,
-                  "'" + operation.entry->name + "' needs an input and an output; got null");
+                  "'" + operation.entry->name + "' has elements and needs " +
+                      (gathers ? "an input" : "an input and an output") +
+                      "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
     submissions[i] = {from_c(it.op), it.input, it.output, it.first_dimension, nullptr, 0};
   }
   auto number = runtime->runtime->submit({submissions, count});
@@ -353,6 +367,16 @@ void hvd_shared_free(hvd_runtime* runtime, void* memory) {
   if (auto freed = runtime->runtime->free_shared(memory); !freed) (void)fail(freed.error());
 }
 
+hvd_shared_hold_t* hvd_shared_hold(hvd_runtime* runtime, void* memory) {
+  if (!usable(runtime)) return nullptr;
+  auto owner = runtime->runtime->hold_shared(memory);
+  return owner ? new hvd_shared_hold_s{std::move(owner)} : nullptr;
+}
+
+void hvd_shared_drop(hvd_shared_hold_t* hold) {
+  delete hold;
+}
+
 int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   if (!usable(runtime) || name == nullptr) return -1;
   const hvd::runtime::Counters& counters = runtime->runtime->counters();
@@ -371,6 +395,7 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   };
   for (const auto& [known, counter] : table)
     if (std::strcmp(known, name) == 0) return counter.get();
+  if (std::strcmp("operations", name) == 0) return static_cast<int64_t>(runtime->runtime->operations());
   return -1;
 }
 

@@ -87,6 +87,10 @@ typedef struct hvd_init_options {
 HVD_API hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options);
 /* Ends the job's operations on all ranks, waits until all have agreed, and frees the runtime. Null is allowed. */
 HVD_API void hvd_shutdown(hvd_runtime* runtime);
+/* The same without freeing it, for programs whose other threads still use the runtime: what they wait for ends with
+ * HVD_SHUT_DOWN, what they start is refused. When it returns no operation touches a tensor any more, and when they have
+ * left, hvd_shutdown() may follow. */
+HVD_API void hvd_stop(hvd_runtime* runtime);
 
 typedef struct hvd_world {
   size_t struct_size; /* in: sizeof(hvd_world) */
@@ -121,8 +125,11 @@ typedef struct hvd_op_description {
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
- * A prepared operation lives until hvd_shutdown(); a transient one until its handle is released. */
+ * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one until its handle is released. */
 HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op);
+/* For programs whose names, shapes or scales are ever new ones: gives back what one call of hvd_prepare() gave. What is
+ * under way goes on. Not for transient operations. Null is allowed. */
+HVD_API void hvd_op_release(hvd_runtime* runtime, hvd_op* op);
 
 /* One use of a prepared operation. Memory is borrowed until the handle is done. */
 typedef struct hvd_start_arguments {
@@ -154,14 +161,20 @@ HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 
 /* Memory in which tensors of this rank are reduced in place, without packing. Collective over all ranks of the job:
- * all make these calls, hvd_shared_free() included, in the same order; sizes are equal within a node. Freed by
- * hvd_shared_free() on all ranks, or by hvd_shutdown(). */
+ * all make these calls, hvd_shared_free() included, in the same order, and wait for each other as in any collective;
+ * sizes are equal within a node. Freed by hvd_shared_free() on all ranks, or by hvd_shutdown(). */
 HVD_API hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory);
 HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
+/* Keeps such memory, with what is in it, until hvd_shared_drop(), although it is freed or the runtime is shut down
+ * before: it is then this process's own. Null if it is none of the runtime's. For tensors whose owners are many. */
+typedef struct hvd_shared_hold_s hvd_shared_hold_t;
+HVD_API hvd_shared_hold_t* hvd_shared_hold(hvd_runtime* runtime, void* memory);
+HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time */
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 
-/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans", "frames_sent" and
+/* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans",
+ * "operations" (that are held by the program or agreed about), "frames_sent" and
  * "frames_received" (messages between nodes about what is ready, on the lowest rank of a node), …
  * -1 if there is none of that name. */
 HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);

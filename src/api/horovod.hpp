@@ -123,35 +123,32 @@ class Runtime {
   const hvd_world& world() const noexcept { return world_; }
   hvd_runtime* get() const noexcept { return runtime_; }
 
+  // Prepared operations live as long as the runtime.
   template <typename T>
   Operation<T> allreduce_op(const std::string& name, std::size_t count, hvd_reduce_op op = HVD_AVERAGE) {
-    hvd_op_description description = describe<T>(name, HVD_ALLREDUCE, count);
-    description.reduce_op = op;
-    return prepare<T>(description, count);
+    return {runtime_, prepare<T>(name, HVD_ALLREDUCE, count, op, 0), count};
   }
   template <typename T>
   Operation<T> broadcast_op(const std::string& name, std::size_t count, int root_rank = 0) {
-    hvd_op_description description = describe<T>(name, HVD_BROADCAST, count);
-    description.root_rank = root_rank;
-    return prepare<T>(description, count);
+    return {runtime_, prepare<T>(name, HVD_BROADCAST, count, HVD_SUM, root_rank), count};
   }
 
-  // Blocking forms. Every rank calls them with the same name.
+  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come again.
   template <typename T>
   void allreduce(const std::string& name, std::span<T> data, hvd_reduce_op op = HVD_AVERAGE) {
-    allreduce_op<T>(name, data.size(), op).start(data).wait();
+    OneUse use(runtime_, prepare<T>(name, HVD_ALLREDUCE, data.size(), op, 0));
+    Operation<T>(runtime_, use.op, data.size()).start(data).wait();
   }
   template <typename T>
   void broadcast(const std::string& name, std::span<T> data, int root_rank = 0) {
-    broadcast_op<T>(name, data.size(), root_rank).start(data).wait();
+    OneUse use(runtime_, prepare<T>(name, HVD_BROADCAST, data.size(), HVD_SUM, root_rank));
+    Operation<T>(runtime_, use.op, data.size()).start(data).wait();
   }
   // All ranks' elements, by rank; each may give another number of them.
   template <typename T>
   std::vector<T> allgather(const std::string& name, std::span<const T> mine) {
-    hvd_op_description description = describe<T>(name, HVD_ALLGATHER, mine.size());
-    hvd_op* op = nullptr;
-    check(hvd_prepare(runtime_, &description, &op));
-    hvd_start_arguments arguments{op, mine.data(), nullptr, static_cast<std::int64_t>(mine.size())};
+    OneUse use(runtime_, prepare<T>(name, HVD_ALLGATHER, mine.size(), HVD_SUM, 0));
+    hvd_start_arguments arguments{use.op, mine.data(), nullptr, static_cast<std::int64_t>(mine.size())};
     hvd_handle raw = 0;
     check(hvd_start(runtime_, &arguments, 1, &raw));
     Handle handle(runtime_, raw);
@@ -170,6 +167,7 @@ class Runtime {
     description.verb = HVD_BARRIER;
     hvd_op* op = nullptr;
     check(hvd_prepare(runtime_, &description, &op));
+    OneUse use(runtime_, op);
     hvd_start_arguments arguments{op, nullptr, nullptr, 0};
     hvd_handle handle = 0;
     check(hvd_start(runtime_, &arguments, 1, &handle));
@@ -177,30 +175,35 @@ class Runtime {
   }
 
  private:
+  struct OneUse {
+    OneUse(hvd_runtime* of, hvd_op* it) : runtime(of), op(it) {}
+    OneUse(const OneUse&) = delete;
+    OneUse& operator=(const OneUse&) = delete;
+    ~OneUse() { hvd_op_release(runtime, op); }
+    hvd_runtime* runtime;
+    hvd_op* op;
+  };
   template <typename T>
-  hvd_op_description describe(const std::string& name, hvd_verb verb, std::size_t count) {
+  hvd_op* prepare(const std::string& name, hvd_verb verb, std::size_t count, hvd_reduce_op reduce_op, int root_rank) {
     static_assert(dtype_of<T> >= 0, "Horovod communicates bool, integers of 8 to 64 bits, float and double");
-    extent_ = static_cast<std::int64_t>(count);
+    const auto extent = static_cast<std::int64_t>(count);
     hvd_op_description description{};
     description.struct_size = sizeof description;
     description.name = name.c_str();
     description.verb = verb;
     description.dtype = static_cast<hvd_dtype>(dtype_of<T>);
     description.dimensions = 1;
-    description.shape = &extent_;
+    description.shape = &extent;
     description.prescale = description.postscale = 1.0;
-    return description;
-  }
-  template <typename T>
-  Operation<T> prepare(const hvd_op_description& description, std::size_t count) {
+    description.reduce_op = reduce_op;
+    description.root_rank = root_rank;
     hvd_op* op = nullptr;
     check(hvd_prepare(runtime_, &description, &op));
-    return {runtime_, op, count};
+    return op;
   }
 
   hvd_runtime* runtime_ = nullptr;
   hvd_world world_{};
-  std::int64_t extent_ = 0;  // what a description's shape points at, during a call
 };
 
 }  // namespace horovod

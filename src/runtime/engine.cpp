@@ -160,6 +160,7 @@ bool Engine::progress() {
     if (notice_losses()) return true;
     if (ending_ && phase_ == Phase::running && runner_->batches_in_flight() == 0) {
       board_.leave();
+      has_ended_in_order_ = true;
       end(*ending_);
       return true;
     }
@@ -273,18 +274,26 @@ void Engine::learn_slot(const GiveRecord& record) {
   if (entry == nullptr || entry->submitted == nullptr) panic("a slot was given to an op that this rank did not submit");
   entry->slot = record.slot;
   entry->slot_operation = entry->submitted;
+  OperationTable::hold(*entry->slot_operation);
   slots_[static_cast<std::size_t>(record.slot.value)] = entry;
 }
 
 void Engine::forget_slot(SlotId slot) {
-  NameEntry& entry = *std::exchange(slots_[static_cast<std::size_t>(slot.value)], nullptr);
-  entry.slot = SlotId{-1};
-  entry.slot_operation = nullptr;
-  if (entry.submitted == nullptr || !entry.submitted->arrived || entry.submitted->scheduled) return;
-  entry.submitted->arrived = false;
+  NameEntry& entry = *slots_[static_cast<std::size_t>(slot.value)];
+  Operation* submitted = entry.submitted;
+  give_back(slot);
+  if (submitted == nullptr || !submitted->arrived || submitted->scheduled) return;
+  submitted->arrived = false;
   board_.withdraw(slot);
   board_.announce_arrivals();
-  introduce(*entry.submitted);
+  introduce(*submitted);
+}
+
+// Means nothing any more. The entry may be gone after this, unless one of its operations is in flight.
+void Engine::give_back(SlotId slot) {
+  NameEntry& entry = *std::exchange(slots_[static_cast<std::size_t>(slot.value)], nullptr);
+  entry.slot = SlotId{-1};
+  operations_.release(*std::exchange(entry.slot_operation, nullptr));
 }
 
 void Engine::queue_batch(const BatchRecord& record) {
@@ -296,11 +305,7 @@ void Engine::queue_batch(const BatchRecord& record) {
     batch.push_back(&operation);
     for (Observer* observer : observers_) observer->agreed(entry->name, record.sequence);
     // The writer forgets such a slot at once, and so do we.
-    if (operation.signature.transient || config_.cache_capacity <= 0) {
-      slots_[static_cast<std::size_t>(slot.value)] = nullptr;
-      entry->slot = SlotId{-1};
-      entry->slot_operation = nullptr;
-    }
+    if (operation.signature.transient || config_.cache_capacity <= 0) give_back(slot);
   }
 }
 
@@ -327,7 +332,8 @@ void Engine::settle(Operation& operation, const Error* error) {
   if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
   operation.entry->in_flight.store(false, std::memory_order_release);
-  handles_.settle(handle, error);  // the operation may be gone after this
+  operations_.release(operation);  // it may be gone after this
+  handles_.settle(handle, error);
 }
 
 void Engine::end(const Error& reason) {

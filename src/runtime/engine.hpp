@@ -61,6 +61,8 @@ class Engine final : private transport::Exchange {
   void report_lost(Rank peer);
   // Why nothing is accepted any more; nothing while it runs.
   std::shared_ptr<const Error> ended() const;
+  // After stop(): all ranks had agreed to end, and carried out what was scheduled before.
+  bool has_ended_in_order() const { return has_ended_in_order_; }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -76,6 +78,7 @@ class Engine final : private transport::Exchange {
   void execute(const Record& record);
   void learn_slot(const GiveRecord& record);
   void forget_slot(SlotId slot);
+  void give_back(SlotId slot);
   void queue_batch(const BatchRecord& record);
   bool run_batches();
   void settle(Operation& operation, const Error* error);
@@ -117,7 +120,8 @@ class Engine final : private transport::Exchange {
   Deadline stop_deadline_ = Deadline::never();
   // A batch failed because a peer has gone; until then whoever knows why is given time to say so.
   std::optional<Deadline> cause_deadline_;
-  std::optional<Error> ending_;        // the log has ended; what it scheduled is still carried out
+  std::optional<Error> ending_;  // the log has ended; what it scheduled is still carried out
+  bool has_ended_in_order_ = false;
   bool waits_for_who_left_ = false;    // another rank had it ended
   std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
   std::vector<NameEntry*> slots_;      // by slot

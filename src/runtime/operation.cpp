@@ -12,17 +12,17 @@ Operation* OperationTable::prepare(std::string_view name, Signature signature) {
     found = entries_.emplace(key, std::move(entry)).first;
   }
   NameEntry& entry = *found->second;
-  for (auto& operation : entry.operations) {
-    if (operation->signature != signature) continue;
-    ++operation->references;
-    return operation.get();
+  if (auto known = entry.operations.find(signature); known != entry.operations.end()) {
+    hold(**known);
+    return known->get();
   }
   auto operation = std::make_unique<Operation>();
   operation->entry = &entry;
   operation->count = signature.count();
   operation->references = 1;
   operation->signature = std::move(signature);
-  return entry.operations.emplace_back(std::move(operation)).get();
+  ++size_;
+  return entry.operations.insert(std::move(operation)).first->get();
 }
 
 NameEntry* OperationTable::find(std::string_view name) {
@@ -31,16 +31,20 @@ NameEntry* OperationTable::find(std::string_view name) {
   return found == entries_.end() ? nullptr : found->second.get();
 }
 
-void OperationTable::discard(Operation* transient) {
+void OperationTable::release(Operation& operation) {
+  // Without the lock as long as it is not the last reference: prepare() may find the operation until then.
+  int held = operation.references.load(std::memory_order_relaxed);
+  while (held > 1)
+    if (operation.references.compare_exchange_weak(held, held - 1, std::memory_order_acq_rel)) return;
   std::lock_guard lock(mutex_);
-  if (--transient->references > 0) return;
-  NameEntry& entry = *transient->entry;
-  std::erase_if(entry.operations, [&](const auto& operation) { return operation.get() == transient; });
-  if (entry.operations.empty()) {
-    auto found = entries_.find(entry.name);
-    auto owner = std::move(found->second);  // the key is a view into it
-    entries_.erase(found);
-  }
+  if (operation.references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  --size_;
+  NameEntry& entry = *operation.entry;
+  entry.operations.erase(entry.operations.find(operation.signature));
+  if (!entry.operations.empty()) return;
+  auto found = entries_.find(entry.name);
+  auto owner = std::move(found->second);  // the key is a view into it
+  entries_.erase(found);
 }
 
 }  // namespace hvd::runtime

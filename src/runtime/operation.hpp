@@ -1,5 +1,8 @@
 #pragma once
 // Prepared operations: what a program said about a tensor once, so that it need not say it again.
+//
+// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So the
+// table has what is held and what is agreed about, and does not grow with what a program has once asked for.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -7,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/handle.hpp"
@@ -15,18 +19,6 @@
 namespace hvd::runtime {
 
 struct Operation;
-
-// Everything under one name. Lives until the runtime does, or until its only operation was transient and is done.
-struct NameEntry {
-  std::string name;
-  std::atomic<bool> in_flight{false};                  // set by the submitting thread, cleared by the engine
-  std::vector<std::unique_ptr<Operation>> operations;  // one per signature; guarded by the table
-
-  // The engine's own:
-  SlotId slot{-1};
-  const Operation* slot_operation = nullptr;  // whose signature the slot was given for
-  Operation* submitted = nullptr;             // the one in flight
-};
 
 // One use of an operation.
 struct Submission {
@@ -38,11 +30,13 @@ struct Submission {
   std::uint32_t index = 0;  // among the operations of the handle
 };
 
+struct NameEntry;
+
 struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
-  std::int64_t count = 0;  // elements (allgather: per row)
-  int references = 0;      // transient ones: how often prepared and not yet discarded; guarded by the table
+  std::int64_t count = 0;          // elements (allgather: per row)
+  std::atomic<int> references{0};  // the last one is given back under the table's lock
 
   // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
   std::function<void()> when_done;
@@ -54,17 +48,46 @@ struct Operation {
   bool scheduled = false;  // part of a batch
 };
 
+// Operations under one name are found by their signature.
+struct BySignature {
+  using is_transparent = void;
+  static const Signature& of(const Signature& signature) { return signature; }
+  static const Signature& of(const std::unique_ptr<Operation>& operation) { return operation->signature; }
+  std::size_t operator()(const auto& it) const { return of(it).hash(); }
+  // A scale may be no number, which does not equal itself.
+  bool operator()(const auto& a, const auto& b) const { return &of(a) == &of(b) || of(a) == of(b); }
+};
+
+// Everything under one name; goes with the last operation.
+struct NameEntry {
+  std::string name;
+  std::atomic<bool> in_flight{false};  // set by the submitting thread, cleared by the engine
+  std::unordered_set<std::unique_ptr<Operation>, BySignature, BySignature> operations;  // guarded by the table
+
+  // The engine's own:
+  SlotId slot{-1};
+  Operation* slot_operation = nullptr;  // whose signature the slot was given for; held
+  Operation* submitted = nullptr;       // the one in flight
+};
+
 class OperationTable {
  public:
-  // Finds or makes. The pointer stays valid until the runtime ends, or for a transient one until discard().
+  // Finds or makes; the caller holds it until release().
   Operation* prepare(std::string_view name, Signature signature);
-  // Null if nobody prepared anything under the name.
+  // Null if nobody holds anything under the name.
   NameEntry* find(std::string_view name);
-  void discard(Operation* transient);
+  // Of an operation that somebody else holds as well, or the caller itself.
+  static void hold(Operation& operation) { operation.references.fetch_add(1, std::memory_order_relaxed); }
+  void release(Operation& operation);
+  std::size_t size() const {
+    std::lock_guard lock(mutex_);
+    return size_;
+  }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::string_view, std::unique_ptr<NameEntry>> entries_;  // keys are views of NameEntry::name
+  std::size_t size_ = 0;                                                      // operations of all entries
 };
 
 }  // namespace hvd::runtime

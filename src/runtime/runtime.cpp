@@ -54,7 +54,7 @@ Runtime::Runtime(Parts parts)
       threads_(std::move(parts.threads)),
       mpi_(std::move(parts.mpi)),
       observers_(std::move(parts.observers)),
-      handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->discard(operation); },
+      handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
                &operations_) {
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
                layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
@@ -142,6 +142,7 @@ Runtime::~Runtime() {
   // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
   teams_.reset();
   surroundings_ = {};
+  if (engine_) leave_shared();
   peers_.reset();
   engine_.reset();  // its leader's connections belong to the net
   net_.reset();
@@ -162,6 +163,7 @@ Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std
   } else {
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(name))) {
+      if (auto reason = engine_ ? ended() : nullptr) return *reason;
       if (deadline.passed())
         return Error(ErrorCode::timeout,
                      describe(world_, Rank{0}) + " did not hand over the memory '" + name + "' in time");
@@ -197,6 +199,9 @@ Status Runtime::check(const Signature& signature) const {
     return Error(ErrorCode::mismatch, "allgather of a tensor without dimensions; give it a first dimension, as in [1]");
   for (std::int64_t extent : signature.shape)
     if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
+  if (!signature.bytes(1))
+    return Error(ErrorCode::invalid_argument,
+                 "a tensor of shape " + signature.shape_text() + " has more bytes than 64 bits can count");
   return {};
 }
 
@@ -227,6 +232,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     submissions[i].handle = cell;
     submissions[i].index = static_cast<std::uint32_t>(i);
+    OperationTable::hold(*submissions[i].operation);
     if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
   }
   Inbox::Pushed pushed = engine_->inbox().push(submissions);
@@ -234,6 +240,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   if (pushed != Inbox::Pushed::closed) return number;
   for (const Submission& submission : submissions) {
     submission.operation->entry->in_flight.store(false);
+    operations_.release(*submission.operation);
     handles_.settle(*cell, nullptr);
   }
   handles_.release(*cell);
@@ -270,6 +277,8 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard lock(shared_mutex_);
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
+  // A program may take its time, as before any collective. When all are here, their memory is a matter of moments.
+  HVD_RETURN_IF_ERROR(at_one_point(name + ".begin", {}, [] {}));
   auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
   // Who could not map it votes, too: the others must not wait for it.
@@ -277,8 +286,22 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
     if (surroundings_.regions) surroundings_.regions->add(*memory, part, layout_.node.me.value);
   }));
   void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
-  shared_.emplace(mine, std::move(*memory));
+  shared_.emplace(mine, Shared{std::move(*memory), part});
   return mine;
+}
+
+std::shared_ptr<void> Runtime::hold_shared(void* memory) {
+  std::lock_guard lock(shared_mutex_);
+  auto found = shared_.find(memory);
+  return found == shared_.end() ? nullptr : found->second.memory;
+}
+
+// A process that was stopped in the middle of a batch may write to my part when it goes on. Who still holds the memory
+// keeps it as his own.
+void Runtime::leave_shared() {
+  if (threads_ != nullptr || layout_.node.size() == 1 || engine_->has_ended_in_order()) return;
+  for (auto& [mine, shared] : shared_)
+    if (shared.memory.use_count() > 1) posix::make_private(mine, shared.part_bytes);
 }
 
 Status Runtime::free_shared(void* memory) {

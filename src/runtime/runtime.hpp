@@ -44,6 +44,7 @@ class Runtime {
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
   // Ends the work of all ranks and waits until this one has agreed with them.
+  void stop() { engine_->stop(); }
   ~Runtime();
 
   const World& world() const { return world_; }
@@ -55,7 +56,10 @@ class Runtime {
   std::shared_ptr<const Error> ended() const { return engine_->ended(); }
 
   // Callers, any thread.
+  // Held by the caller until release(); transient ones go with the handle of their use.
   Result<Operation*> prepare(std::string_view name, Signature signature);
+  void release(Operation& operation) { operations_.release(operation); }
+  std::size_t operations() const { return operations_.size(); }  // that are held
   // All or none; `submissions` need operation, input, output and first_dimension.
   Result<Handles::Number> submit(std::span<Submission> submissions);
   Handles& handles() { return handles_; }
@@ -65,6 +69,8 @@ class Runtime {
   // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
   Result<void*> allocate_shared(std::size_t bytes);
   Status free_shared(void* memory);
+  // An owner of memory from allocate_shared, which may outlive free_shared() and the runtime; null if there is none.
+  std::shared_ptr<void> hold_shared(void* memory);
 
   // A peer of my node is gone.
   void report_lost(Rank peer) { engine_->report_lost(peer); }
@@ -78,6 +84,11 @@ class Runtime {
   // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns
   // when it has here. The same error comes back, or one that says that another rank had one.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
+  struct Shared {
+    std::shared_ptr<void> memory;  // of all ranks of my node
+    std::size_t part_bytes;
+  };
+  void leave_shared();
   Status check(const Signature& signature) const;
 
   World world_;
@@ -97,8 +108,8 @@ class Runtime {
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;
   std::mutex shared_mutex_;
-  std::map<void*, std::shared_ptr<void>> shared_;  // by the address of my part
-  int shared_calls_ = 0;                           // names what the ranks do together; equal on all ranks
+  std::map<void*, Shared> shared_;  // by the address of my part
+  int shared_calls_ = 0;            // names what the ranks do together; equal on all ranks
 };
 
 }  // namespace hvd::runtime

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <barrier>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -215,6 +217,139 @@ TEST(Runtime, sends_no_strings_and_plans_nothing_once_the_set_of_ops_repeats) {
     for (int i = 0; i < 50; ++i) step();
     EXPECT_EQ(rig.runtime->counters().requests_sent.get(), requests);
     EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
+  });
+}
+
+TEST_P(ThreeRanks, plan_nothing_for_a_scale_that_is_new_in_every_step) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto step = [&](double prescale, double postscale) {
+      // One shot, and cut into chunks.
+      for (std::size_t count : {10u, 200'000u}) {
+        auto data = parts(rank, count), expected = sums(3, count);
+        for (float& value : expected) value = static_cast<float>(value * prescale * postscale);
+        Signature signature = Rig::floats(static_cast<std::int64_t>(count));
+        signature.prescale = prescale;
+        signature.postscale = postscale;
+        auto handle = rig.start({{signature, "scaled " + std::to_string(count), data.data(), data.data()}});
+        ASSERT_TRUE(handle) << handle.error().message;
+        EXPECT_EQ(rig.finish(*handle), "");
+        EXPECT_EQ(data, expected) << prescale << " and " << postscale;
+      }
+    };
+    step(1, 1);
+    auto plans = rig.runtime->counters().plans.get();
+    for (int i = -10; i < 10; ++i) step(std::ldexp(1.0, i), std::ldexp(1.0, -i / 2));
+    step(1, 1);
+    EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
+  });
+}
+
+TEST(Runtime, forgets_operations_that_nobody_holds_and_that_have_no_slot) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  ensemble.config.cache_capacity = 8;
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto use = [&](const std::string& name, double postscale) {
+      auto data = parts(rank, 10);
+      Signature signature = Rig::floats(10);
+      signature.postscale = postscale;
+      auto operation = rig.runtime->prepare(name, signature);
+      ASSERT_TRUE(operation);
+      Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
+      auto handle = rig.runtime->submit({&submission, 1});
+      ASSERT_TRUE(handle);
+      rig.runtime->release(**operation);  // while it is under way
+      EXPECT_EQ(rig.finish(*handle), "");
+    };
+    for (int i = 0; i < 100; ++i) use("name " + std::to_string(i), 1);
+    for (int i = 0; i < 100; ++i) use("scaled", 1.0 / (i + 1));
+    // One more may be on its way out of the cache, and one in.
+    EXPECT_LE(rig.runtime->operations(), 10u);
+    for (int i = 0; i < 3; ++i) use("again", 1);
+    auto requests = rig.runtime->counters().requests_sent.get();
+    use("again", 1);
+    EXPECT_EQ(rig.runtime->counters().requests_sent.get(), requests) << "a slot outlives who asked for it";
+  });
+}
+
+TEST(Runtime, keeps_an_operation_that_is_held_however_many_others_come_and_go) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  ensemble.config.cache_capacity = 4;
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto held = rig.runtime->prepare("held", Rig::floats(3));
+    ASSERT_TRUE(held);
+    for (int i = 0; i < 50; ++i) {
+      auto other = parts(rank, 3);
+      EXPECT_EQ(rig.allreduce("name " + std::to_string(i), other), "");
+    }
+    auto data = parts(rank, 3);
+    Submission submission{*held, data.data(), data.data(), 0, nullptr, 0};
+    auto handle = rig.runtime->submit({&submission, 1});
+    ASSERT_TRUE(handle);
+    EXPECT_EQ(rig.finish(*handle), "");
+    EXPECT_EQ(data, sums(2, 3));
+  });
+}
+
+TEST(Runtime, plans_again_what_it_has_forgotten_of_many_kinds) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto gather = [&](std::int64_t rows) {
+      std::vector<float> mine(static_cast<std::size_t>(rows), static_cast<float>(rank));
+      Signature signature = Rig::floats(0);
+      signature.verb = Verb::allgather;
+      auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows}});
+      ASSERT_TRUE(handle);
+      HandleCell* cell = rig.runtime->handles().find(*handle);
+      ASSERT_TRUE(rig.runtime->wait(*cell, Deadline::after(start_time)));
+      ASSERT_EQ(cell->results.at(0).shape.at(0), 2 * rows);
+      const auto* all = reinterpret_cast<const float*>(cell->results.at(0).data.get());
+      EXPECT_EQ(all[0], 0);
+      EXPECT_EQ(all[rows], 1);
+      rig.runtime->handles().release(*cell);
+    };
+    for (int round = 0; round < 2; ++round)
+      for (std::int64_t rows = 1; rows <= 100; ++rows) gather(rows);
+  });
+}
+
+TEST(Runtime, refuses_a_shape_whose_bytes_64_bits_cannot_count) {
+  Ensemble ensemble(testing::made_up_world({1}));
+  with_runtimes(ensemble, [&](Rig& rig, int) {
+    constexpr std::int64_t large = std::int64_t{1} << 32;
+    Signature signature;
+    for (std::vector<std::int64_t> shape : {std::vector{large, large}, {large, large / 4}, {large, 3, large}}) {
+      signature.shape = shape;
+      auto refused = rig.runtime->prepare("large", signature);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+      EXPECT_NE(refused.error().message.find("64 bits"), std::string::npos) << refused.error().message;
+    }
+    signature.shape = {large, large, 0};  // nothing, however long its other sides are
+    auto empty = rig.runtime->prepare("empty", signature);
+    ASSERT_TRUE(empty);
+    EXPECT_EQ((*empty)->count, 0);
+    signature.verb = Verb::allgather;
+    signature.shape = {0, large, large};
+    EXPECT_FALSE(rig.runtime->prepare("rows", signature));
+  });
+}
+
+// The sum of all ranks' rows is known when they have met.
+TEST(Runtime, fails_a_gather_whose_result_64_bits_cannot_count_and_goes_on) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    Signature signature;
+    signature.verb = Verb::allgather;
+    signature.shape = {0, 2};
+    float nothing = 0;
+    auto handle =
+        rig.start({{signature, "rows", &nothing, nullptr, std::numeric_limits<std::int64_t>::max() / 2 + rank}});
+    ASSERT_TRUE(handle);
+    EXPECT_NE(rig.finish(*handle).find("64 bits"), std::string::npos);
+    auto data = parts(rank, 7);
+    EXPECT_EQ(rig.allreduce("a", data), "");
+    EXPECT_EQ(data, sums(2, 7));
   });
 }
 

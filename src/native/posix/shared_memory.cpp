@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -98,6 +99,16 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 
 SharedMemory::~SharedMemory() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+bool make_private(void* pages, std::size_t bytes) noexcept {
+  void* own = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (own == MAP_FAILED) return false;
+  std::memcpy(own, pages, bytes);
+  // In one step for whoever looks: there is no moment without pages.
+  if (::mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED) return true;
+  ::munmap(own, bytes);
+  return false;
 }
 
 }  // namespace hvd::posix
