@@ -1,5 +1,7 @@
 #include "python/core/handles.hpp"
 
+#include <time.h>
+
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -32,7 +34,7 @@ std::vector<hvd_handle>& interrupted() {
   return *handles;
 }
 
-// How long a waiting thread stays in the runtime before it looks for Ctrl-C and for a shutdown by another thread.
+// How long a waiting thread stays in the runtime before it looks for signals. A shutdown wakes it.
 constexpr std::int64_t wait_slice_ms = 200;
 
 bool read_handle(PyObject* number, hvd_handle* handle) {
@@ -43,6 +45,7 @@ bool read_handle(PyObject* number, hvd_handle* handle) {
 enum class Waited {
   succeeded,
   failed,       // with a Python error set
+  shut_down,    // the same: this process has shut down meanwhile
   interrupted,  // the same, and the operation goes on in its memory
 };
 
@@ -64,23 +67,38 @@ class Failure {
   PyObject *type_ = nullptr, *value_ = nullptr, *traceback_ = nullptr;
 };
 
+// Another thread has shut down, or a signal's handler on top of this one. Returns when the engine has let go of all
+// tensors: their owners may drop them as soon as they hear of the error.
+Waited raise_shut_down() {
+  const Session& session = Session::get();
+  Py_BEGIN_ALLOW_THREADS;
+  while (session.stopping()) {
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  Py_END_ALLOW_THREADS;
+  raise(internal_error(), "Horovod has been shut down by this process while it waited for an operation");
+  return Waited::shut_down;
+}
+
 // Returns when the handle is done, with the GIL released meanwhile.
 Waited wait_until_done(hvd_handle handle) {
   Session& session = Session::get();
+  const std::uint64_t generation = session.generation();
+  if (session.runtime() == nullptr && session.stopping()) return raise_shut_down();
   hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return session.stopping() ? Waited::interrupted : Waited::failed;
-  Session::Use use(session);
+  if (runtime == nullptr) return Waited::failed;
   hvd_status status = hvd_wait(runtime, handle, 0);
   while (status == HVD_TIMEOUT) {
-    Py_BEGIN_ALLOW_THREADS;
-    status = hvd_wait(runtime, handle, wait_slice_ms);
-    Py_END_ALLOW_THREADS;
+    {
+      Session::Use use(session);
+      Py_BEGIN_ALLOW_THREADS;
+      status = hvd_wait(runtime, handle, wait_slice_ms);
+      Py_END_ALLOW_THREADS;
+    }
     if (status != HVD_TIMEOUT) break;
     if (PyErr_CheckSignals() != 0) return Waited::interrupted;
-    if (session.stopping()) {
-      raise(internal_error(), "Horovod has been shut down by another thread of this process while this one waited");
-      return Waited::interrupted;
-    }
+    if (session.runtime() != runtime || session.generation() != generation) return raise_shut_down();
   }
   if (status == HVD_OK) return Waited::succeeded;
   raise_failed();
@@ -119,7 +137,7 @@ Waited collect(PyObject* number, Reference& value) {
   }
   Failure failure;
   release(handle);
-  if (!forget(handle)) {
+  if (!forget(handle) && waited != Waited::shut_down) {
     value = Reference(none());  // another thread has collected it meanwhile
     return Waited::succeeded;
   }
@@ -188,9 +206,11 @@ PyObject* poll(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
   hvd_handle handle = 0;
   if (!is_one_handle(count, names, "poll() takes one argument: handle") || !read_handle(arguments[0], &handle))
     return nullptr;
-  hvd_runtime* runtime = Session::get().runtime();
+  const Session& session = Session::get();
+  if (!pending().contains(handle)) return PyBool_FromLong(1);
   // After a shutdown everything is done: with an error, which synchronize() tells.
-  return PyBool_FromLong(!pending().contains(handle) || runtime == nullptr || hvd_poll(runtime, handle) != 0);
+  if (session.runtime() == nullptr) return PyBool_FromLong(!session.stopping());
+  return PyBool_FromLong(hvd_poll(session.runtime(), handle) != 0);
 }
 
 PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {

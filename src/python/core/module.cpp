@@ -93,7 +93,14 @@ PyObject* shared_allocate(PyObject*, PyObject* argument) {
     status = hvd_shared_allocate(runtime, bytes, &memory);
     Py_END_ALLOW_THREADS;
   }
-  return status == HVD_OK ? PyLong_FromVoidPtr(memory) : raise_refused(status);
+  if (status != HVD_OK) return raise_refused(status);
+  if (Session::get().runtime() != runtime) return raise(internal_error(), "Horovod has been shut down meanwhile");
+  hvd_shared_hold_t* hold = hvd_shared_hold(runtime, memory);
+  PyObject* owner = PyCapsule_New(hold, nullptr, [](PyObject* capsule) {
+    hvd_shared_drop(static_cast<hvd_shared_hold_t*>(PyCapsule_GetPointer(capsule, nullptr)));
+  });
+  if (owner == nullptr) hvd_shared_drop(hold);
+  return owner == nullptr ? nullptr : Py_BuildValue("(NN)", PyLong_FromVoidPtr(memory), owner);
 }
 
 PyObject* shared_free(PyObject*, PyObject* argument) {
@@ -178,7 +185,9 @@ PyMethodDef functions[] = {
      "done, too."},
     {"result_shape", result_shape, METH_VARARGS, "result_shape(handle, index) -> tuple"},
     {"result_copy", result_copy, METH_VARARGS, "result_copy(handle, index, destination, bytes)"},
-    {"shared_allocate", shared_allocate, METH_O, "shared_allocate(bytes) -> address; collective over the node."},
+    {"shared_allocate", shared_allocate, METH_O,
+     "shared_allocate(bytes) -> (address, owner): collective. The memory lasts as long as the owner, if need be beyond "
+     "the shutdown."},
     {"shared_free", shared_free, METH_O, "shared_free(address)"},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},

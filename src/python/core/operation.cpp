@@ -38,16 +38,27 @@ PyObject* raise_not_started(hvd_status status) {
   return raise(PyExc_ValueError, text.c_str());
 }
 
-PyObject* start(const Operation* operation, const void* input, void* output, std::int64_t rows) {
+// A transient one that was started goes with its handle.
+void hand_over(Operation* operation) {
+  if (operation->is_transient) operation->is_held = false;
+}
+
+PyObject* start(Operation* operation, const void* input, void* output, std::int64_t rows) {
   hvd_runtime* runtime = runtime_of(operation);
   if (runtime == nullptr) return nullptr;
   const hvd_start_arguments start_arguments{operation->op, input, output, rows};
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
-  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_not_started(status);
+  if (status != HVD_OK) return raise_not_started(status);
+  hand_over(operation);
+  return PyLong_FromUnsignedLongLong(handle);
 }
 
 void deallocate(PyObject* self) {
+  auto* operation = reinterpret_cast<Operation*>(self);
+  const Session& session = Session::get();
+  if (operation->is_held && session.runtime() != nullptr && operation->generation == session.generation())
+    hvd_op_release(session.runtime(), operation->op);
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(self));
   PyObject_Free(self);
   Py_DecRef(type);
@@ -114,6 +125,8 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   if (operation == nullptr) return nullptr;
   operation->op = op;
   operation->generation = Session::get().generation();
+  operation->is_transient = description.transient != 0;
+  operation->is_held = true;
   return reinterpret_cast<PyObject*>(operation);
 }
 
@@ -122,7 +135,7 @@ bool is_operation(PyObject* object) {
 }
 
 PyObject* start_operation(PyObject* operation, void* input, void* output) {
-  return start(reinterpret_cast<const Operation*>(operation), input, output, 0);
+  return start(reinterpret_cast<Operation*>(operation), input, output, 0);
 }
 
 PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows) {
@@ -130,7 +143,7 @@ PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output
   if (!read_pointer(input, &from) || !read_pointer(output, &to)) return nullptr;
   const long long count = PyLong_AsLongLong(rows);
   if (count == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  return start(reinterpret_cast<const Operation*>(operation), from, to, count);
+  return start(reinterpret_cast<Operation*>(operation), from, to, count);
 }
 
 PyObject* start_operations(PyObject* items) {
@@ -146,6 +159,8 @@ PyObject* start_operations(PyObject* items) {
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
   if (status != HVD_OK) return raise_not_started(status);
+  for (Py_ssize_t i = 0; i < count; ++i)
+    hand_over(reinterpret_cast<Operation*>(PyTuple_GetItem(PyList_GetItem(items, i), 0)));
   return PyLong_FromUnsignedLongLong(handle);
 }
 

@@ -11,6 +11,8 @@ namespace hvd::python {
 struct Operation {
   PyObject_HEAD hvd_op* op;
   std::uint64_t generation;  // of the session it was prepared in
+  bool is_transient;
+  bool is_held;  // to be released with this object; a transient one goes with the handle of its use
 };
 
 // Makes the type and adds it to the module. False with a Python error set.

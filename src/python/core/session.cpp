@@ -61,7 +61,8 @@ bool Session::shutdown() {
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;
-  // Threads that wait for a handle look at stopping() several times a second.
+  // What threads wait for ends, and they come out.
+  hvd_stop(ending);
   while (users_.load() != 0) {
     timespec pause{0, 1'000'000};
     nanosleep(&pause, nullptr);

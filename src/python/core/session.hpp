@@ -26,14 +26,15 @@ class Session {
     int mpi_thread_level = -1;
   };
   const Place* place() const { return place_ ? &*place_ : nullptr; }
-  // True while shutdown() waits for threads that are inside the runtime to come out.
+  // True while shutdown() ends the runtime: the engine may still write into tensors.
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
   // Both are called with the GIL and release it while they block. False with a Python error set.
   bool init(const hvd_init_options& options);
   bool shutdown();
 
-  // Holds off shutdown() while a thread is in the runtime without the GIL.
+  // Holds off shutdown() while a thread is in the runtime without the GIL. To be opened with the GIL held, over a
+  // runtime() that is still there; never held while Python code may run, which might be a signal's handler that shuts down.
   class Use {
    public:
     explicit Use(Session& session) : session_(session) { session_.users_.fetch_add(1); }

@@ -11,11 +11,45 @@ import os
 import threading
 
 from horovod import _core
+from horovod.common.exceptions import HorovodInternalError
 
-_changing = threading.Lock()  # held by init and shutdown
+# Held by init and shutdown. A signal's handler may call either on top of itself: "SIGTERM: checkpoint, shut down, exit".
+_changing = threading.RLock()
 _atexit_registered = False
 
-operations = {}  # key -> _core.Operation; the keys are the framework modules' affair
+
+class RecentlyUsed(dict):
+    """What was used last, by key; `table[key]` is None for what is not there.
+
+    Holds up to twice `most` entries: when it is full, those that are not used before it is full again are forgotten.
+    Finding what is used all the time costs what it costs in a dict.
+    """
+
+    def __init__(self, most):
+        super().__init__()
+        self._most = most
+        self._older = {}
+
+    def __missing__(self, key):
+        found = self._older.pop(key, None)
+        if found is not None:
+            self[key] = found
+        return found
+
+    def __setitem__(self, key, value):
+        if len(self) >= self._most:
+            self._older = dict(self)
+            super().clear()
+        super().__setitem__(key, value)
+
+    def clear(self):
+        super().clear()
+        self._older = {}
+
+
+# Models have fewer tensors than this. A program with ever new names, shapes or scales uses each of them once.
+MOST_OPERATIONS = 8192
+operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
 latest = _core.latest  # name -> _core.Known, by which a step after the first one starts it without looking at much
 # Numbers the operations without a name, by which the ranks match them; from 1 after each init.
 new_unnamed = itertools.count(1).__next__
@@ -33,25 +67,22 @@ def init(*members):
             _core.init(*members)
             # The C library has marked the environment, so that a child which inherits it does not join in this rank's
             # place. Python's copy of the environment needs the mark too: subprocess may be given os.environ.
-            if _core.world()[1] > 1:
+            if _core.is_initialized() and _core.world()[1] > 1:
                 os.environ["HOROVOD_OWNER_PID"] = str(os.getpid())
         if not _atexit_registered:
             atexit.register(shutdown)
             _atexit_registered = True
+        if not _core.is_initialized():
+            raise HorovodInternalError("hvd.init() was undone before it returned: a signal's handler called "
+                                       "hvd.shutdown()")
 
 
 def shutdown():
     """Leaves the job. What was not synchronised stays alive until the C library has let go of it."""
     with _changing:
-        if _core.is_initialized():
-            for callback in before_shutdown:
-                callback()
         _core.shutdown()
         operations.clear()
         latest.clear()
-
-
-before_shutdown = []  # called while the runtime still runs: last chance to move out of its memory
 
 
 def _forget_everything():
@@ -65,7 +96,7 @@ def _forget_everything():
 def _after_fork_in_child():
     # Another thread may have held the lock, and the parent's handles are none of the child's.
     global _changing
-    _changing = threading.Lock()
+    _changing = threading.RLock()
     _forget_everything()
 
 
@@ -77,11 +108,18 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0):
     """The prepared operation of this key, made of the other arguments if there is none yet."""
-    found = operations.get(key)
+    found = operations[key]
     if found is None:
         found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, 0, 0)
         operations[key] = found
     return found
+
+
+def remember(name, known):
+    """From now on _core.start_again knows what was started last under the name."""
+    if len(latest) >= MOST_OPERATIONS:
+        latest.clear()  # who is used again is found among the operations, and remembered
+    latest[name] = known
 
 
 def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0):

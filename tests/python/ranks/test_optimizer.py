@@ -1,5 +1,7 @@
 """DistributedOptimizer."""
+import gc
 import os
+import time
 import warnings
 
 import pytest
@@ -430,3 +432,51 @@ class TestGradientViews:
         hvd.barrier()
         hvd.shutdown()
         assert torch.equal(gradient, before) and torch.equal(model[0].weight.grad, before)
+
+    def test_the_memory_lasts_as_long_as_a_tensor_that_lies_in_it(self, hvd, rank, size):
+        from horovod.torch.gradient_views import GradientViews
+
+        def bytes_mapped():
+            total = 0
+            with open("/proc/self/maps") as maps:
+                for line in maps:
+                    first, last = line.split()[0].split("-")
+                    total += (int(last, 16) - int(first, 16)) * ("horovod.shared" in line)
+            return total
+
+        before = bytes_mapped()
+        parameter = torch.nn.Parameter(torch.zeros(100_000))
+        views = GradientViews([parameter])
+        assert hvd.local_size() == 1 or bytes_mapped() > before
+        parameter.grad.fill_(rank + 1)
+        hvd.allreduce_(parameter.grad, op=hvd.Sum, name="in place")
+        alias = parameter.grad.view(100, 1000)[50:].detach()
+        hvd.barrier()
+        hvd.shutdown()
+        total = size * (size + 1) / 2
+        assert parameter.grad.eq(total).all() and alias.eq(total).all()
+        views.put_back_zeroed()
+        assert alias.eq(0).all()
+        del views, parameter
+        gc.collect()
+        alias.fill_(3)
+        assert alias.sum().item() == 3 * 50_000
+        del alias
+        assert bytes_mapped() == before
+
+    def test_a_rank_that_comes_later_than_a_start_may_take(self, hvd, rank, size, monkeypatch):
+        """Making the views is a collective, and waits like one."""
+        hvd.shutdown()
+        monkeypatch.setenv("HOROVOD_START_TIMEOUT", "1")
+        hvd.init()
+        if rank == 0:
+            # Nobody can come out of a reduction before this rank; more time than a start has passes meanwhile.
+            deadline = time.monotonic() + 1.5
+            while time.monotonic() < deadline:
+                hvd.poll(0)
+        model, optimizer = self.make(hvd, monkeypatch)
+        train(model, optimizer, *share(rank, size), steps=1)
+        hvd.barrier()
+        hvd.shutdown()
+        monkeypatch.undo()
+        hvd.init()

@@ -89,8 +89,8 @@ def _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscal
     found = prepared(name, (full_name, dtype, shape, op, prescale_factor, postscale_factor), full_name,
                      _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor)
     if name is not None and tensor.is_cpu:
-        _ops.latest[name] = _core.Known(found, tensor, torch.empty_like, op, prescale_factor, postscale_factor,
-                                        process_set)
+        _ops.remember(name, _core.Known(found, tensor, torch.empty_like, op, prescale_factor, postscale_factor,
+                                        process_set))
     return submit(found, tensor, tensor if in_place else torch.empty_like(tensor))
 
 

@@ -1,0 +1,60 @@
+"""A program may use ever new names, shapes and scales: what is kept of them is bounded, and what is used again is found."""
+import pytest
+import torch
+
+from horovod import _core, _ops
+
+MOST = 50
+
+
+@pytest.fixture
+def small_tables(hvd, monkeypatch):
+    hvd.shutdown()  # with all that the tests before have prepared
+    monkeypatch.setenv("HOROVOD_CACHE_CAPACITY", "20")
+    monkeypatch.setattr(_ops, "operations", _ops.RecentlyUsed(MOST))
+    monkeypatch.setattr(_ops, "MOST_OPERATIONS", MOST)
+    hvd.init()
+    yield
+    hvd.shutdown()
+    monkeypatch.undo()
+    hvd.init()
+
+
+def is_bounded():
+    # Held by the tables here, by slots, and one that is about to go.
+    return (len(_ops.operations) <= MOST and len(_ops.latest) <= MOST
+            and _core.counter("operations") <= 2 * MOST + MOST + 20 + 2)
+
+
+@pytest.mark.parametrize("use", [
+    lambda hvd, i: hvd.allreduce(torch.ones(3), name=f"name.{i}"),
+    lambda hvd, i: hvd.allreduce(torch.ones(i + 1), name="shape"),
+    lambda hvd, i: hvd.allreduce(torch.ones(3), name="scale", postscale_factor=1.0 / (i + 1)),
+    lambda hvd, i: hvd.allgather(torch.ones(3), name=f"gathered.{i}"),
+    lambda hvd, i: hvd.broadcast_object("x" * i, name=f"object.{i % 3}"),
+], ids=["names", "shapes", "scales", "gathers", "objects"])
+def test_what_does_not_come_again_is_forgotten(hvd, small_tables, use):
+    for i in range(600):
+        use(hvd, i)
+    assert is_bounded()
+
+
+def test_what_is_used_all_the_time_is_found_among_what_is_not(hvd, small_tables, size):
+    for i in range(300):
+        hvd.allreduce(torch.ones(3), name=f"once.{i}")
+        assert torch.equal(hvd.allreduce(torch.ones(4), op=hvd.Sum, name="always"), torch.full((4,), float(size)))
+    before = _core.counter("requests_sent")
+    hvd.allreduce(torch.ones(4), op=hvd.Sum, name="always")
+    assert _core.counter("requests_sent") == before
+
+
+def test_a_scale_that_changes_from_step_to_step_is_planned_once(hvd):
+    def step(tokens):
+        data = torch.arange(100, dtype=torch.float64)
+        assert torch.allclose(hvd.allreduce(data, op=hvd.Average, name="by tokens", prescale_factor=1.0 / tokens),
+                              data / tokens)
+    step(1)
+    plans = _core.counter("plans")
+    for tokens in range(2, 100):
+        step(tokens)
+    assert _core.counter("plans") == plans
