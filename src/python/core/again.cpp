@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
@@ -62,30 +63,90 @@ bool says(PyObject* argument, double number) {
   return PyFloat_CheckExact(argument) && PyFloat_AsDouble(argument) == number;
 }
 
+// What start_again() and start_group_again() are given besides tensors.
+struct Wanted {
+  PyObject *in_place, *name, *reduce_op, *prescale, *postscale, *process_set;
+};
+
+bool is_wanted(const Description& known, const Wanted& wanted) {
+  return says(wanted.reduce_op, known.reduce_op) && says(wanted.prescale, known.prescale) &&
+         says(wanted.postscale, known.postscale) && wanted.process_set == known.process_set.get();
+}
+
+enum class Seen { alike, different, failed };  // failed: with a Python error set
+
+// Looks at the tensor, and makes what it is reduced into, unless that is in place.
+Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, Use& use, Reference& made) {
+  void* input = nullptr;
+  if (!known.likeness.matches(tensor, &input)) return Seen::different;
+  void* output = input;
+  if (wanted.in_place != Py_True) {
+    made = Reference(PyObject_CallFunctionObjArgs(known.make_output.get(), tensor, nullptr));
+    if (!made) return Seen::failed;
+    if (!known.likeness.matches_made(made.get(), &output)) return Seen::different;
+  }
+  use = {known.operation.get(), input, output};
+  return Seen::alike;
+}
+
+// What is known under the name; null if nothing is, or with a Python error set.
+Reference find_latest(PyObject* name) {
+  return Reference::to(PyUnicode_CheckExact(name) ? PyDict_GetItemWithError(latest, name) : nullptr);
+}
+
+bool is_known(PyObject* object) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == known_type;
+}
+
+const Description& description_of(PyObject* known) {
+  return *reinterpret_cast<Known*>(known)->description;
+}
+
 }  // namespace
 
 PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_again() takes 7 arguments");
   PyObject* tensor = arguments[0];
-  PyObject* found = PyUnicode_CheckExact(arguments[2]) ? PyDict_GetItemWithError(latest, arguments[2]) : nullptr;
-  if (found == nullptr) return PyErr_Occurred() == nullptr ? none() : nullptr;
-  Reference owner = Reference::to(found);  // looking at tensors may let other threads run
-  const Description& known = *reinterpret_cast<Known*>(found)->description;
-  if (!says(arguments[3], known.reduce_op) || !says(arguments[4], known.prescale) ||
-      !says(arguments[5], known.postscale) || arguments[6] != known.process_set.get())
-    return none();
-  void* input = nullptr;
-  if (!known.likeness.matches(tensor, &input)) return none();
+  const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
+  const Reference found = find_latest(wanted.name);  // kept: looking at tensors may let other threads run
+  if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
+  if (!is_known(found.get())) return none();
+  const Description& known = description_of(found.get());
+  Use use{};
   Reference made;
-  void* output = input;
-  if (arguments[1] != Py_True) {
-    made = Reference(PyObject_CallFunctionObjArgs(known.make_output.get(), tensor, nullptr));
-    if (!made) return nullptr;
-    if (!known.likeness.matches_made(made.get(), &output)) return none();
-  }
-  Reference handle(start_operation(known.operation.get(), input, output));
+  const Seen seen = is_wanted(known, wanted) ? look_at(known, tensor, wanted, use, made) : Seen::different;
+  if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
+  Reference handle(start_operation(use));
   if (!handle || !keep_until_done(handle.get(), made ? made.get() : tensor, nullptr, made ? tensor : nullptr))
     return nullptr;
+  return handle.release();
+}
+
+PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 7) return raise(PyExc_TypeError, "start_group_again() takes 7 arguments");
+  PyObject* tensors = arguments[0];
+  const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
+  const Reference found = find_latest(wanted.name);
+  if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
+  if (!PyTuple_CheckExact(found.get()) || !PyTuple_CheckExact(tensors) ||
+      PyTuple_Size(found.get()) != PyTuple_Size(tensors))
+    return none();
+  const Py_ssize_t members = PyTuple_Size(tensors);
+  const bool in_place = wanted.in_place == Py_True;
+  Reference outputs = in_place ? Reference::to(tensors) : Reference(PyTuple_New(members));
+  if (!outputs) return nullptr;
+  std::vector<Use> uses(static_cast<std::size_t>(members));
+  for (Py_ssize_t i = 0; i < members; ++i) {
+    PyObject* member = PyTuple_GetItem(found.get(), i);
+    if (!is_known(member) || !is_wanted(description_of(member), wanted)) return none();
+    Reference made;
+    const Seen seen =
+        look_at(description_of(member), PyTuple_GetItem(tensors, i), wanted, uses[static_cast<std::size_t>(i)], made);
+    if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
+    if (!in_place) PyTuple_SetItem(outputs.get(), i, made.release());
+  }
+  Reference handle(start_operations(uses));
+  if (!handle || !keep_until_done(handle.get(), outputs.get(), nullptr, in_place ? nullptr : tensors)) return nullptr;
   return handle.release();
 }
 

@@ -5,10 +5,13 @@
 
 namespace hvd::python {
 
-// Makes the type, and the module's dictionary `latest` (name -> Known). False with a Python error set.
+// Makes the type, and the module's dictionary `latest` (name -> Known, or a tuple of them under the name of a group).
+// False with a Python error set.
 bool add_known_type(PyObject* module);
 
 // start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle or None
 PyObject* start_again(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+// The same for a tuple of tensors, which become ready together.
+PyObject* start_group_again(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace hvd::python

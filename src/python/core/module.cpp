@@ -171,6 +171,9 @@ PyMethodDef functions[] = {
      "Starts the allreduce that was latest under this name again; None if this is another one."},
     {"forget_all", forget_all, METH_NOARGS,
      "Lets go of what was submitted and not synchronised; when nothing is in flight any more."},
+    {"start_group_again", fast(&start_group_again), METH_FASTCALL,
+     "start_group_again(tuple of tensors, in_place, name, reduce_op, prescale, postscale, process_set) -> handle\n"
+     "The same for several that become ready together."},
     {"poll", fast(&poll), METH_FASTCALL | METH_KEYWORDS,
      "poll($module, /, handle)\n--\n\n"
      "Is the operation done? Never blocks. A handle that is not known, or synchronised already, is done."},

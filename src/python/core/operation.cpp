@@ -54,6 +54,14 @@ PyObject* start(Operation* operation, const void* input, void* output, std::int6
   return PyLong_FromUnsignedLongLong(handle);
 }
 
+PyObject* start_together(const std::vector<hvd_start_arguments>& members) {
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  hvd_handle handle = 0;
+  const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
+  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_not_started(status);
+}
+
 void deallocate(PyObject* self) {
   auto* operation = reinterpret_cast<Operation*>(self);
   const Session& session = Session::get();
@@ -134,8 +142,19 @@ bool is_operation(PyObject* object) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == operation_type;
 }
 
-PyObject* start_operation(PyObject* operation, void* input, void* output) {
-  return start(reinterpret_cast<Operation*>(operation), input, output, 0);
+PyObject* start_operation(const Use& use) {
+  return start(reinterpret_cast<Operation*>(use.operation), use.input, use.output, 0);
+}
+
+PyObject* start_operations(const std::vector<Use>& uses) {
+  std::vector<hvd_start_arguments> members;
+  members.reserve(uses.size());
+  for (const Use& use : uses) {
+    const auto* operation = reinterpret_cast<const Operation*>(use.operation);
+    if (runtime_of(operation) == nullptr) return nullptr;
+    members.push_back({operation->op, use.input, use.output, 0});
+  }
+  return start_together(members);
 }
 
 PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows) {
@@ -154,14 +173,10 @@ PyObject* start_operations(PyObject* items) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!read_group_member(PyList_GetItem(items, i), members)) return nullptr;
   }
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  hvd_handle handle = 0;
-  const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
-  if (status != HVD_OK) return raise_not_started(status);
-  for (Py_ssize_t i = 0; i < count; ++i)
+  PyObject* handle = start_together(members);
+  for (Py_ssize_t i = 0; handle != nullptr && i < count; ++i)
     hand_over(reinterpret_cast<Operation*>(PyTuple_GetItem(PyList_GetItem(items, i), 0)));
-  return PyLong_FromUnsignedLongLong(handle);
+  return handle;
 }
 
 bool add_operation_type(PyObject* module) {

@@ -3,6 +3,7 @@
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
+#include <vector>
 
 #include "api/horovod.h"
 
@@ -24,7 +25,13 @@ PyObject* prepare(PyObject* module, PyObject* arguments);
 bool is_operation(PyObject* object);
 // Submit one use of an Operation, or of several in a list of (operation, input, output, rows), and give the handle as a
 // number. Pointers as Python passes them: tensor.data_ptr(). Null with a Python error set.
-PyObject* start_operation(PyObject* operation, void* input, void* output);
+struct Use {
+  PyObject* operation;
+  const void* input;
+  void* output;
+};
+PyObject* start_operations(const std::vector<Use>& uses);
+PyObject* start_operation(const Use& use);
 PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows);
 PyObject* start_operations(PyObject* members);
 

@@ -1,4 +1,4 @@
-"""Gradients through Min, Max and Product, whose values decide whose gradient it is: as in one process with all tensors."""
+"""Gradients through Min, Max and Product, which depend on values: as in one process that holds all tensors."""
 import pytest
 import torch
 

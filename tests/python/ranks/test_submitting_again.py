@@ -69,6 +69,34 @@ def test_steps_of_dimensions_with_one_element_do_not_matter(hvd, size, reading):
         assert torch.equal(tensor, torch.full((3, 1), float(size)))
 
 
+def test_a_group_may_consist_of_other_tensors_in_every_step(hvd, rank, size, reading):
+    name = f"group.{reading}"
+    groups = [[torch.ones(3), torch.full((2, 2), 2.0)], [torch.ones(3), torch.full((4,), 2.0)],
+              [torch.ones(3), torch.full((2, 2), 2, dtype=torch.int64)], [torch.ones(3)],
+              [torch.ones(3), torch.full((2, 2), 2.0), torch.ones(1)]]
+    for group in [groups[0], groups[0], *groups, groups[0]]:
+        for start in (hvd.grouped_allreduce, hvd.grouped_allreduce_):
+            given = [tensor.clone() * (rank + 1) for tensor in group]
+            results = start(given, op=hvd.Sum, name=name)
+            assert all(torch.equal(result, tensor * (size * (size + 1) // 2)) for result, tensor in zip(results, group))
+            if start is hvd.grouped_allreduce_:
+                assert all(result is tensor for result, tensor in zip(results, given))
+            else:
+                assert all(torch.equal(tensor, before * (rank + 1)) for tensor, before in zip(given, group))
+    for arguments, expected in ((dict(), 1.0), (dict(op=hvd.Max), 1.0),
+                                (dict(op=hvd.Sum, prescale_factor=0.5), size / 2)):
+        assert torch.equal(hvd.grouped_allreduce(groups[0], name=name, **arguments)[0], torch.full((3,), expected))
+    with pytest.raises(ValueError, match="not contiguous"):
+        hvd.grouped_allreduce([torch.ones(3), torch.ones(2, 4)[:, ::2]], op=hvd.Sum, name=name)
+
+
+def test_a_tensor_may_have_the_name_that_a_group_is_known_by(hvd, size):
+    for _ in range(3):
+        expected = torch.full((2,), float(size))
+        assert torch.equal(hvd.grouped_allreduce([torch.ones(2)] * 2, op=hvd.Sum, name="both")[1], expected)
+        assert torch.equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, name="both#2"), expected)
+
+
 def test_a_known_name_in_flight_is_refused(hvd, rank):
     for _ in range(2):
         hvd.allreduce_(torch.ones(4), name="known in flight")

@@ -179,8 +179,15 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
     return _ops.finish(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
-def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set):
-    tensors = list(tensors)
+def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_factor, postscale_factor, process_set):
+    tensors = tuple(tensors)
+    known_as = None if name is None else f"{name}#{len(tensors)}"  # not to be mistaken for a tensor's name
+    if average is None:
+        handle = _core.start_group_again(tensors, in_place, known_as, op, prescale_factor, postscale_factor,
+                                         process_set)
+        if handle is not None:
+            return handle
+    op = handle_average_backwards_compatibility(op, average)
     if not tensors:
         raise ValueError("grouped_allreduce: expected at least one tensor, found an empty list")
     for tensor in tensors:
@@ -192,31 +199,30 @@ def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postsc
         key = (full_name, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
         operations.append(prepared(name, key, full_name, _core.ALLREDUCE, DTYPES[tensor.dtype], tensor.shape, op,
                                    prescale_factor, postscale_factor))
-    if outputs is None:
-        outputs = tuple(torch.empty_like(tensor) for tensor in tensors)
-    return submit_group(operations, tensors, outputs)
+    if name is not None and all(tensor.is_cpu for tensor in tensors):
+        _ops.remember(known_as, tuple(
+            _core.Known(operation, tensor, torch.empty_like, op, prescale_factor, postscale_factor, process_set)
+            for operation, tensor in zip(operations, tensors)))
+    return submit_group(operations, tensors, tensors if in_place else tuple(map(torch.empty_like, tensors)))
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """Starts the reduction of several tensors, which become ready together; one handle for all of them."""
-    op = handle_average_backwards_compatibility(op, average)
-    return _grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
+    return _grouped_allreduce_async(tensors, False, name, average, op, prescale_factor, postscale_factor, process_set)
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """As grouped_allreduce_async, in place."""
-    op = handle_average_backwards_compatibility(op, average)
-    tensors = tuple(tensors)
-    return _grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor, process_set)
+    return _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, how, *tensors):
         ctx.how = how
-        results = _ops.finish(_grouped_allreduce_async(tensors, None, name, *how))
+        results = _ops.finish(_grouped_allreduce_async(tensors, False, name, None, *how))
         if how[0] not in (Average, Sum):
             ctx.save_for_backward(*tensors, *results)
         return results
@@ -243,7 +249,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     if wants_gradient(compressed):
         reduced = _GroupedAllreduce.apply(name, how, *compressed)
     else:
-        reduced = _ops.finish(_grouped_allreduce_async(compressed, None, name, *how))
+        reduced = _ops.finish(_grouped_allreduce_async(compressed, False, name, None, *how))
     return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
 
 
@@ -255,7 +261,7 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
-    """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits and returns the result."""
+    """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits, and gives the result."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
