@@ -21,6 +21,7 @@ namespace hvd::benchmark {
 struct Job::Meeting {
   alignas(128) std::atomic<int> arrived;
   alignas(128) std::atomic<unsigned> round;
+  std::atomic<double> moment;
 };
 
 Job::Job(bool bound, bool own_mpi_thread) {
@@ -86,6 +87,12 @@ void Job::barrier() {
   }
   while (meeting_->round.load(std::memory_order_acquire) == round)
     if (is_crowded()) ::sched_yield();
+}
+
+double Job::barrier_until(double moment) {
+  if (rank_ == 0) meeting_->moment.store(moment);
+  barrier();
+  return meeting_->moment.load();
 }
 
 Ranks Job::ranks() {

@@ -25,7 +25,9 @@ class Job {
 
   // Over shared memory, as closely together as the cores allow.
   void barrier();
-  // The same for what knows no MPI; borrows this.
+  // The same, and what rank 0 gave: a time, until which all are to do something.
+  double barrier_until(double moment);
+  // This job for what knows no MPI; borrows this.
   Ranks ranks();
   // Ends all ranks.
   [[noreturn]] void fail(const std::string& why) const;

@@ -13,11 +13,18 @@ namespace {
 
 // A rank that is interrupted spoils one of these, not the round.
 constexpr int blocks_back_to_back = 9;
+constexpr double work_s = 0.002;
 
 double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+void do_other_arithmetic(double end_s) {
+  static std::vector<float> a(16 << 10, 1.0f), b(16 << 10, 0.5f);
+  while (now_s() < end_s)
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = a[i] * 0.999f + b[i];
 }
 
 std::string object(const std::map<std::string, std::string>& fields) {
@@ -98,6 +105,7 @@ int Recorder::calls_per_round(const Workload& workload, const Contender& contend
   }
   // Rewriting and waiting for each other cost about as much again.
   if (!workload.back_to_back) per_call = 2 * per_call + 1e-6;
+  if (workload.after_work) per_call += work_s;
   return std::clamp(static_cast<int>(effort.seconds / per_call), effort.fewest_calls, effort.most_calls);
 }
 
@@ -116,7 +124,8 @@ double Recorder::time_of(const Workload& workload, const Contender& contender, i
   }
   for (int i = 0; i < calls; ++i) {
     workload.write(i);
-    job_.barrier();
+    if (workload.after_work) do_other_arithmetic(job_.barrier_until(now_s() + work_s));
+    else job_.barrier();
     double begin = now_s();
     contender.call();
     times.push_back(now_s() - begin);

@@ -33,6 +33,8 @@ struct Workload {
   std::function<bool(int turn)> is_right;
   // Many calls without a barrier and without rewriting between them: for what is shorter than a barrier.
   bool back_to_back = false;
+  // As training has it: every call comes after a while of other arithmetic, which ends at one time on all ranks.
+  bool after_work = false;
   std::vector<Contender> contenders;
 };
 

@@ -22,16 +22,20 @@ struct Step {
   const char* name;
   std::size_t tensors;
   std::size_t bytes;  // of all together
+  bool after_work = false;
 };
 constexpr Step steps[] = {{"one_8B", 1, 8},
                           {"tiny_200", 200, 200 * 256},
+                          {"one_8B_after_work", 1, 8, true},
+                          {"tiny_200_after_work", 200, 200 * 64, true},
                           {"step_1MB", 200, 1 << 20},
                           {"step_8MB", 200, 8 << 20},
                           {"step_64MB", 200, 64 << 20}};
 
 std::vector<std::size_t> counts_of(const Step& step) {
   std::size_t total = step.bytes / sizeof(float);
-  if (std::string(step.name) == "tiny_200") return std::vector<std::size_t>(step.tensors, total / step.tensors);
+  if (std::string(step.name).starts_with("tiny_200"))
+    return std::vector<std::size_t>(step.tensors, total / step.tensors);
   return resnet50_gradients(step.tensors, total);
 }
 
@@ -46,6 +50,7 @@ struct Program {
 Workload workload_of(Program& program, const Step& step, Tensors& tensors) {
   int rank = program.job.rank(), size = program.job.size();
   Workload workload;
+  workload.after_work = step.after_work;
   workload.description = {{"workload", json(step.name)},
                           {"dtype", json("float32")},
                           {"bytes", json(tensors.bytes())},
@@ -179,7 +184,7 @@ int main(int argument_count, char** arguments) {
                    {"peer", "mpi"},
                    {"variant", "default"},
                    {"launch", "0"},
-                   {"steps", "one_8B,tiny_200,step_1MB,step_8MB,step_64MB"},
+                   {"steps", "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_1MB,step_8MB,step_64MB"},
                    {"cycles", ""},    // steps to compare with a cycle; needs an MPI for several threads
                    {"control", "0"},  // 1: cost of submission and of idleness, needs the same
                    {"bound", "1"},

@@ -1,5 +1,6 @@
 """Communication alone: Horovod as a user sees it (horovod.torch) and our data plane, against Gloo (torch.distributed)."""
 import statistics
+import time
 
 import torch
 import torch.distributed as gloo
@@ -8,10 +9,17 @@ import horovod.torch as hvd
 from ranks import OurLink, Ranks, arguments, resnet50_gradients
 
 STEPS = {"one_8B": [2], "tiny_200": [16] * 200, "step_64MB": resnet50_gradients(200, (64 << 20) // 4)}
+AS_IN_TRAINING = "_after_work"  # the same, after a while of other arithmetic in which nobody communicates
 
 
-def step(ranks, name):
+def do_other_arithmetic(end, a=torch.ones(64, 64), b=torch.ones(64, 64)):
+    while time.perf_counter() < end:
+        torch.mm(a, b)
+
+
+def step(ranks, workload):
     """Many tensors, averaged: one by one and as a group by us; by Gloo packed by hand, and one by one."""
+    name = workload.removesuffix(AS_IN_TRAINING)
     tensors = [torch.zeros(count) for count in STEPS[name]]
     flat = torch.zeros(sum(STEPS[name]))
     sources = [torch.arange(count, dtype=torch.float32) % 31 for count in STEPS[name]]
@@ -39,19 +47,20 @@ def step(ranks, name):
         for tensor in tensors:
             tensor.mul_(1 / ranks.size)
 
-    names = [f"{name}.{i}" for i in range(len(tensors))]
+    names = [f"{workload}.{i}" for i in range(len(tensors))]
 
     def ours():
         for handle in [hvd.allreduce_async_(tensor, name=each) for tensor, each in zip(tensors, names)]:
             hvd.synchronize(handle)
 
     def ours_together():
-        hvd.grouped_allreduce_(tensors, name=f"{name}.group")
+        hvd.grouped_allreduce_(tensors, name=f"{workload}.group")
 
     contenders = [("gloo_packed", gloo_packed), ("ours", ours), ("ours_together", ours_together)]
     if len(tensors) > 1:
         contenders.insert(1, ("gloo_each", gloo_each))
-    ranks.measure({"workload": name, "bytes": 4 * flat.numel(), "tensors": len(tensors)}, contenders, write, is_right)
+    ranks.measure({"workload": workload, "bytes": 4 * flat.numel(), "tensors": len(tensors)}, contenders, write,
+                  is_right, work=do_other_arithmetic if workload != name else None)
 
 
 def plain(ranks, link, count):
@@ -93,9 +102,9 @@ def main():
                 plain(ranks, link, size // 4)
         if link is not None:
             link.close()
-    for name in STEPS:
-        if name in wanted:
-            step(ranks, name)
+    for workload in [name + when for name in STEPS for when in ("", AS_IN_TRAINING)]:
+        if workload in wanted:
+            step(ranks, workload)
     ranks.end()
 
 

@@ -13,6 +13,9 @@ import torch.distributed as gloo
 
 import horovod.torch as hvd
 
+WORK_SECONDS = 0.002
+WORK_ENDS = 1  # where in rank 0's line of the shared counters
+
 
 def arguments():
     parser = argparse.ArgumentParser()
@@ -49,13 +52,13 @@ class Ranks:
         with open(path, "r+b") as file:
             return memoryview(mmap.mmap(file.fileno(), 64 * self.size)).cast("q")
 
-    def barrier(self):
+    def barrier(self, pause=os.sched_yield):
         self._turn += 1
         turns, turn = self._turns, self._turn
         turns[8 * self.rank] = turn
         for rank in range(self.size):
             while turns[8 * rank] < turn:
-                os.sched_yield()
+                pause()
 
     def largest(self, numbers):
         return hvd.allreduce(torch.tensor(numbers, dtype=torch.float64), op=hvd.Max).tolist()
@@ -67,10 +70,11 @@ class Ranks:
             with open(self.options.out, "a") as file:
                 file.write(json.dumps(common | fields) + "\n")
 
-    def measure(self, description, contenders, write=None, is_right=None, fewest_calls=3):
+    def measure(self, description, contenders, write=None, is_right=None, fewest_calls=3, work=None):
         """Times of the contenders, (name, call) each, as rounds of medians over their calls, of the slowest rank.
 
         `write(turn)` rewrites the tensors before every call, outside of the time; `is_right(turn)` looks at them after.
+        `work(end)` computes until a time that is the same on all ranks, two milliseconds before every call.
         """
         write = write or (lambda turn: None)
         calls, right = {}, {}
@@ -82,21 +86,30 @@ class Ranks:
                 call()
                 if is_right is not None and not is_right(turn):
                     right[name] = 0.0
-            per_call = min(self._timed(write, call, turn) for turn in range(2))
-            calls[name] = max(fewest_calls, min(500, int(self.options.seconds / (2 * self.largest([per_call])[0]))))
+            per_call = min(self._timed(write, call, turn, work) for turn in range(2))
+            per_turn = 2 * self.largest([per_call])[0] + (WORK_SECONDS if work else 0)
+            calls[name] = max(fewest_calls, min(500, int(self.options.seconds / per_turn)))
         times = {name: [] for name, _ in contenders}
         for number in range(self.options.rounds):
             first = number % len(contenders)
             for name, call in contenders[first:] + contenders[:first]:
-                times[name].append(statistics.median(self._timed(write, call, turn) for turn in range(calls[name])))
+                times[name].append(statistics.median(self._timed(write, call, turn, work)
+                                                     for turn in range(calls[name])))
         microseconds = {name: [1e6 * t for t in self.largest(each)] for name, each in times.items()}
         wrong = {name: value for (name, _), value in
                  zip(contenders, self.largest([1.0 - right[name] for name, _ in contenders]))}
         self.record(**description, us=microseconds, correct={name: wrong[name] == 0.0 for name in wrong})
 
-    def _timed(self, write, call, turn):
+    def _timed(self, write, call, turn, work=None):
         write(turn)
-        self.barrier()
+        if work:
+            if self.rank == 0:
+                self._turns[WORK_ENDS] = time.perf_counter_ns() + int(1e9 * WORK_SECONDS)
+            # The scheduler holds yields against who waits here: others on its core would have it all to themselves.
+            self.barrier(lambda: time.sleep(5e-5))
+            work(self._turns[WORK_ENDS] / 1e9)
+        else:
+            self.barrier()
         begin = time.perf_counter()
         call()
         return time.perf_counter() - begin

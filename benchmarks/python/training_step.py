@@ -1,6 +1,9 @@
 """Whole training steps: forward, backward with the gradients' averaging, update. DistributedOptimizer against
 DistributedDataParallel over Gloo, and against a step that does not communicate at all."""
 import copy
+import pathlib
+import statistics
+import time
 
 import torch
 import torch.distributed as gloo
@@ -29,6 +32,17 @@ def mlp():
     return nn.Sequential(*layers[:-1]), torch.randn(64, 256)
 
 
+def small_400():
+    """400 parameters of 1 KB and 64 B: what a step costs per parameter."""
+    return nn.Sequential(*[nn.Linear(16, 16) for _ in range(200)]), torch.randn(16, 16)
+
+
+def mlp_10m():
+    widths = [1024, 2048, 2048, 1536, 512, 10]
+    layers = [layer for a, b in zip(widths, widths[1:]) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1]), torch.randn(64, 1024)
+
+
 def cnn():
     model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
                           nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -36,7 +50,8 @@ def cnn():
     return model, torch.randn(16, 3, 32, 32)
 
 
-MODELS = {"train_mlp": mlp, "train_cnn": cnn, "train_resnet50_sizes": lambda: (Sizes(), torch.randn(8))}
+MODELS = {"train_mlp": mlp, "train_small_400": small_400, "train_mlp_10M": mlp_10m, "train_cnn": cnn,
+          "train_resnet50_sizes": lambda: (Sizes(), torch.randn(8))}
 
 
 def stepper(model, optimizer, data):
@@ -68,6 +83,35 @@ def train(ranks, name):
     parameters = [parameter.numel() for parameter in model.parameters()]
     ranks.measure({"workload": name, "bytes": 4 * sum(parameters), "tensors": len(parameters),
                    "same_parameters": equal}, contenders)
+    lost = time_lost(ranks, contenders[1][1], contenders[2][1])
+    ranks.record(workload="lost", model=name, tensors=len(parameters), us={}, lost_us=lost)
+
+
+def engine_seconds():
+    """Processor time of the threads of Horovod's runtime."""
+    seconds = 0.0
+    for folder in pathlib.Path("/proc/self/task").iterdir():
+        if folder.joinpath("comm").read_text().startswith("hvd-"):
+            seconds += int(folder.joinpath("schedstat").read_text().split()[0]) / 1e9
+    return seconds
+
+
+def time_lost(ranks, ours, alone, steps=20):
+    """By what our step is longer than the one alone, in microseconds a step: more arithmetic of the main thread (hooks,
+    submitting, storing), the engine's, and the rest: waiting for the other ranks and for a core."""
+    rounds = []
+    for _ in range(ranks.options.rounds):
+        spent = []
+        for step in (ours, alone):
+            ranks.barrier()
+            before = time.perf_counter(), time.thread_time(), engine_seconds()
+            for _ in range(steps):
+                step()
+            after = time.perf_counter(), time.thread_time(), engine_seconds()
+            spent.append([b - a for a, b in zip(before, after)])
+        wall, main, engine = (1e6 * (a - b) / steps for a, b in zip(*spent))
+        rounds.append((wall, main, engine, wall - main - engine))
+    return dict(zip(("whole", "main_thread", "engine", "waiting"), map(statistics.median, zip(*rounds))))
 
 
 def main():

@@ -1,6 +1,7 @@
 """From records to rows: the median over launches of each launch's median ratio, and the spread of all rounds."""
 import statistics
 
+from targets import TRAINED
 
 UNSTEADY = 4  # greatest by least ratio of a comparison's rounds, from which on its verdict is worth little
 
@@ -90,6 +91,24 @@ def values(records):
                  f"{max(r['cycle_1ms_switches_per_s'][0] for r in idle):.0f} switches/s")
         add("12", "idle: processor time of our threads", max(r["ours_cores"][0] for r in idle), "cores", 0.005, other)
         add("12", "idle: context switches of our threads", max(r["ours_switches_per_s"][0] for r in idle), "1/s", 0)
+    for ranks in (2, 4):
+        for program, through in (("whole_library", "C"), ("python", "Python")):
+            for workload, name, limit in (("one_8B_after_work", "8 B", 30),
+                                          ("tiny_200_after_work", "200 tensors of 64 B", 250)):
+                wanted = {"workload": workload, "program": program, "ranks": ranks}
+                mine = [statistics.median(record["us"]["ours"]) for record in matching(records, wanted)]
+                if mine:
+                    add("W", f"{name} after 2 ms of other arithmetic, through {through}, {ranks} ranks",
+                        statistics.median(mine), "us", limit)
+    for model, name in TRAINED.items():
+        found = [record["lost_us"] for record in matching(records, {"workload": "lost", "model": model})]
+        if found:
+            lost = {cause: statistics.median(each[cause] for each in found) for cause in found[0]}
+            tensors = matching(records, {"workload": "lost", "model": model})[0]["tensors"]
+            add("T", f"training step, {name}: main thread's work for each of {tensors} parameters",
+                lost["main_thread"] / tensors, "us", 3 if model == "train_small_400" else None,
+                f"a step takes {lost['whole']:.0f} us longer than alone: {lost['main_thread']:.0f} of the main thread, "
+                f"{lost['engine']:.0f} of the engine, {lost['waiting']:.0f} of waiting for ranks and a core")
     for workload, name, limit in (("import_horovod", "import horovod", 100),
                                   ("import_horovod_torch", "import horovod.torch, after import torch", 100),
                                   ("horovodrun_4", "horovodrun -np 4 to the last rank's first line", 300)):

@@ -107,19 +107,24 @@ class Launches:
         seconds = "0.02" if self.quick else "0.1"
         self.mpi(peer, 2, "whole_library", ["--rounds", rounds, "--seconds", seconds], launch=launch)
         self.mpi(peer, 2, "whole_library", ["--rounds", rounds, "--seconds", "0.05", "--steps", "", "--cycles",
-                                            "one_8B,tiny_200", "--control", "1", "--idle-seconds",
+                                            "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work", "--control", "1", "--idle-seconds",
                                             "1" if self.quick else "3"], variant="cycles", launch=launch)
         if peer == "openmpi":
-            steps = "one_8B,tiny_200,step_64MB" if self.quick else "one_8B,tiny_200,step_1MB,step_8MB,step_64MB"
+            steps = "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_64MB"
+            if not self.quick:
+                steps += ",step_1MB,step_8MB"
             self.mpi(peer, 4, "whole_library", ["--rounds", rounds, "--seconds", seconds, "--steps", steps], launch=launch)
 
     def _through_python(self, launch, rounds):
         link = ["--link-library", str(self.build / "lib" / "libhvd_benchmark_link.so")]
         effort = ["--rounds", "3" if self.quick else rounds, "--seconds", "0.03" if self.quick else "0.1"]
         largest = ["--largest", str((64 if launch == 0 else 1) << 20)]
-        self.python(2, "communication.py", "allreduce,one_8B,tiny_200,step_64MB", link + effort + largest, launch)
+        steps = "allreduce,one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_64MB"
+        self.python(2, "communication.py", steps, link + effort + largest, launch)
         if not self.quick:
-            self.python(4, "communication.py", "allreduce,one_8B,tiny_200,step_64MB",
+            self.python(4, "communication.py", steps,
                         link + effort + ["--largest", str((16 if launch == 0 else 1) << 20)], launch)
-        models = "train_mlp,train_resnet50_sizes" if self.quick else "train_mlp,train_cnn,train_resnet50_sizes"
+        models = "train_mlp,train_resnet50_sizes,train_small_400,train_mlp_10M"
+        if not self.quick:
+            models += ",train_cnn"
         self.python(2, "training_step.py", models, effort, launch)

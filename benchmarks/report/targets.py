@@ -147,9 +147,21 @@ def library_checks():
                            peer_name=f"{NAMES[peer]}, cycle {name}", note=cycles if floor else no_cycle)
         yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, None, None,
                        note="no agreement, no thread on the peer's side")
+        for row, step, name in (("11", "one_8B_after_work", "1 tensor of 8 B"),
+                                ("10", "tiny_200_after_work", "200 tensors of 64 B, one by one")):
+            yield _library(row, f"{name}, after 2 ms of other arithmetic", step, 2, peer, None, None,
+                           contender="cycle_1ms", variant="cycles", peer_name=f"{NAMES[peer]}, cycle 1 ms")
+            for ranks in (2, 4) if peer == "openmpi" else (2,):
+                yield _library(row, f"{name}, after 2 ms of other arithmetic", step, ranks, peer, None, None,
+                               note="no agreement, no thread on the peer's side")
     match = {"program": "data_plane", "workload": "fusion_copy", "ranks": 2, "variant": "default"}
     yield Check("13", "pack and unpack 64 MB in 200 tensors", match, "whole", "memcpy of the whole batch", 1.8, 2.5,
                 reason="both are bound by memory")
+
+
+TRAINED = {"train_mlp": "MLP, 1.6 MB", "train_cnn": "CNN, 2.2 MB", "train_small_400": "400 small parameters",
+           "train_mlp_10M": "MLP, 10 M parameters",
+           "train_resnet50_sizes": "ResNet-50's sizes, 64 MB, no arithmetic"}
 
 
 def python_checks():
@@ -162,12 +174,18 @@ def python_checks():
             if workload != "one_8B":
                 yield Check("P", f"{name}, grouped, through Python, {ranks} ranks", match, "gloo_packed",
                             "Gloo packed by hand", None, None, ours="ours_together")
-    for workload, name in (("train_mlp", "MLP, 1.6 MB"), ("train_cnn", "CNN, 2.2 MB"),
-                           ("train_resnet50_sizes", "ResNet-50's sizes, 64 MB, no arithmetic")):
+            if workload != "step_64MB":
+                yield Check("P", f"{name} after 2 ms of other arithmetic, through Python, {ranks} ranks",
+                            match | {"workload": workload + "_after_work"}, "gloo_packed", "Gloo packed by hand", None,
+                            None)
+    for workload, name in TRAINED.items():
         match = {"program": "python", "workload": workload, "ranks": 2}
-        yield Check("T", f"training step, {name}, 2 ranks", match, "ddp_gloo", "torch DDP over Gloo", None, None)
-        yield Check("T", f"training step, {name}, 2 ranks", match, "alone", "the step without communication", None, None,
-                    note="1.0: communication costs nothing")
+        large = workload == "train_mlp_10M"
+        yield Check("T", f"training step, {name}, 2 ranks", match, "ddp_gloo", "torch DDP over Gloo", None,
+                    1.6 if large else None)
+        yield Check("T", f"training step, {name}, 2 ranks", match, "alone", "the step without communication", None,
+                    0.91 if large else None, note="1.0: communication costs nothing; by what it is less see the values",
+                    reason="rank and engine share a core, on which the engine adds the gradients")
 
 
 def all_checks():
