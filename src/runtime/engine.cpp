@@ -60,7 +60,9 @@ Status Engine::start(Deadline deadline) {
   return {};
 }
 
-void Engine::stop() {
+void Engine::stop(std::string reason) {
+  std::lock_guard lock(stop_mutex_);
+  if (!stop_requested_.load(std::memory_order_relaxed)) stop_reason_ = std::move(reason);
   stop_requested_.store(true, std::memory_order_release);
   wake();
   if (thread_.joinable()) thread_.join();
@@ -167,7 +169,7 @@ bool Engine::progress() {
     if (stop_requested_.load(std::memory_order_acquire) && !stop_sent_) {
       stop_sent_ = true;
       stop_deadline_ = Deadline::after(engine_deadline);
-      send(ShutdownRequest{});
+      send(ShutdownRequest{stop_reason_});
       news = true;
     }
     news |= send_waiting();

@@ -55,8 +55,8 @@ class Engine final : private transport::Exchange {
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
-  // Asks all ranks to stop; returns when this engine has.
-  void stop();
+  // Asks all ranks to stop; returns when this engine has. A reason is told to all; without one the program wished it.
+  void stop(std::string reason = "");
   // Any thread: a peer is gone. Everything in flight fails, unless the job had agreed to end.
   void report_lost(Rank peer);
   // Why nothing is accepted any more; nothing while it runs.
@@ -107,6 +107,8 @@ class Engine final : private transport::Exchange {
 
   Inbox inbox_;
   std::thread thread_;
+  std::mutex stop_mutex_;
+  std::string stop_reason_;  // written before the request
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
   mutable std::mutex ended_mutex_;

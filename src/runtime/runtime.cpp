@@ -115,6 +115,13 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     });
   }
   HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
+  bool moves_by_mpi = runtime->teams_->transport_inside() == "mpi" || runtime->teams_->transport_between() == "mpi";
+  if (runtime->mpi_ && moves_by_mpi)
+    runtime->finalize_watch_ = runtime->mpi_->before_finalize([engine = runtime->engine_.get()] {
+      engine->stop(
+          "the program has ended MPI (MPI_Finalize), by which the ranks are connected; call hvd.shutdown() "
+          "(hvd_shutdown) before");
+    });
   if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::info)) runtime->report_networks();
   return runtime;
 }
@@ -138,6 +145,7 @@ int Runtime::mpi_thread_level() const {
 }
 
 Runtime::~Runtime() {
+  finalize_watch_.reset();
   if (engine_) engine_->stop();
   // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
   teams_.reset();

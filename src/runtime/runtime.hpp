@@ -107,6 +107,7 @@ class Runtime {
   transport::Surroundings surroundings_;
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;
+  std::shared_ptr<void> finalize_watch_;
   std::mutex shared_mutex_;
   std::map<void*, Shared> shared_;  // by the address of my part
   int shared_calls_ = 0;            // names what the ranks do together; equal on all ranks

@@ -1,5 +1,6 @@
 #pragma once
 // The ranks of a job as processes of one MPI: agreed on by all ranks before links are made, or not there at all.
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,10 @@ class MpiPeers {
   const mpi::MpiPlugin& calls() const { return calls_; }
   // Between nodes always; inside a node when the user says so.
   bool also_in_a_node() const { return also_in_a_node_; }
+  // The action is called when the program ends MPI, on its thread, as long as the result lives.
+  std::shared_ptr<void> before_finalize(std::function<void()> action) const {
+    return std::make_shared<mpi::FinalizeWatch>(calls_, std::move(action));
+  }
   // Blocking and collective over the group: a communicator whose ranks are the group's seats.
   Result<std::unique_ptr<mpi::Communicator>> connect(const Group& group, std::string_view name) const;
 

@@ -55,7 +55,7 @@ foreach(abi mpich openmpi abi)
     target_link_libraries(mpi_members_${abi} PRIVATE horovod PkgConfig::members_${abi})
     add_dependencies(mpi_members_${abi} horovod_mpi_${abi})
     foreach(scene whole_world halves list_of_ranks refusals without_threads library_starts_it
-            one_starts_it two_beside_a_third one_comes one_of_a_list_comes)
+            one_starts_it two_beside_a_third ends_mpi_first one_comes one_of_a_list_comes)
       set(test mpi.members_over_${abi}_${scene})
       set(ranks 2)
       if(scene MATCHES "halves|list")

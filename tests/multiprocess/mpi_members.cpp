@@ -68,6 +68,15 @@ class Job {
       if (value != values[0]) return -1;
     return values[0];
   }
+  // What a sum fails of; "" if it does not.
+  std::string error_of_sum(const char* name, int64_t elements) {
+    try {
+      sum(name, 1, elements);
+    } catch (const horovod::Failure& failure) {
+      return failure.what();
+    }
+    return "";
+  }
   int thread_level() const { return hvd_mpi_thread_level(runtime_); }
 
   hvd_world place{};
@@ -241,6 +250,38 @@ void two_beside_a_third() {
   if (world_rank == 0) MPI_Send(&done, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
 }
 
+// The runtime outlives the program's MPI, as one that lies on main()'s stack does.
+void ends_mpi_first() {
+  begin(MPI_THREAD_MULTIPLE);
+  std::vector<int> ranks(static_cast<std::size_t>(world_size));
+  for (int rank = 0; rank < world_size; ++rank) ranks[static_cast<std::size_t>(rank)] = world_size - 1 - rank;
+  for (const std::vector<int>& members : {std::vector<int>{}, ranks}) {
+    Job before(nullptr, members);
+    expect_equal(before.sum("gradient", 1), world_size, "sum");
+  }
+  Job job(nullptr, ranks);
+  expect_equal(job.sum("gradient", 1, 100'000), world_size, "sum");
+  const char* hosts = std::getenv("HVD_HOSTS");
+  bool is_over_mpi = hosts != nullptr && std::strchr(hosts, ',') != nullptr;
+  std::string waited;
+  // Not all ranks submit it, so it is waited for when MPI ends.
+  std::thread waiting([&] {
+    if (world_rank == 0) waited = job.error_of_sum("never", 1000);
+  });
+  if (!is_over_mpi && world_rank == 1) (void)job.error_of_sum("never", 1000);  // nothing ends it there
+  if (!is_over_mpi) waiting.join();
+  MPI_Finalize();
+  has_begun = false;
+  if (is_over_mpi) {
+    waiting.join();
+    for (const std::string& error :
+         {world_rank == 0 ? waited : job.error_of_sum("late", 1), job.error_of_sum("later", 1)})
+      expect(error.find("MPI_Finalize") != std::string::npos, "an operation failed of '" + error + "'");
+  } else {
+    expect_equal(job.sum("gradient", 1), world_size, "sum without MPI");
+  }
+}
+
 // Only process 0 comes. Whoever waits for the others in MPI waits for ever, and cannot end MPI either.
 void only_one_comes(const std::vector<int>& ranks) {
   begin(MPI_THREAD_MULTIPLE);
@@ -329,6 +370,7 @@ int main(int count, char** words) {
                 {"library_starts_it", &library_starts_it},
                 {"one_starts_it", &one_starts_it},
                 {"two_beside_a_third", &two_beside_a_third},
+                {"ends_mpi_first", &ends_mpi_first},
                 {"one_comes", &one_comes},
                 {"one_of_a_list_comes", &one_of_a_list_comes},
                 {"on_hosts", &on_hosts},

@@ -84,6 +84,11 @@ bool reduces(DataType dtype, ReduceOp op) {
   return type_of(dtype) != MPI_DATATYPE_NULL && !(is_floating && selects);
 }
 
+bool is_finalized() {
+  int answer = 0;
+  return MPI_Finalized(&answer) == MPI_SUCCESS && answer != 0;
+}
+
 class OverMpi final : public Communicator {
  public:
   // `ours`: release() frees it.
@@ -179,7 +184,8 @@ class OverMpi final : public Communicator {
   }
 
   void release() noexcept override {
-    if (is_ours_ && comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+    // The program may have ended MPI before.
+    if (is_ours_ && comm_ != MPI_COMM_NULL && !is_finalized()) MPI_Comm_free(&comm_);
   }
 
  private:
@@ -223,10 +229,6 @@ bool is_initialized() {
   int answer = 0;
   return MPI_Initialized(&answer) == MPI_SUCCESS && answer != 0;
 }
-bool is_finalized() {
-  int answer = 0;
-  return MPI_Finalized(&answer) == MPI_SUCCESS && answer != 0;
-}
 
 ThreadLevel level_of(int number) {
   if (number == MPI_THREAD_MULTIPLE) return ThreadLevel::multiple;
@@ -252,6 +254,19 @@ ThreadLevel thread_level() {
 }
 void finalize() {
   MPI_Finalize();
+}
+
+// Attributes of MPI_COMM_SELF are deleted first of all in MPI_Finalize (MPI 4.1, 11.2.4).
+void (*hook_before_finalize)() = nullptr;
+int call_hook(MPI_Comm, int, void*, void*) {
+  hook_before_finalize();
+  return MPI_SUCCESS;
+}
+void before_finalize(void (*hook)()) {
+  hook_before_finalize = hook;
+  int key = MPI_KEYVAL_INVALID;
+  if (MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &call_hook, &key, nullptr) == MPI_SUCCESS)
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
 }
 
 Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadline deadline) {
@@ -299,6 +314,7 @@ const MpiPlugin table = {posix::plugin_stamp(sizeof(MpiPlugin)),
                          &initialize,
                          &thread_level,
                          &finalize,
+                         &before_finalize,
                          &duplicate,
                          &is_world,
                          &world,

@@ -83,6 +83,8 @@ struct MpiPlugin {
   Result<ThreadLevel> (*initialize)(ThreadLevel wanted);
   ThreadLevel (*thread_level)();
   void (*finalize)();
+  // From now on MPI_Finalize, whoever calls it, calls this before it ends anything. Once per process.
+  void (*before_finalize)(void (*hook)());
   // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm that
   // lies at that address. ErrorCode::timeout if not all of them come: MPI is still at it then, and must be left open.
   Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator, Deadline deadline);

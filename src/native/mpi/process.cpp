@@ -337,6 +337,40 @@ bool Process::meet_world(Deadline deadline) {
   return true;
 }
 
+namespace {
+
+// Never destroyed: MPI may be ended by the last handler of a process.
+struct FinalizeWatches {
+  std::mutex mutex;
+  bool is_hooked = false;
+  std::vector<std::function<void()>*> actions;
+};
+FinalizeWatches& finalize_watches() {
+  static auto* watches = new FinalizeWatches;
+  return *watches;
+}
+
+}  // namespace
+
+FinalizeWatch::FinalizeWatch(const MpiPlugin& calls, std::function<void()> action) : action_(std::move(action)) {
+  FinalizeWatches& watches = finalize_watches();
+  std::lock_guard lock(watches.mutex);
+  watches.actions.push_back(&action_);
+  if (watches.is_hooked) return;
+  watches.is_hooked = true;
+  calls.before_finalize([] {
+    FinalizeWatches& all = finalize_watches();
+    std::lock_guard hold(all.mutex);
+    for (std::function<void()>* it : all.actions) (*it)();
+  });
+}
+
+FinalizeWatch::~FinalizeWatch() {
+  FinalizeWatches& watches = finalize_watches();
+  std::lock_guard lock(watches.mutex);
+  std::erase(watches.actions, &action_);
+}
+
 void Process::leave_open() noexcept {
   stays_open.store(true);
 }

@@ -1,6 +1,7 @@
 #pragma once
 // The MPI of this process: the library that it has loaded already, or the first that can be loaded, and the plugin for
 // that library's ABI. Needs no header of MPI and is part of the core.
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,19 @@ class Process {
   const MpiPlugin* calls_;
   bool is_ours_ = false;
   bool skips_finalize_ = false;
+};
+
+// Calls `action` when the program ends MPI, before anything of it is ended: whoever uses MPI stops then. On the thread that
+// called MPI_Finalize; done when the action returns. Destroyed, it waits for an action that runs.
+class FinalizeWatch {
+ public:
+  FinalizeWatch(const MpiPlugin& calls, std::function<void()> action);
+  ~FinalizeWatch();
+  FinalizeWatch(const FinalizeWatch&) = delete;
+  FinalizeWatch& operator=(const FinalizeWatch&) = delete;
+
+ private:
+  std::function<void()> action_;
 };
 
 }  // namespace hvd::mpi
