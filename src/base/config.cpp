@@ -90,7 +90,7 @@ constexpr Row rows[] = {
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
     {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "accepted; the operations of a group may be fused with others", flag_at<&Config::disable_group_fusion>},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
-    {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported", decimal_at<&Config::stall_check_time_s>},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported; 0: never", decimal_at<&Config::stall_check_time_s>},
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
     {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
     {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},

@@ -13,6 +13,7 @@ namespace {
 constexpr auto engine_deadline = std::chrono::seconds(10);
 // From the shutdown of a rank that has failed, as by an exception, to the end of its process.
 constexpr auto time_to_end = std::chrono::seconds(5);
+constexpr unsigned looks_between_clocks = 1024;
 // Between two looks at a link that cannot wake us.
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
                                    longest_nap = std::chrono::milliseconds(1);
@@ -87,10 +88,13 @@ void Engine::run(Deadline start_deadline) {
   started_.notify_all();
   Patience patience(spin_);
   std::chrono::nanoseconds nap = shortest_nap;
+  unsigned busy_looks = 0;
   while (phase_ != Phase::ended) {
     if (progress()) {
       patience.found_work();
       nap = shortest_nap;
+      // Who never sleeps looks at the clock now and then.
+      if (++busy_looks % looks_between_clocks == 0) watch_for_stalls();
       continue;
     }
     if (patience.look_again()) continue;
@@ -174,7 +178,6 @@ bool Engine::progress() {
     }
     news |= send_waiting();
   }
-  if (news) stalls_.note(true, !in_flight_.empty());
   return news;
 }
 
@@ -200,9 +203,12 @@ bool Engine::notice_losses() {
 
 bool Engine::take_submissions() {
   std::span<const Submission> submissions = inbox_.take();
+  Clock::time_point now = submissions.empty() ? Clock::time_point() : Clock::now();
+  if (!submissions.empty()) stalls_.begun(now);
   for (const Submission& submission : submissions) {
     Operation& operation = *submission.operation;
     operation.submission = submission;
+    operation.since = now;
     operation.arrived = operation.scheduled = false;
     operation.entry->submitted = &operation;
     operation.place = in_flight_.size();
@@ -314,6 +320,7 @@ void Engine::queue_batch(const BatchRecord& record) {
 bool Engine::run_batches() {
   int before = runner_->batches_in_flight();
   bool news = runner_->step();
+  if (news) batch_moved_ = Clock::now();
   if (runner_->batches_in_flight() < before) handles_.announce();
   const Error* failure = runner_->failure();
   if (failure == nullptr) return news;
@@ -403,27 +410,35 @@ bool Engine::send_waiting() {
 std::chrono::nanoseconds Engine::longest_sleep() const {
   // Room in a ring is not announced: look for it.
   if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
-  std::chrono::nanoseconds sleep = stalls_.until_due();
+  std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
   if (cause_deadline_) sleep = earlier(sleep, cause_deadline_->left() + std::chrono::milliseconds(1));
   if (!stop_sent_) return sleep;
   return earlier(sleep, stop_deadline_.left() + std::chrono::milliseconds(1));
 }
 
+// What all ranks have agreed on waits for nobody in particular while batches begin and end.
+Clock::time_point Engine::waits_since(const Operation& operation) const {
+  return operation.scheduled ? std::max(operation.since, batch_moved_) : operation.since;
+}
+
 // True if that was the end.
 bool Engine::watch_for_stalls() {
+  if (watch_for_the_end()) return true;
+  Clock::time_point now = Clock::now();
+  if (!stalls_.is_due(now)) return false;
+  const Operation* oldest = nullptr;
+  for (const Operation* operation : in_flight_)
+    if (oldest == nullptr || waits_since(*operation) < waits_since(*oldest)) oldest = operation;
+  std::optional<Clock::time_point> since;
+  if (oldest != nullptr) since = waits_since(*oldest);
+  StallWatch::Verdict verdict = stalls_.look(since, now);
+  if (verdict == StallWatch::Verdict::fine) return false;
+  bool final = verdict == StallWatch::Verdict::end;
+  double waited_s = std::chrono::duration<double>(now - *since).count();
+  StallRequest stall{waited_s, Rank{-1}, oldest->entry->name, final};
+  Seat seat = oldest->scheduled ? runner_->waiting_for() : Seat{-1};
+  if (seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
   Rank writer = layout_.node.rank_at(transport::NodeBoard::leader);
-  if (stop_sent_ && stop_deadline_.passed()) {
-    Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
-                                        " did not answer the wish to shut down within 10 s; this rank left alone"};
-    log::warning(alone.message);  // hvd_shutdown has nothing to say it by
-    end(alone);
-    return true;
-  }
-  stalls_.note(false, !in_flight_.empty());
-  bool final = stalls_.shutdown_due();
-  if (!final && !stalls_.report_due()) return false;
-  StallRequest stall{stalls_.waited_s(), Rank{-1}, in_flight_.front()->entry->name, final};
-  if (Seat seat = runner_->waiting_for(); seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
   if (leader_) {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) end(*leader_->verdict());
@@ -440,6 +455,17 @@ bool Engine::watch_for_stalls() {
     if (final) end({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }
   return phase_ == Phase::ended;
+}
+
+// True if that was the end: nobody answers the wish for it.
+bool Engine::watch_for_the_end() {
+  if (!stop_sent_ || !stop_deadline_.passed()) return false;
+  Rank writer = layout_.node.rank_at(transport::NodeBoard::leader);
+  Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
+                                      " did not answer the wish to shut down within 10 s; this rank left alone"};
+  log::warning(alone.message);  // hvd_shutdown has nothing to say it by
+  end(alone);
+  return true;
 }
 
 Status Engine::put(std::string_view key, ConstBytes value) {

@@ -89,6 +89,8 @@ class Engine final : private transport::Exchange {
   bool send_waiting();
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
+  bool watch_for_the_end();
+  Clock::time_point waits_since(const Operation& operation) const;
   void agree_to_end(const ShutdownRecord& record);
 
   // transport::Exchange, over the log
@@ -134,6 +136,7 @@ class Engine final : private transport::Exchange {
   std::map<std::pair<std::int32_t, std::string>, Buffer, std::less<>> published_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
+  Clock::time_point batch_moved_;  // one began or ended
   Counters counters_;
 };
 

@@ -48,6 +48,7 @@ Leader::Leader(Parts parts)
       board_(*parts.board),
       observers_(*parts.observers),
       counters_(*parts.counters),
+      moved_(static_cast<std::size_t>(parts.board->slots())),
       agreement_(settings_for(parts), *this) {
   if (parts.net == nullptr) return;
   auto leader_of = [&](int node) { return layout_.leaders.rank_at(Seat{node}); };
@@ -75,7 +76,19 @@ Progress Leader::connect() {
   return all ? Progress::done : Progress::pending;
 }
 
+void Leader::note_moved(SlotId slot) {
+  if (!time_of_step_) time_of_step_ = Clock::now();
+  moved_[static_cast<std::size_t>(slot.value)] = *time_of_step_;
+}
+
+// Some ranks have arrived there and others not yet, as it should be.
+bool Leader::moved_lately(SlotId slot) const {
+  return Clock::now() - moved_[static_cast<std::size_t>(slot.value)] <
+         std::chrono::duration<double>(config_.stall_check_time_s);
+}
+
 bool Leader::step(int batches_in_flight) {
+  time_of_step_.reset();
   bool news = append_waiting();
   if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
   // Read before requests and arrivals are: what somebody said who has since read an eviction is still ignored.
@@ -208,7 +221,8 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
     if (!it.name.empty() && !it.ranks.empty()) stalled.push_back({it.name, it.ranks});
   coordinator.visit_slots([&](SlotId slot, const std::string& name) {
     for (const Missing& it : missing) {
-      bool is_wanted = it.slot == slot && !it.ranks.empty() && static_cast<int>(it.ranks.size()) < world_.size();
+      bool is_wanted = it.slot == slot && !it.ranks.empty() && static_cast<int>(it.ranks.size()) < world_.size() &&
+                       (name == stall.name || !moved_lately(slot));
       if (is_wanted) stalled.push_back({name, it.ranks});
     }
   });

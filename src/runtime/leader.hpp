@@ -63,13 +63,21 @@ class Leader final : private AgreementEffects {
   std::vector<SlotId> slots_in_doubt() const;
   void report_stall(const std::vector<Missing>& missing);
   bool append_waiting();
+  void note_moved(SlotId slot);
+  bool moved_lately(SlotId slot) const;
 
   // AgreementEffects
   void append(ConstBytes record) override;
   void send(Neighbour to, ConstBytes frame) override;
-  void given(SlotId slot) override { board_.given(slot); }
+  void given(SlotId slot) override {
+    board_.given(slot);
+    note_moved(slot);
+  }
   void evicted(SlotId slot) override { board_.evicted(slot); }
-  void scheduled(SlotId slot) override { board_.scheduled(slot); }
+  void scheduled(SlotId slot) override {
+    board_.scheduled(slot);
+    note_moved(slot);
+  }
   void heard_ballot(std::string_view name, Rank from) override;
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
   void lost(Rank rank, std::string_view why) override;
@@ -84,6 +92,8 @@ class Leader final : private AgreementEffects {
   Counters& counters_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
+  std::vector<Clock::time_point> moved_;           // by slot: when it was given, or part of a batch
+  std::optional<Clock::time_point> time_of_step_;  // asked for once a step
   NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
   Buffer scratch_;

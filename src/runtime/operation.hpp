@@ -43,9 +43,10 @@ struct Operation {
 
   // The engine's own, while in flight:
   Submission submission;
-  std::size_t place = 0;   // in the engine's list of ops in flight
-  bool arrived = false;    // at the entry's slot
-  bool scheduled = false;  // part of a batch
+  Clock::time_point since;  // it was submitted
+  std::size_t place = 0;    // in the engine's list of ops in flight
+  bool arrived = false;     // at the entry's slot
+  bool scheduled = false;   // part of a batch
 };
 
 // Operations under one name are found by their signature.

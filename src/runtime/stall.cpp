@@ -17,6 +17,9 @@ char state_of(const World& world, Rank rank) {
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
 
+// Until a job that was to end is told so again.
+constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
+
 // What explains why it does not answer.
 const char* explain(char state) {
   switch (state) {
@@ -31,40 +34,39 @@ const char* explain(char state) {
 
 }  // namespace
 
-void StallWatch::note(bool progress, bool waiting) {
-  if (progress || waiting != waiting_) {
-    quiet_since_ = Clock::now();
-    next_report_ = quiet_since_ + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(config_.stall_check_time_s));
+StallWatch::StallWatch(const Config& config) {
+  if (config.stall_check_disable) return;
+  auto whole = [](double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  check_ = whole(config.stall_check_time_s);
+  shutdown_ = whole(config.stall_shutdown_time_s);
+}
+
+std::chrono::nanoseconds StallWatch::until_due(Clock::time_point now) const {
+  if (!next_look_) return posix::WaitWord::forever;
+  return std::max<std::chrono::nanoseconds>(*next_look_ - now, std::chrono::milliseconds(1));
+}
+
+StallWatch::Verdict StallWatch::look(std::optional<Clock::time_point> since, Clock::time_point now) {
+  next_look_.reset();
+  if (!since) return Verdict::fine;
+  Clock::duration waited = now - *since;
+  auto verdict = Verdict::fine;
+  if (shutdown_.count() > 0 && waited >= shutdown_) {
+    verdict = Verdict::end;
+  } else if (check_.count() > 0 && waited >= check_ && (!reported_ || now - *reported_ >= check_)) {
+    verdict = Verdict::report;
+    reported_ = now;
   }
-  waiting_ = waiting;
+  plan_look(*since, now);
+  return verdict;
 }
 
-std::chrono::nanoseconds StallWatch::until_due() const {
-  if (!waiting_ || config_.stall_check_disable) return posix::WaitWord::forever;
-  auto until = std::chrono::duration_cast<std::chrono::nanoseconds>(next_report_ - Clock::now());
-  if (config_.stall_shutdown_time_s > 0) {
-    auto end = quiet_since_ + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(config_.stall_shutdown_time_s));
-    until = std::min(until, std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now()));
-  }
-  return std::max(until, std::chrono::nanoseconds(1'000'000));
-}
-
-bool StallWatch::report_due() {
-  if (!waiting_ || config_.stall_check_disable || Clock::now() < next_report_) return false;
-  next_report_ = Clock::now() +
-                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config_.stall_check_time_s));
-  return true;
-}
-
-double StallWatch::waited_s() const {
-  return std::chrono::duration<double>(Clock::now() - quiet_since_).count();
-}
-
-bool StallWatch::shutdown_due() const {
-  return waiting_ && !config_.stall_check_disable && config_.stall_shutdown_time_s > 0 &&
-         waited_s() >= config_.stall_shutdown_time_s;
+void StallWatch::plan_look(Clock::time_point since, Clock::time_point now) {
+  auto look_at = [this](Clock::time_point time) { next_look_ = next_look_ ? std::min(*next_look_, time) : time; };
+  if (check_.count() > 0) look_at(std::max(since, reported_.value_or(since)) + check_);
+  if (shutdown_.count() > 0) look_at(since + shutdown_ > now ? since + shutdown_ : now + time_to_hear);
 }
 
 bool is_halted(const World& world, Rank rank) {

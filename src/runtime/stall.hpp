@@ -1,6 +1,8 @@
 #pragma once
 // Tells people who keeps everybody waiting: the wording of the report, and when it is due.
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,23 +19,28 @@ struct StalledName {
   std::vector<Rank> missing;
 };
 
+// When to look for operations that wait too long, and what to do about the one that has waited longest. Looking means to
+// walk over all that are in flight, so it is done when the first of them can be due, and not for every one that comes or goes.
 class StallWatch {
  public:
-  explicit StallWatch(const Config& config) : config_(config) {}
+  explicit StallWatch(const Config& config);
 
-  // Call whenever something began or ended; `waiting`: an op is in flight.
-  void note(bool progress, bool waiting);
-  // When to look again; forever if nothing is in flight or the check is off.
-  std::chrono::nanoseconds until_due() const;
-  bool report_due();  // once per check time without progress
-  bool shutdown_due() const;
-  double waited_s() const;
+  // An operation has begun to wait.
+  void begun(Clock::time_point now) {
+    if (!next_look_) plan_look(now, now);
+  }
+  // Until look() wants to be called; forever while nothing waits, or if the check is off.
+  std::chrono::nanoseconds until_due(Clock::time_point now) const;
+  bool is_due(Clock::time_point now) const { return next_look_ && now >= *next_look_; }
+  enum class Verdict : std::uint8_t { fine, report, end };
+  // `since`: when the one began that has waited longest; nothing if none is in flight.
+  Verdict look(std::optional<Clock::time_point> since, Clock::time_point now);
 
  private:
-  const Config& config_;
-  bool waiting_ = false;
-  Clock::time_point quiet_since_ = Clock::now();
-  Clock::time_point next_report_ = Clock::now();
+  void plan_look(Clock::time_point since, Clock::time_point now);
+
+  Clock::duration check_{}, shutdown_{};  // zero: off
+  std::optional<Clock::time_point> next_look_, reported_;
 };
 
 // The kernel says that the process of this rank (on my node) is stopped or gone.

@@ -2,6 +2,7 @@
 #include "runtime/runtime.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <barrier>
@@ -350,6 +351,29 @@ TEST(Runtime, fails_a_gather_whose_result_64_bits_cannot_count_and_goes_on) {
     auto data = parts(rank, 7);
     EXPECT_EQ(rig.allreduce("a", data), "");
     EXPECT_EQ(data, sums(2, 7));
+  });
+}
+
+TEST_P(ThreeRanks, end_for_a_tensor_that_one_of_them_never_submits_whatever_else_moves) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
+  ensemble.config.stall_shutdown_time_s = 0.3;
+  for (Member& member : ensemble.world.members) member.pid = ::getpid();  // one that is seen to run
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    auto data = parts(rank, 3);
+    std::optional<Handles::Number> lonely;
+    if (rank != 1) {
+      auto handle = rig.start({{Rig::floats(3), "lonely", data.data(), data.data()}});
+      ASSERT_TRUE(handle);
+      lonely = *handle;
+    }
+    std::string text;
+    for (std::vector<float> busy = parts(rank, 5); text.empty(); busy = parts(rank, 5))
+      text = rig.allreduce("busy", busy);
+    if (lonely) {
+      EXPECT_EQ(rig.finish(*lonely), text);
+    }
+    EXPECT_NE(text.find("\n1!: [lonely]"), std::string::npos) << text;
+    EXPECT_EQ(text.find("busy"), std::string::npos) << text;
   });
 }
 

@@ -1,0 +1,74 @@
+// When a rank looks for operations that wait too long, and what it does then.
+#include "runtime/stall.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hvd::runtime {
+namespace {
+
+using Verdict = StallWatch::Verdict;
+
+const Clock::time_point start{std::chrono::hours(1)};
+Clock::time_point at(int seconds) {
+  return start + std::chrono::seconds(seconds);
+}
+Config with(double check_s, double shutdown_s) {
+  Config config;
+  config.stall_check_time_s = check_s;
+  config.stall_shutdown_time_s = shutdown_s;
+  return config;
+}
+
+TEST(StallWatch, reports_what_waits_once_per_check_time_although_other_things_begin) {
+  StallWatch watch(with(60, 0));
+  EXPECT_EQ(watch.until_due(at(0)), posix::WaitWord::forever);
+  int reports = 0;
+  for (int second = 0; second < 200; ++second) {
+    watch.begun(at(second));  // something else, in every second
+    if (!watch.is_due(at(second))) continue;
+    if (watch.look(at(0), at(second)) == Verdict::report) ++reports;
+  }
+  EXPECT_EQ(reports, 3);
+}
+
+TEST(StallWatch, is_content_with_what_moves) {
+  StallWatch watch(with(60, 100));
+  for (int second = 0; second < 1000; ++second) {
+    watch.begun(at(second));
+    if (!watch.is_due(at(second))) continue;
+    EXPECT_EQ(watch.look(at(second - 1), at(second)), Verdict::fine);
+  }
+  EXPECT_EQ(watch.look(std::nullopt, at(1000)), Verdict::fine);
+  EXPECT_EQ(watch.until_due(at(1000)), posix::WaitWord::forever);
+}
+
+TEST(StallWatch, ends_what_waits_for_longer_than_a_job_may_and_says_so_again) {
+  StallWatch watch(with(2, 5));
+  watch.begun(at(0));
+  std::string told;
+  for (int second = 0; second <= 7; ++second) {
+    if (!watch.is_due(at(second))) continue;
+    Verdict verdict = watch.look(at(0), at(second));
+    told += verdict == Verdict::end ? 'e' : verdict == Verdict::report ? 'r' : '.';
+  }
+  EXPECT_EQ(told, "rreee");
+}
+
+TEST(StallWatch, reports_nothing_with_a_check_time_of_0_and_may_still_end_the_job) {
+  StallWatch off(with(0, 0));
+  off.begun(at(0));
+  EXPECT_EQ(off.until_due(at(0)), posix::WaitWord::forever);
+  EXPECT_FALSE(off.is_due(at(1000)));
+  StallWatch ends(with(0, 5));
+  ends.begun(at(0));
+  EXPECT_FALSE(ends.is_due(at(4)));
+  EXPECT_EQ(ends.look(at(0), at(5)), Verdict::end);
+  Config disabled = with(1, 1);
+  disabled.stall_check_disable = true;
+  StallWatch none(disabled);
+  none.begun(at(0));
+  EXPECT_FALSE(none.is_due(at(1000)));
+}
+
+}  // namespace
+}  // namespace hvd::runtime
