@@ -11,6 +11,7 @@
 #include "sanitized.hpp"
 #include "shm_ranks.hpp"
 #include "transport/shm/regions.hpp"
+#include "transport/shm/shared_area.hpp"
 
 namespace hvd::transport {
 namespace {
@@ -275,6 +276,13 @@ TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
       for (std::int32_t value : mine.values()) ASSERT_EQ(value, is_broadcast ? root + round : expected);
     }
   });
+}
+
+TEST(Shm, has_room_in_half_a_slab_for_a_piece_of_every_seat_however_small_the_chunks) {
+  Config config;
+  config.slab_chunk_bytes = 1;  // the least is taken
+  for (int seats : {1, 2, 256, 257, 1000, 4000})
+    EXPECT_GE(shm::shape_for(seats, config).slab_bytes / 2, static_cast<std::size_t>(seats) * shm::least_piece_bytes);
 }
 
 TEST(Shm, runs_tasks_of_one_link_in_the_order_of_their_restarts) {

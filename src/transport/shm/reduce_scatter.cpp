@@ -18,7 +18,7 @@ class ReduceScatter final : public Task {
         turn_(link),
         reduce_(collective),
         shares_(collective, link.size),
-        piece_(std::max<std::size_t>(64, half_bytes() / static_cast<std::size_t>(link.size) / 64 * 64)),
+        piece_(half_bytes() / static_cast<std::size_t>(link.size) / least_piece_bytes * least_piece_bytes),
         sources_(static_cast<std::size_t>(link.size)),
         in_at_(static_cast<std::size_t>(link.size)) {}
 

@@ -40,6 +40,7 @@ Shape shape_for(int seats, const Config& config) {
   Shape shape;
   shape.seats = seats;
   auto chunk = static_cast<std::size_t>(std::clamp<std::int64_t>(config.slab_chunk_bytes, 16 << 10, 64 << 20));
+  chunk = std::max(chunk, static_cast<std::size_t>(seats) * least_piece_bytes);
   shape.slab_bytes = 2 * round_up(chunk, page);
   auto pairs = static_cast<std::size_t>(seats) * static_cast<std::size_t>(seats);
   shape.ring_bytes = largest_ring_bytes;

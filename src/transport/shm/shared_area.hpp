@@ -55,6 +55,8 @@ struct Shape {
   std::size_t slab_bytes = 0;  // per seat
   std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
 };
+// Half a slab has room for so much of every seat, however many there are.
+inline constexpr std::size_t least_piece_bytes = 64;
 Shape shape_for(int seats, const Config& config);
 std::size_t bytes_needed(const Shape& shape);
 
