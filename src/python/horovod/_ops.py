@@ -13,7 +13,7 @@ import threading
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
-# Held by init and shutdown. A signal's handler may call either on top of itself: "SIGTERM: checkpoint, shut down, exit".
+# Held by init and shutdown. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down, exit".
 _changing = threading.RLock()
 _atexit_registered = False
 
@@ -50,7 +50,9 @@ class RecentlyUsed(dict):
 # Models have fewer tensors than this. A program with ever new names, shapes or scales uses each of them once.
 MOST_OPERATIONS = 8192
 operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
-latest = _core.latest  # name -> _core.Known, by which a step after the first one starts it without looking at much
+# name -> _core.Known, or a group's tuple of them, by which a step after the first one starts it without looking at much
+latest = _core.latest
+_remembered = 0  # operations of `latest`, and those that were replaced there
 # Numbers the operations without a name, by which the ranks match them; from 1 after each init.
 new_unnamed = itertools.count(1).__next__
 
@@ -117,8 +119,12 @@ def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, 
 
 def remember(name, known):
     """From now on _core.start_again knows what was started last under the name."""
-    if len(latest) >= MOST_OPERATIONS:
+    global _remembered
+    count = len(known) if isinstance(known, tuple) else 1
+    _remembered += count
+    if _remembered > MOST_OPERATIONS:
         latest.clear()  # who is used again is found among the operations, and remembered
+        _remembered = count
     latest[name] = known
 
 

@@ -13,6 +13,7 @@ def small_tables(hvd, monkeypatch):
     monkeypatch.setenv("HOROVOD_CACHE_CAPACITY", "20")
     monkeypatch.setattr(_ops, "operations", _ops.RecentlyUsed(MOST))
     monkeypatch.setattr(_ops, "MOST_OPERATIONS", MOST)
+    monkeypatch.setattr(_ops, "_remembered", 0)
     hvd.init()
     yield
     hvd.shutdown()
@@ -30,9 +31,10 @@ def is_bounded():
     lambda hvd, i: hvd.allreduce(torch.ones(3), name=f"name.{i}"),
     lambda hvd, i: hvd.allreduce(torch.ones(i + 1), name="shape"),
     lambda hvd, i: hvd.allreduce(torch.ones(3), name="scale", postscale_factor=1.0 / (i + 1)),
+    lambda hvd, i: hvd.grouped_allreduce([torch.ones(3)] * 4, name=f"group.{i}"),
     lambda hvd, i: hvd.allgather(torch.ones(3), name=f"gathered.{i}"),
     lambda hvd, i: hvd.broadcast_object("x" * i, name=f"object.{i % 3}"),
-], ids=["names", "shapes", "scales", "gathers", "objects"])
+], ids=["names", "shapes", "scales", "groups", "gathers", "objects"])
 def test_what_does_not_come_again_is_forgotten(hvd, small_tables, use):
     for i in range(600):
         use(hvd, i)
