@@ -39,7 +39,6 @@ HandleCell* Handles::find(Number number) {
 }
 
 bool Handles::wait(HandleCell& cell, Deadline deadline, bool spin) {
-  if (is_done(cell)) return true;
   // Batches of small tensors take microseconds: look a while before going to sleep. With one core for both of us a
   // yield hands it to the engine.
   constexpr auto patience = std::chrono::microseconds(50);

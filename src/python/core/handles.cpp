@@ -166,12 +166,17 @@ bool keep_until_done(PyObject* number, PyObject* value, PyObject* result, PyObje
 
 bool has_interrupted() {
   hvd_runtime* runtime = Session::get().runtime();
-  std::erase_if(interrupted(), [runtime](hvd_handle handle) {
-    if (runtime == nullptr || hvd_poll(runtime, handle) == 0) return false;
+  std::vector<hvd_handle> done;
+  if (runtime != nullptr)
+    std::erase_if(interrupted(), [&](hvd_handle handle) {
+      if (hvd_poll(runtime, handle) == 0) return false;
+      done.push_back(handle);
+      return true;
+    });
+  for (hvd_handle handle : done) {
     hvd_release(runtime, handle);
-    forget(handle);
-    return true;
-  });
+    forget(handle);  // which may run any code, this function included
+  }
   return !interrupted().empty();
 }
 
