@@ -89,6 +89,24 @@ TEST(SharedMemory, unmaps_and_closes_once_when_it_is_moved) {
   EXPECT_EQ(::fcntl(descriptor, F_GETFD), -1);
 }
 
+TEST(SharedMemory, becomes_private_page_by_page_with_what_is_in_it) {
+  auto made = SharedMemory::create("mine", 3 * 4096);
+  ASSERT_TRUE(made);
+  auto other = SharedMemory::map(FileDescriptor(::dup(made->descriptor())), 3 * 4096);
+  ASSERT_TRUE(other);
+  auto* mine = static_cast<char*>(made->data());
+  auto* theirs = static_cast<char*>(other->data());
+  mine[4096] = 'm';
+  ASSERT_TRUE(make_private(mine + 4096, 4096));
+  EXPECT_EQ(mine[4096], 'm');
+  theirs[4095] = theirs[4096] = theirs[8192] = 't';
+  EXPECT_EQ(mine[4095], 't');
+  EXPECT_EQ(mine[4096], 'm') << "others write to it no longer";
+  EXPECT_EQ(mine[8192], 't');
+  mine[4096] = 'n';
+  EXPECT_EQ(theirs[4096], 't');
+}
+
 TEST(AvailableMemory, is_less_than_the_machine_has) {
   AvailableMemory available = available_memory();
   auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
