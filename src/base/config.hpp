@@ -34,6 +34,7 @@ struct Config {
   std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: what there is
   std::string cpu_operations;                 // "gloo": no MPI unless `mpi` asks for it
   bool mpi_threads_disable = false;           // an MPI that one thread at a time may call is enough
+  bool pmi_bridge = true;                     // horovodrun preloads what an MPICH without PMIx needs
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
   bool deterministic = false;                 // freeze every measured choice

@@ -1,16 +1,97 @@
 // plugin: bridge
 // libhorovod_bridge.so: the bridge for programs that start MPI before, or without, the runtime. Opened by what is
 // preloaded into them (pmi_bridge/preload.c).
+#include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
+#include "bootstrap/launch.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"
+#include "bootstrap/store/local_store.hpp"
+#include "bootstrap/store/tcp_client.hpp"
 
 namespace hvd::bootstrap {
 namespace {
+
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
+
+// By horovodrun's store, which has one seat for every rank, and the runtime will want it: it is taken for as long as a
+// fence lasts, and what the others have put is fetched then. All ranks put the same names.
+class ByVisits final : public Bootstrap {
+ public:
+  const char* name() const override { return "visits"; }
+  bool detected(const Environment& environment) const override {
+    return environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
+  }
+  Result<Identity> join(const Environment& environment, const Config& config) override {
+    environment_ = environment;
+    auto rank = number_in(environment, "HOROVOD_RANK"), size = number_in(environment, "HOROVOD_SIZE");
+    if (!rank || !size || *rank >= *size)
+      return Error(ErrorCode::invalid_argument, "HOROVOD_RANK and HOROVOD_SIZE are no rank and size");
+    identity_ = Identity{Rank{*rank}, *size, ""};
+    Deadline deadline = start_deadline(config);
+    auto store = enter(deadline);
+    if (!store) return std::move(store.error());
+    identity_.job = (*store)->job();
+    HVD_RETURN_IF_ERROR((*store)->leave(deadline));
+    return identity_;
+  }
+  Status put(std::string_view key, ConstBytes value) override {
+    unsent_.emplace_back(key, Buffer(value.begin(), value.end()));
+    return {};
+  }
+  Status fence(Deadline deadline) override {
+    auto store = enter(deadline);
+    if (!store) return std::move(store.error());
+    auto sent = std::exchange(unsent_, {});
+    for (const auto& [key, value] : sent)
+      HVD_RETURN_IF_ERROR((*store)->put(key, value, Deadline::after(store_answer_time)));
+    HVD_RETURN_IF_ERROR((*store)->fence(deadline));
+    for (const auto& [key, mine] : sent)
+      for (Rank rank{0}; rank.value < identity_.size; ++rank.value) {
+        auto value = rank == identity_.rank ? Result<Buffer>(mine) : (*store)->get(rank, key, deadline);
+        if (!value) return std::move(value.error());
+        values_[{rank.value, key}] = std::move(*value);
+      }
+    return (*store)->leave(deadline);
+  }
+  Result<Buffer> get(Rank from, std::string_view key, Deadline) override {
+    auto found = values_.find({from.value, std::string(key)});
+    if (found != values_.end()) return found->second;
+    return Error(ErrorCode::invalid_argument, "rank " + std::to_string(from.value) + " has put no " + std::string(key));
+  }
+  void abort(std::string_view reason) noexcept override {
+    if (auto store = enter(Deadline::after(store_answer_time))) (*store)->abort(reason);
+  }
+
+ private:
+  Result<std::unique_ptr<StoreClient>> enter(Deadline deadline) const {
+    auto value_of = [this](const char* name) { return environment_.get(name).value_or(""); };
+    if (environment_.has(local_store::address_variable))
+      return LocalStoreClient::join(value_of(local_store::address_variable), value_of(local_store::secret_variable),
+                                    identity_.rank, identity_.size, deadline);
+    return enter_tcp_store(value_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), value_of("HOROVOD_GLOO_RENDEZVOUS_PORT"),
+                           value_of("HOROVOD_SECRET_KEY"), identity_.rank, identity_.size, deadline);
+  }
+
+  Environment environment_;
+  Identity identity_;
+  std::vector<std::pair<std::string, Buffer>> unsent_;
+  std::map<std::pair<std::int32_t, std::string>, Buffer> values_;
+};
+
+std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
+  if (!environment.has("PMIX_NAMESPACE")) return std::make_unique<ByVisits>();
+  for (const Maker& maker : registry())
+    if (std::string_view(maker.name) == "pmix") return maker.make();
+  return nullptr;
+}
 
 // What it opens lasts as long as the process: MPI_Finalize comes back to it, from whatever thread and however late.
 Result<PmiBridge*> open_lasting_bridge() {
@@ -19,9 +100,7 @@ Result<PmiBridge*> open_lasting_bridge() {
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   log::configure(config->log);
-  std::unique_ptr<Bootstrap> bootstrap;
-  for (const Maker& maker : registry())
-    if (std::string_view(maker.name) == "pmix") bootstrap = maker.make();
+  std::unique_ptr<Bootstrap> bootstrap = way_to_the_others(environment);
   auto identity = bootstrap->join(environment, *config);
   if (!identity) return std::move(identity.error());
   log::set_rank(identity->rank.value);

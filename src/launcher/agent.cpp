@@ -91,6 +91,7 @@ class Agent {
       if (!program) return channel_.send(NotStarted{launch.rank, 0, program.error().message, code});
       launch.program = std::move(*program);
     }
+    if (!launch.is_site_launcher) add_bridge(launch);
     auto started = start_rank(launch, share.cpus, settings_.inheritance);
     if (!started) return channel_.send(NotStarted{launch.rank, 0, started.error().message});
     order_of_ends_.add(started->process);

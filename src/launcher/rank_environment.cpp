@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "launcher/bridge_preload.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -80,6 +82,15 @@ void complete_environment(Launch& launch, const Share& share, const std::optiona
   // Without it every rank of an unpatched OpenMP may take all cores of the machine.
   if (share.threads > 0 && !has("OMP_NUM_THREADS"))
     launch.environment.push_back("OMP_NUM_THREADS=" + std::to_string(share.threads));
+}
+
+void add_bridge(Launch& launch) {
+  Environment of_rank;
+  for (const std::string& line : launch.environment) of_rank.set_entry(line);
+  auto preload = preload_with_bridge(launch.program, of_rank);
+  if (!preload) return;
+  std::erase_if(launch.environment, [](const std::string& line) { return line.starts_with("LD_PRELOAD="); });
+  launch.environment.push_back("LD_PRELOAD=" + *preload);
 }
 
 std::string path_of(const std::vector<std::string>& lines) {

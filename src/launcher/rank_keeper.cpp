@@ -32,6 +32,7 @@
 #include <utility>
 
 #include "bootstrap/launch.hpp"
+#include "launcher/bridge_preload.hpp"
 #include "launcher/ending.hpp"
 #include "launcher/whole_lines.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -69,6 +70,14 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
   }
   nothing.release();  // closed by one of these
   ::close_range(first, ~0u, 0);
+}
+
+void add_bridge(const char* command) {
+  Environment environment = Environment::of_this_process();
+  int code = 0;
+  auto program = posix::find_program(command, environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  auto preload = program ? preload_with_bridge(*program, environment) : std::nullopt;
+  if (preload) ::setenv("LD_PRELOAD", preload->c_str(), 1);  // NOLINT(concurrency-mt-unsafe): a single thread
 }
 
 int end_like(int wait_status) {
@@ -124,6 +133,7 @@ class Keeper {
     ::dup2(output_.rank_end().get(), STDOUT_FILENO);
     ::dup2(errors_.rank_end().get(), STDERR_FILENO);
     posix::restore_signals(before);
+    add_bridge(command[0]);
     ::execvp(command[0], command);
     int code = errno == ENOENT ? 127 : 126;
     std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));

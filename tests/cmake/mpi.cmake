@@ -81,3 +81,31 @@ foreach(abi mpich openmpi abi)
   set_tests_properties(mpi.giant_messages_over_${abi} PROPERTIES LABELS slow TIMEOUT 300 PROCESSORS 2
                        ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
 endforeach()
+
+# A program that starts an MPICH without PMIx by itself, below horovodrun, which preloads what it needs.
+if(TARGET mpi_members_mpich)
+  set(below mpi.members_over_mpich_below_horovodrun)
+  set(horovodrun $<TARGET_FILE:horovodrun> -np)
+  add_test(NAME ${below}_find_each_other COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> on_hosts)
+  add_test(NAME ${below}_and_a_script_find_each_other
+           COMMAND ${horovodrun} 2 sh -c "env true && exec $<TARGET_FILE:mpi_members_mpich> on_hosts")
+  add_test(NAME ${below}_find_each_other_over_its_store # where there is no PMIx
+           COMMAND ${horovodrun} 2 env -u HOROVOD_BOOTSTRAP $<TARGET_FILE:mpi_members_mpich> on_hosts)
+  add_test(NAME ${below}_are_started_by_the_library COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> library_starts_it)
+  add_test(NAME ${below}_are_one COMMAND ${horovodrun} 1 $<TARGET_FILE:mpi_members_mpich> on_hosts)
+  add_test(NAME ${below}_are_worlds_of_one_without_the_bridge
+           COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> on_hosts)
+  foreach(test find_each_other and_a_script_find_each_other find_each_other_over_its_store
+          are_started_by_the_library are_one are_worlds_of_one_without_the_bridge)
+    set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 2 ENVIRONMENT
+                                                     HVD_HOSTS=localhost,localhost)
+  endforeach()
+  set_tests_properties(${below}_find_each_other_over_its_store PROPERTIES ENVIRONMENT
+                       "HVD_HOSTS=localhost,localhost;HOROVOD_BOOTSTRAP=environment")
+  set_tests_properties(${below}_are_started_by_the_library PROPERTIES ENVIRONMENT HOROVOD_MPI=mpich)
+  set_tests_properties(${below}_are_one PROPERTIES ENVIRONMENT HVD_HOSTS=localhost)
+  set_tests_properties(${below}_are_worlds_of_one_without_the_bridge PROPERTIES
+    ENVIRONMENT "HVD_HOSTS=localhost,localhost;HOROVOD_PMI_BRIDGE=0" PASS_REGULAR_EXPRESSION
+    "size of MPI_COMM_WORLD: expected 2.000000, found 1.000000")
+  add_dependencies(mpi_members_mpich horovodrun horovod_pmi_bridge horovod_bridge)
+endif()

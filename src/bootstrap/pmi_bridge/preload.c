@@ -1,8 +1,8 @@
 /* libhorovod_pmi_bridge.so, for LD_PRELOAD in front of programs that start MPI themselves under a launcher that their
- * MPI does not speak with: `from mpi4py import MPI` in a rank of `srun --mpi=pmix`, with MPICH.
+ * MPI does not speak with: `from mpi4py import MPI` in a rank of horovodrun or `srun --mpi=pmix`, with MPICH.
  *
  * An MPI library finds its PMI server by getenv("PMI_FD"). This library stands before the C library's getenv and, when
- * an MPI library asks, answers with a bridge to the launcher's PMIx server (bridge.hpp, in libhorovod_bridge.so, which
+ * an MPI library asks, answers with a bridge to the launcher's PMIx server, or horovodrun's store (bridge.hpp, in libhorovod_bridge.so, which
  * is opened then). So it works however the MPI came into the process (linked, or loaded by mpi4py), does nothing before
  * MPI_Init, and the environment, which children inherit, stays as it is. Everybody else's getenv is the C library's.
  *
@@ -29,6 +29,13 @@ static char* system_getenv(const char* name) {
 
 static int begins(const char* text, const char* with) {
   return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Somebody who brings the job's ranks together: a PMIx server, or horovodrun's own store. */
+static int is_launched(void) {
+  if (system_getenv("PMIX_NAMESPACE") != NULL) return 1;
+  return system_getenv("HOROVOD_RANK") != NULL &&
+         (system_getenv("HOROVOD_LOCAL_STORE") != NULL || system_getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") != NULL);
 }
 
 static int tells_of_pmix(const char* name) {
@@ -82,8 +89,9 @@ static void stop(const char* why) {
 
 /* Collective over the job: every rank is in MPI_Init. */
 static void build_bridge(void) {
-  int is_launched = system_getenv("PMIX_NAMESPACE") != NULL;
-  if (!is_launched || system_getenv("PMI_FD") != NULL || system_getenv("PMI_PORT") != NULL) return;
+  if (!is_launched() || system_getenv("PMI_FD") != NULL || system_getenv("PMI_PORT") != NULL) return;
+  /* Intel's MPI was told whom to ask. */
+  if (system_getenv("I_MPI_PMI_LIBRARY") != NULL || system_getenv("I_MPI_PMI") != NULL) return;
   Dl_info own;
   char path[PATH_MAX];
   if (dladdr((void*)&pmi_fd, &own) == 0 || own.dli_fname == NULL) return;
