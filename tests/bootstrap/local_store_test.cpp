@@ -11,6 +11,7 @@
 #include <atomic>
 #include <random>
 
+#include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/unix_socket.hpp"
 #include "store_thread.hpp"
@@ -164,14 +165,14 @@ TEST(LocalStore, lets_a_rank_leave_and_join_again) {
   });
 }
 
-TEST(LocalStore, does_not_answer_who_does_not_know_the_secret) {
+TEST(LocalStore, turns_away_who_does_not_know_the_secret) {
   StoreThread store(1);
   std::string wrong = store.secret();
   wrong.back() = wrong.back() == '0' ? '1' : '0';
   for (const std::string& secret : {wrong, std::string(), store.secret() + "0"}) {
     auto client = LocalStoreClient::join(store.address(), secret, Rank{0}, 1, soon());
     ASSERT_FALSE(client);
-    EXPECT_EQ(client.error().code, ErrorCode::peer_lost);
+    EXPECT_EQ(client.error().code, ErrorCode::mismatch);
     EXPECT_NE(client.error().message.find(local_store::secret_variable), std::string::npos) << client.error().message;
   }
   EXPECT_NE(store.join(0, 1), nullptr);
@@ -196,6 +197,10 @@ class Stranger {
   explicit Stranger(const StoreThread& store) : socket_(std::move(*posix::connect_to_unix_socket(store.address()))) {}
   void send(ConstBytes message) { (void)posix::send_message(socket_, message); }
   void greet(const StoreThread& store, int rank, int size) {
+    send_greeting(store, rank, size);
+    EXPECT_FALSE(is_dropped());  // welcomed
+  }
+  void send_greeting(const StoreThread& store, int rank, int size) {
     Buffer hello = store::message(Verb::hello, 1);
     ByteWriter out(hello);
     out.put(store::magic);
@@ -205,7 +210,6 @@ class Stranger {
     out.put(std::int32_t{size});
     out.put(std::int32_t{1});
     send(hello);
-    EXPECT_FALSE(is_dropped());  // welcomed
   }
   // Waits for a message or the end of the connection.
   bool is_dropped() {
@@ -237,12 +241,52 @@ TEST(LocalStore, drops_garbage_of_strangers_and_serves_on) {
   EXPECT_TRUE(client->fence(soon()));
 }
 
-TEST(LocalStore, drops_the_oldest_of_too_many_strangers) {
-  StoreThread store(1);
+TEST(LocalStore, lets_strangers_that_say_nothing_hold_up_nobody_for_long) {
+  StoreThread store(1, std::chrono::milliseconds(20));
   std::vector<std::unique_ptr<Stranger>> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<Stranger>(store));
+  for (int i = 0; i < 200; ++i) silent.push_back(std::make_unique<Stranger>(store));
   EXPECT_NE(store.join(0, 1), nullptr);
   EXPECT_TRUE(silent.front()->is_dropped());
+}
+
+TEST(LocalStore, seats_all_ranks_that_came_while_the_launcher_was_busy) {
+  constexpr int size = 300;
+  ASSERT_TRUE(make_room_for_descriptors(2 * size, "this test"));
+  StoreThread store(size, std::chrono::seconds(5), StoreThread::Begin::later);
+  std::vector<Stranger> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back(store);
+    ranks.back().send_greeting(store, rank, size);
+  }
+  store.begin();
+  int refused = 0;
+  for (Stranger& rank : ranks) refused += rank.is_dropped();
+  EXPECT_EQ(refused, 0) << "of " << size;
+}
+
+TEST(LocalStore, is_entered_by_a_rank_that_was_put_out_before_it_was_heard) {
+  auto listening = posix::listen_on_unix_socket();
+  ASSERT_TRUE(listening);
+  std::thread store([&] {
+    for (int round = 0; round < 3; ++round) {
+      pollfd entry{listening->socket.get(), POLLIN, 0};
+      ::poll(&entry, 1, -1);
+      auto client = posix::accept_from(listening->socket);
+      if (round < 2) continue;
+      entry.fd = client->get();
+      ::poll(&entry, 1, -1);
+      Buffer hello;
+      hello.reserve(store::largest_message);
+      posix::FileDescriptor unwanted;
+      EXPECT_EQ(*posix::receive_message(*client, hello, unwanted), posix::Delivery::done);
+      Buffer welcome = store::message(Verb::welcome, 1);
+      ByteWriter(welcome).put_string("job");
+      EXPECT_EQ(*posix::send_message(*client, welcome), posix::Delivery::done);
+    }
+  });
+  auto client = LocalStoreClient::join(listening->address, "secret", Rank{0}, 1, soon());
+  EXPECT_TRUE(client) << client.error().message;
+  store.join();
 }
 
 TEST(LocalStore, loses_a_rank_that_talks_garbage) {

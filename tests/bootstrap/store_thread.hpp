@@ -22,8 +22,12 @@ inline Deadline soon() {
 
 class StoreThread {
  public:
-  explicit StoreThread(int size) : stop_(::eventfd(0, EFD_CLOEXEC)) {
+  enum class Begin { now, later };
+  explicit StoreThread(int size, std::chrono::milliseconds strangers_time = std::chrono::seconds(5),
+                       Begin begun = Begin::now)
+      : stop_(::eventfd(0, EFD_CLOEXEC)) {
     LocalStoreServer::Options options;
+    options.strangers_time = strangers_time;
     options.job = "job-of-the-test";
     options.size = size;
     options.on_abort = [this](Rank rank, std::string_view reason) {
@@ -35,6 +39,10 @@ class StoreThread {
     server_ = std::move(*server);
     address_ = server_->variables().at(0).second;
     secret_ = server_->variables().at(1).second;
+    if (begun == Begin::now) begin();
+  }
+  // Until then it is as if the launcher were stopped.
+  void begin() {
     thread_ = std::thread([this] { run(); });
   }
   ~StoreThread() {

@@ -1,12 +1,15 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "bootstrap/selection.hpp"
+#include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/verbs.hpp"
+#include "native/posix/tcp_socket.hpp"
 #include "store_thread.hpp"
 
 namespace hvd::bootstrap {
@@ -91,11 +94,56 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
         std::string(100'000, '\xff'), std::string(64, '\0')}) {
     posix::FileDescriptor stranger = stranger_at(*store);
     ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
-    EXPECT_LE(bytes_until_closed(stranger), 40u) << "more than a greeting";
+    EXPECT_LE(bytes_until_closed(stranger), 44u) << "more than a greeting";
   }
   std::vector<posix::FileDescriptor> silent;  // more than are let wait
   for (int i = 0; i < 50; ++i) silent.push_back(stranger_at(*store));
   EXPECT_TRUE((*client)->fence(soon()));
+}
+
+TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {
+  constexpr int size = 1500;
+  ASSERT_TRUE(make_room_for_descriptors(2 * size, "this test"));
+  TcpStoreServer::Options options;
+  options.job = "job-of-the-test";
+  options.size = size;
+  options.secret = secret;
+  options.interfaces = {"lo"};
+  auto server = TcpStoreServer::open(std::move(options));
+  ASSERT_TRUE(server) << server.error().message;
+  auto loopback = posix::TcpAddress::parse("127.0.0.1:" + std::to_string((*server)->port()));
+  std::vector<std::unique_ptr<SealedStream>> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    auto begun = posix::begin_connecting(*loopback, std::nullopt);
+    ASSERT_TRUE(begun.socket) << rank;
+    ranks.push_back(std::make_unique<SealedStream>(std::move(begun.socket), SealedStream::Side::dialled, secret,
+                                                   store::largest_message));
+    Buffer hello = store::message(store::Verb::hello, 1);
+    ByteWriter out(hello);
+    out.put(store::wire_version);
+    out.put(std::int32_t{rank});
+    out.put(std::int32_t{size});
+    out.put(std::int32_t{1});
+    ASSERT_TRUE(ranks.back()->send(hello));
+  }
+  std::vector<std::unique_ptr<SealedStream>> entered;  // they stay
+  std::size_t welcome = 0;
+  Buffer answer;
+  while (welcome < size) {
+    pollfd readable{(*server)->descriptor(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, 20000), 1) << welcome << " of " << size << " ranks are in";
+    (*server)->serve();
+    for (auto& rank : ranks) {
+      if (rank == nullptr) continue;
+      auto got = rank->receive(answer);
+      ASSERT_TRUE(got) << got.error().message;
+      ASSERT_NE(*got, posix::Delivery::closed) << welcome << " of " << size << " ranks are in";
+      if (*got != posix::Delivery::done) continue;
+      ASSERT_EQ(answer[0], static_cast<std::byte>(store::Verb::welcome));
+      entered.push_back(std::move(rank));
+      ++welcome;
+    }
+  }
 }
 
 TEST(TcpStore, is_named_when_it_is_not_there) {

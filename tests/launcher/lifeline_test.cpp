@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
+
+#include "bootstrap/store/front_door.hpp"
+#include "native/posix/tcp_socket.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -70,6 +75,64 @@ TEST(Lifelines, are_not_taken_by_strangers) {
   EXPECT_FALSE((*lifelines)->token(0).empty());
   done = true;
   server.join();
+}
+
+// As an agent does it, over addresses of this machine.
+posix::FileDescriptor knock(const std::string& address, const std::string& token) {
+  auto begun = posix::begin_connecting(*posix::TcpAddress::parse(address), std::nullopt);
+  pollfd writable{begun.socket.get(), POLLOUT, 0};
+  EXPECT_EQ(::poll(&writable, 1, -1), 1);
+  EXPECT_EQ(posix::outcome_of_connecting(begun.socket.get()), 0);
+  EXPECT_EQ(::write(begun.socket.get(), token.data(), 16), 16);
+  return std::move(begun.socket);
+}
+
+TEST(Lifelines, are_taken_by_all_agents_that_came_while_horovodrun_was_busy) {
+  constexpr std::size_t hosts = 300;
+  ASSERT_TRUE(bootstrap::make_room_for_descriptors(2 * hosts, "this test"));
+  auto lifelines = Lifelines::open({hosts, {"lo"}, {}, patience});
+  ASSERT_TRUE(lifelines) << lifelines.error().message;
+  std::string address = (*lifelines)->addresses();
+  address = address.substr(0, address.find(','));
+  std::vector<posix::FileDescriptor> agents;
+  std::vector<std::string> tokens;
+  for (std::size_t host = 0; host < hosts; ++host) tokens.push_back((*lifelines)->token(host));
+  for (const std::string& token : tokens) agents.push_back(knock(address, token));
+  std::size_t taken = 0;
+  for (std::size_t turn = 0; taken < hosts; ++turn) {
+    pollfd readable{(*lifelines)->descriptor(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, 20000), 1) << taken << " of " << hosts << " agents are in";
+    EXPECT_TRUE((*lifelines)->serve().empty());
+    taken = 0;
+    for (std::size_t host = 0; host < hosts; ++host) taken += (*lifelines)->token(host).empty();
+  }
+  for (std::size_t host = 0; host < hosts; ++host) {
+    char answer[16];
+    ASSERT_EQ(::recv(agents[host].get(), answer, sizeof answer, MSG_WAITALL | MSG_DONTWAIT), 16) << "agent " << host;
+    EXPECT_EQ(std::string(answer, 16), tokens[host].substr(16));
+  }
+}
+
+TEST(Lifelines, are_taken_at_the_second_try_by_who_was_closed_on_at_the_first) {
+  const std::string token(32, 't');
+  auto listener = posix::listen_on_tcp(*posix::TcpAddress::parse("127.0.0.1:0"));
+  ASSERT_TRUE(listener);
+  std::thread horovodrun([&] {
+    posix::FileDescriptor agent;
+    for (int round = 0; round < 2; ++round) {
+      pollfd readable{listener->get(), POLLIN, 0};
+      ::poll(&readable, 1, -1);
+      agent = std::move(posix::accept_from_tcp(listener->get())->socket);
+      if (round == 0) agent.reset();
+    }
+    pollfd readable{agent.get(), POLLIN, 0};
+    ::poll(&readable, 1, -1);
+    EXPECT_EQ(::write(agent.get(), token.data() + 16, 16), 16);
+  });
+  auto line = take_lifeline(posix::TcpAddress::here(listener->get())->text(), token, patience,
+                            Deadline::after(std::chrono::seconds(20)));
+  EXPECT_TRUE(line) << line.error().message;
+  horovodrun.join();
 }
 
 TEST(Lifelines, need_an_interface_that_is_there) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <thread>
 
 #include "bootstrap/store/client.hpp"
 #include "bootstrap/store/verbs.hpp"
@@ -13,6 +14,8 @@ namespace hvd::bootstrap {
 namespace {
 
 using store::Verb;
+
+constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries to come in
 
 // False when the deadline passed first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
@@ -38,17 +41,36 @@ StoreClient::~StoreClient() {
   posix::stop_withholding(channel_.descriptor);
 }
 
-Result<std::unique_ptr<StoreClient>> StoreClient::enter(StoreChannel channel, ConstBytes greeting,
-                                                        const std::string& wrong_secret, Rank rank, int size,
+Result<std::unique_ptr<StoreClient>> StoreClient::enter(const Connect& connect, ConstBytes greeting,
+                                                        const std::string& secret, Rank rank, int size,
                                                         Deadline deadline) {
-  std::unique_ptr<StoreClient> client(new StoreClient(std::move(channel), rank, size));
-  auto reply = client->ask(static_cast<std::uint8_t>(Verb::hello), greeting, deadline,
-                           "joining (" + wrong_secret + " is not answered)");
+  std::string fault = "it has no room";
+  for (std::chrono::milliseconds pause(10);; pause = std::min(pause * 2, longest_wait_outside)) {
+    auto channel = connect();
+    if (!channel) return std::move(channel.error());
+    if (*channel) {
+      std::unique_ptr<StoreClient> client(new StoreClient(std::move(**channel), rank, size));
+      Status greeted = client->greet(greeting, secret, deadline);
+      if (greeted) return client;
+      if (client->broken_.empty() || greeted.error().code != ErrorCode::peer_lost) return std::move(greeted.error());
+      fault = greeted.error().message;
+    }
+    if (deadline.left() <= pause)
+      return Error(ErrorCode::timeout, "the store of the job lets nobody in until the deadline: " + fault);
+    std::this_thread::sleep_for(pause);  // nothing tells when there is room
+  }
+}
+
+Status StoreClient::greet(ConstBytes greeting, const std::string& secret, Deadline deadline) {
+  auto reply = ask(static_cast<std::uint8_t>(Verb::hello), greeting, deadline, "joining");
   if (!reply) return std::move(reply.error());
+  if (static_cast<Verb>(reply->verb) == Verb::stranger)
+    return Error(ErrorCode::mismatch,
+                 channel_.store + " does not know the secret of this process: is " + secret + " that of another job?");
   ByteReader in(reply->body);
-  client->job_ = in.get_string();
-  if (static_cast<Verb>(reply->verb) != Verb::welcome || !in.ok()) return client->gone("joining");
-  return client;
+  job_ = in.get_string();
+  if (static_cast<Verb>(reply->verb) != Verb::welcome || !in.ok()) return gone("joining");
+  return {};
 }
 
 Error StoreClient::late(std::string_view what) const {

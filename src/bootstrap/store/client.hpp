@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,10 +27,12 @@ struct StoreChannel {
 // Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
 class StoreClient {
  public:
-  // `greeting` is the body of the first message, `wrong_secret` what it may mean if nobody answers it.
-  static Result<std::unique_ptr<StoreClient>> enter(StoreChannel channel, ConstBytes greeting,
-                                                    const std::string& wrong_secret, Rank rank, int size,
-                                                    Deadline deadline);
+  // Connects once more; nothing if there is no room now.
+  using Connect = std::function<Result<std::optional<StoreChannel>>()>;
+  // `greeting` is the body of the first message, `secret` the name of the variable that the store may not agree with. A store
+  // that closes the connection before it has answered is asked again, until the deadline.
+  static Result<std::unique_ptr<StoreClient>> enter(const Connect& connect, ConstBytes greeting,
+                                                    const std::string& secret, Rank rank, int size, Deadline deadline);
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
@@ -49,6 +52,7 @@ class StoreClient {
     Buffer body;
   };
   StoreClient(StoreChannel channel, Rank rank, int size);
+  Status greet(ConstBytes greeting, const std::string& secret, Deadline deadline);
   Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
   Status send(ConstBytes message, Deadline deadline, std::string_view what);
   Result<Buffer> receive(Deadline deadline, std::string_view what);

@@ -6,9 +6,10 @@
 
 namespace hvd::bootstrap {
 
-Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view address, std::string_view secret,
-                                                            Rank rank, int size, Deadline deadline) {
-  auto connected = posix::connect_to_unix_socket(std::string(address));
+namespace {
+
+Result<std::optional<StoreChannel>> connect_to(const std::string& address) {
+  auto connected = posix::connect_to_unix_socket(address);
   if (!connected) {
     Error& error = connected.error();
     error.message =
@@ -17,6 +18,7 @@ Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view add
         "; it ended, or this process is in another network namespace (a container started with one of its own)";
     return std::move(error);
   }
+  if (!*connected) return std::optional<StoreChannel>();  // its queue is full
   auto socket = std::make_shared<posix::FileDescriptor>(std::move(*connected));
   StoreChannel channel;
   channel.store = "the launcher's local store";
@@ -26,6 +28,13 @@ Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view add
     posix::FileDescriptor unwanted;
     return posix::receive_message(*socket, message, unwanted);
   };
+  return std::optional(std::move(channel));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view address, std::string_view secret,
+                                                            Rank rank, int size, Deadline deadline) {
   Buffer greeting;
   ByteWriter out(greeting);
   out.put(store::magic);
@@ -34,8 +43,8 @@ Result<std::unique_ptr<StoreClient>> LocalStoreClient::join(std::string_view add
   out.put(rank.value);
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::int32_t>(::getpid()));
-  return StoreClient::enter(std::move(channel), greeting, "a wrong " + std::string(local_store::secret_variable), rank,
-                            size, deadline);
+  return StoreClient::enter([&] { return connect_to(std::string(address)); }, greeting, local_store::secret_variable,
+                            rank, size, deadline);
 }
 
 }  // namespace hvd::bootstrap

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/sha256.hpp"
+#include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/seats.hpp"
 #include "bootstrap/store/verbs.hpp"
@@ -21,8 +22,8 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_strangers = 64;  // connected, but not in yet; the oldest must go
-constexpr std::size_t most_unsent = 256;    // answers that a client does not read
+constexpr std::size_t spare_strangers = 64;  // connected, but not in yet, besides one of each rank
+constexpr std::size_t most_unsent = 256;     // answers that a client does not read
 
 struct Connection {
   posix::FileDescriptor socket;
@@ -35,41 +36,40 @@ struct Connection {
 struct LocalStoreServer::State {
   Options options;
   posix::ListeningSocket listening;
-  posix::WatchList events;  // the listener is number 0, connections their own number
+  posix::WatchList events;
+  FrontDoor door;
   std::string secret;
   std::vector<std::pair<std::string, std::string>> variables;
   std::map<std::uint64_t, Connection> connections;
   std::unique_ptr<StoreSeats> seats;
-  std::uint64_t last_number = 0;
+  std::uint64_t last_number = FrontDoor::of_clock;
+  bool lacked_descriptors = false;
   Buffer incoming;
 
   void accept_all() {
-    for (;;) {
+    while (door.is_open()) {
       auto accepted = posix::accept_from(listening.socket);
       if (!accepted) {
-        log::warning("local store: " + accepted.error().message);
-        return;
+        if (!std::exchange(lacked_descriptors, true)) log::warning("local store: " + accepted.error().message);
+        return door.rest();
       }
       if (!*accepted) return;
       auto process = posix::process_behind(*accepted);
       if (!process || process->uid != ::geteuid()) continue;
-      make_room_for_a_stranger();
       std::uint64_t number = ++last_number;
       if (!events.add(accepted->get(), number)) continue;
       Connection& connection = connections[number];
       connection.socket = std::move(*accepted);
       connection.number = number;
+      door.let_in(number);
     }
   }
 
-  void make_room_for_a_stranger() {
-    std::size_t strangers = 0;
-    auto oldest = connections.end();
-    for (auto at = connections.begin(); at != connections.end(); ++at) {
-      if (seats->is_seated(at->first)) continue;
-      if (strangers++ == 0) oldest = at;
+  void put_out_the_slow() {
+    for (std::uint64_t number : door.look_at_clock()) {
+      read_from(number);
+      if (door.has(number)) drop(number, "said nothing");
     }
-    if (strangers >= most_strangers) connections.erase(oldest);
   }
 
   // The connection may be gone afterwards.
@@ -98,7 +98,9 @@ struct LocalStoreServer::State {
 
   // Ends a connection. `why` completes "rank 3 …".
   void drop(std::uint64_t number, std::string_view why) {
-    if (connections.erase(number) > 0) seats->left(number, why);
+    if (connections.erase(number) == 0) return;
+    door.let_go(number);
+    seats->left(number, why);
   }
 
   void read_from(std::uint64_t number) {
@@ -120,10 +122,9 @@ struct LocalStoreServer::State {
     int count = ::epoll_wait(events.descriptor(), ready, 64, 0);
     for (int i = 0; i < count; ++i) {
       std::uint64_t number = ready[i].data.u64;
-      if (number == 0) {
-        accept_all();
-        continue;
-      }
+      if (number == FrontDoor::of_listeners) accept_all();
+      if (number == FrontDoor::of_clock) put_out_the_slow();
+      if (number <= FrontDoor::of_clock) continue;
       if ((ready[i].events & EPOLLOUT) != 0) flush(number);
       if ((ready[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) read_from(number);
     }
@@ -143,10 +144,13 @@ struct LocalStoreServer::State {
     guest.rank = in.get<std::int32_t>();
     guest.size = in.get<std::int32_t>();
     guest.pid = in.get<std::int32_t>();
-    if (!in.ok() || !in.at_end() || verb != Verb::hello || magic != store::magic ||
-        !are_equal_secrets(as_bytes(their_secret), as_bytes(secret)))
+    if (!in.ok() || !in.at_end() || verb != Verb::hello || magic != store::magic) return false;
+    std::uint64_t number = from.number;
+    if (!are_equal_secrets(as_bytes(their_secret), as_bytes(secret))) {
+      answer(number, store::message(Verb::stranger, ticket));
       return false;
-    seats->seat(from.number, ticket, guest);
+    }
+    if (seats->seat(number, ticket, guest)) door.let_go(number);
     return true;
   }
 };
@@ -164,6 +168,8 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
       state->options.job, state->options.size, state->options.on_abort,
       [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, std::move(message)); }});
   state->incoming.reserve(store::largest_message);
+  auto places = static_cast<std::size_t>(state->options.size) + spare_strangers;
+  HVD_RETURN_IF_ERROR(make_room_for_descriptors(places, "the launcher's local store"));
   auto listening = posix::listen_on_unix_socket();
   if (!listening) return std::move(listening.error());
   state->listening = std::move(*listening);
@@ -173,7 +179,8 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
   auto events = posix::WatchList::open();
   if (!events) return events.error();
   state->events = std::move(*events);
-  HVD_RETURN_IF_ERROR(state->events.add(state->listening.socket.get(), 0));
+  HVD_RETURN_IF_ERROR(
+      state->door.open(state->events, {state->listening.socket.get()}, places, state->options.strangers_time));
   return std::unique_ptr<LocalStoreServer>(new LocalStoreServer(std::move(state)));
 }
 

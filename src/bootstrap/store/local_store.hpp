@@ -8,7 +8,8 @@
 //     packet. Strings and values in a body are a u32 length and the bytes.
 //  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
 //     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or
-//     `failed`. Anything else, or a wrong secret, is dropped without an answer. A rank is in at most once at a time.
+//     `failed`; to a wrong secret `stranger`, and the end. Anything else is dropped without an answer. A rank is in at
+//     most once at a time. Who is not in yet may be dropped (it said nothing for long): a client tries again.
 //  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank,
 //     key} → `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this
 //     one; `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
@@ -16,6 +17,7 @@
 //  4. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
 //     of that rank: every fence that lacks it fails, now and later, and so does every get of what it had not put.
 //  5. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -46,7 +48,9 @@ class LocalStoreServer {
     std::string job;  // equal to no other job's on this machine; handed to the ranks as Identity::job
     int size = 1;
     // A rank asked for the end of the job. Called from within serve() or rank_ended().
-    std::function<void(Rank, std::string_view reason)> on_abort;
+    std::function<void(Rank, std::string_view reason)> on_abort{};
+    // That a connection may say nothing.
+    std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);
   ~LocalStoreServer();

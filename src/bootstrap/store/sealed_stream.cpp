@@ -9,8 +9,9 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::string_view mark = "HVDstor1";
+constexpr std::string_view mark = "HVDstor2";
 constexpr std::size_t digest_bytes = sizeof(Digest);
+constexpr std::uint32_t refusal = 0xffffffff;  // instead of a message's length
 
 Digest draw_nonce() {
   Digest nonce{};
@@ -118,8 +119,11 @@ Result<bool> SealedStream::shake_hands() {
   if (side_ == Side::accepted) {
     if (unread() < 2 * digest_bytes) return false;
     ConstBytes theirs = take(digest_bytes);
-    if (!are_equal_secrets(take(digest_bytes), proof(secret_, "dialler", nonce_, theirs)))
+    if (!are_equal_secrets(take(digest_bytes), proof(secret_, "dialler", nonce_, theirs))) {
+      ByteWriter(out_).put(refusal);
+      (void)flush();
       return Error(ErrorCode::mismatch, "the other end does not know the job's secret");
+    }
     derive_session(nonce_, theirs);
     open_ = true;
     return true;
@@ -149,6 +153,10 @@ Result<posix::Delivery> SealedStream::receive(Buffer& message) {
     std::uint32_t size = 0;
     if (shaken_ && unread() >= sizeof size) {
       std::memcpy(&size, in_.data() + taken_, sizeof size);
+      if (size == refusal && side_ == Side::dialled && !open_) {
+        refused_ = true;
+        return Error(ErrorCode::mismatch, "the other end has another secret");
+      }
       // Bounds what a stranger can make us keep; nothing else is concluded from it before the seal was checked.
       if (size > largest_message_) return Error(ErrorCode::mismatch, "the other end sent a message that is too long");
       if (unread() >= sizeof size + size + digest_bytes) {

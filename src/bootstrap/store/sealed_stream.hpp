@@ -3,9 +3,9 @@
 // interpreted before it has proven that, and nobody in between can read the secret, or change or repeat a message;
 // what is said can be read.
 //
-//  1. The side that accepted sends 8 bytes `HVDstor1` and 32 random bytes.
-//  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). A
-//     wrong one ends the connection.
+//  1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
+//  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). To a
+//     wrong one the acceptor says 4 bytes 0xff, and ends the connection.
 //  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, bytes),
 //     where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the connection; the first
 //     right one proves the acceptor.
@@ -41,6 +41,8 @@ class SealedStream {
   posix::Delivery flush();
   // Also carries on the handshake. An error says what is wrong with the other end; the connection is to be closed then.
   Result<posix::Delivery> receive(Buffer& message);
+  // The dialling side was told that its secret is not the acceptor's.
+  bool was_refused() const { return refused_; }
 
  private:
   Digest seal(bool of_dialler, std::uint64_t number, ConstBytes message) const;
@@ -60,6 +62,7 @@ class SealedStream {
   bool shaken_ = false;  // the session key is known
   bool open_ = false;
   bool untouched_ = true;
+  bool refused_ = false;
   std::uint64_t sent_messages_ = 0;
   std::uint64_t received_messages_ = 0;
   Buffer out_;

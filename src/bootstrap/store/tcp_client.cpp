@@ -59,7 +59,7 @@ void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
 }
 
 // True when the store's greeting has come, which proves nothing yet.
-bool advance(Attempt& attempt, std::string_view secret, std::string& faults) {
+bool advance(Attempt& attempt, std::string_view secret, std::string& faults, bool& was_closed) {
   if (attempt.stream == nullptr) {
     if (int reason = posix::outcome_of_connecting(attempt.socket.get())) {
       give_up(attempt, std::strerror(reason), faults);  // NOLINT(concurrency-mt-unsafe)
@@ -72,18 +72,23 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults) {
     attempt.stream = std::make_unique<SealedStream>(std::move(attempt.socket), SealedStream::Side::dialled, secret,
                                                     store::largest_message);
   }
-  constexpr std::string_view mark = "HVDstor1";
+  constexpr std::string_view mark = "HVDstor2";
   char first[mark.size()];
   ssize_t seen = ::recv(attempt.stream->descriptor(), first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
   if (seen > 0 && mark.starts_with(std::string_view(first, static_cast<std::size_t>(seen)))) return true;
   if (seen > 0) give_up(attempt, "something else than Horovod's store answers there", faults);
-  else if (seen == 0 || (errno != EAGAIN && errno != EINTR)) give_up(attempt, "closed the connection", faults);
+  else if (seen == 0 || (errno != EAGAIN && errno != EINTR)) {
+    give_up(attempt, "closed the connection", faults);
+    was_closed = true;
+  }
   return false;
 }
 
+// Null if somebody is there, but closed the connection at once: it may have no room now.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
                                            Deadline deadline) {
   std::string faults;
+  bool was_closed = false;
   std::vector<posix::TcpAddress> addresses = resolve_all(list, std::string(port), faults);
   std::vector<Attempt> attempts;
   attempts.reserve(addresses.size());
@@ -99,6 +104,7 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
     }
     bool more = attempts.size() < addresses.size();
     std::string what = "cannot reach the store of the job at " + std::string(list) + ", port " + std::string(port);
+    if (open.empty() && !more && was_closed) return std::unique_ptr<SealedStream>();
     if (open.empty() && !more)
       return Error(ErrorCode::peer_lost, what + ": " + (faults.empty() ? "no address" : faults));
     auto left = std::min(deadline.left(),
@@ -108,7 +114,7 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
       return Error(ErrorCode::timeout, what + " in time" + (faults.empty() ? "" : ": " + faults) +
                                            " (a firewall? HOROVOD_PORT_RANGE says which ports may be used)");
     for (std::size_t i = 0; i < open.size(); ++i)
-      if (entries[i].revents != 0 && advance(*open[i], secret, faults)) return std::move(open[i]->stream);
+      if (entries[i].revents != 0 && advance(*open[i], secret, faults, was_closed)) return std::move(open[i]->stream);
     if (ready > 0 || !more) continue;
     const posix::TcpAddress& next = addresses[attempts.size()];
     auto begun = posix::begin_connecting(next, std::nullopt);
@@ -118,29 +124,40 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
   }
 }
 
-}  // namespace
-
-Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
-                                                     std::string_view secret, Rank rank, int size, Deadline deadline) {
+Result<std::optional<StoreChannel>> connect_to(std::string_view addresses, std::string_view port,
+                                               std::string_view secret, Deadline deadline) {
   auto dialled = dial(addresses, port, secret, deadline);
   if (!dialled) return std::move(dialled.error());
+  if (*dialled == nullptr) return std::optional<StoreChannel>();
   std::shared_ptr<SealedStream> stream = std::move(*dialled);
   StoreChannel channel;
   channel.store = "the job's store at " + std::string(addresses) + ", port " + std::string(port);
   channel.descriptor = stream->descriptor();
   channel.send = [stream](ConstBytes message) { return stream->send(message); };
-  channel.receive = [stream](Buffer& message) -> Result<posix::Delivery> {
+  channel.receive = [stream, store = channel.store](Buffer& message) -> Result<posix::Delivery> {
     if (stream->flush() == posix::Delivery::closed) return posix::Delivery::closed;
-    return stream->receive(message);
+    auto got = stream->receive(message);
+    if (!got && stream->was_refused())
+      got.error().message =
+          store + " does not know the secret of this process: is HOROVOD_SECRET_KEY that of another job?";
+    return got;
   };
   channel.has_unsent = [stream] { return stream->has_unsent(); };
+  return std::optional(std::move(channel));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
+                                                     std::string_view secret, Rank rank, int size, Deadline deadline) {
   Buffer greeting;
   ByteWriter out(greeting);
   out.put(store::wire_version);
   out.put(rank.value);
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::int32_t>(::getpid()));
-  return StoreClient::enter(std::move(channel), greeting, "a wrong HOROVOD_SECRET_KEY", rank, size, deadline);
+  return StoreClient::enter([&] { return connect_to(addresses, port, secret, deadline); }, greeting,
+                            "HOROVOD_SECRET_KEY", rank, size, deadline);
 }
 
 }  // namespace hvd::bootstrap

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
+#include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/seats.hpp"
 #include "bootstrap/store/verbs.hpp"
@@ -26,7 +26,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_strangers = 1024;  // connected, but not in yet; the oldest must go
+constexpr std::size_t spare_strangers = 256;  // connected, but not in yet, besides those of ranks
 constexpr auto strangers_time = std::chrono::seconds(10);
 constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers that a client does not read
 constexpr auto lingering_time = std::chrono::seconds(5);
@@ -34,9 +34,7 @@ constexpr auto lingering_time = std::chrono::seconds(5);
 struct Connection {
   std::unique_ptr<SealedStream> stream;
   std::string from;  // its address
-  Deadline proves_itself_by = Deadline::never();
   bool also_writable = false;
-  bool is_stranger = true;
 };
 
 }  // namespace
@@ -44,14 +42,14 @@ struct Connection {
 struct TcpStoreServer::State {
   Options options;
   std::vector<posix::FileDescriptor> listeners;
-  posix::WatchList events;      // number 0 is any listener, 1 the timer, then connections
-  posix::FileDescriptor timer;  // ticks while there are strangers
+  posix::WatchList events;
+  FrontDoor door;
   std::string addresses;
   std::uint16_t port = 0;
   std::map<std::uint64_t, Connection> connections;
   std::unique_ptr<StoreSeats> seats;
-  std::uint64_t last_number = 1;
-  std::size_t strangers = 0;
+  std::uint64_t last_number = FrontDoor::of_clock;
+  bool lacked_descriptors = false;
   Buffer incoming;
 
   ~State() {
@@ -59,21 +57,13 @@ struct TcpStoreServer::State {
     for (auto& listener : listeners) posix::stop_withholding(listener.get());
   }
 
-  void tick(bool on) {
-    itimerspec period{};
-    period.it_value.tv_sec = period.it_interval.tv_sec = on ? 1 : 0;
-    ::timerfd_settime(timer.get(), 0, &period, nullptr);
-  }
-
   void accept_all() {
     for (posix::FileDescriptor& listener : listeners) {
-      for (;;) {
+      while (door.is_open()) {
         auto accepted = posix::accept_from_tcp(listener.get());
         if (!accepted) {
-          log::warning("rendezvous: " + accepted.error().message);
-          // Level-triggered: without room it would come back at once and for ever.
-          drop_oldest_stranger("had to make room");
-          break;
+          if (!std::exchange(lacked_descriptors, true)) log::warning("rendezvous: " + accepted.error().message);
+          return door.rest();
         }
         if (!accepted->socket) break;
         admit(std::move(accepted->socket), accepted->from ? accepted->from->text() : "an unknown address");
@@ -82,7 +72,6 @@ struct TcpStoreServer::State {
   }
 
   void admit(posix::FileDescriptor socket, std::string from) {
-    if (strangers >= most_strangers) drop_oldest_stranger("had to make room");
     std::uint64_t number = ++last_number;
     if (!posix::prepare_connection(socket.get(), store::lost_host_time)) return;
     if (!events.add(socket.get(), number)) return;
@@ -91,23 +80,15 @@ struct TcpStoreServer::State {
     connection.stream = std::make_unique<SealedStream>(std::move(socket), SealedStream::Side::accepted, options.secret,
                                                        store::largest_message);
     connection.from = std::move(from);
-    connection.proves_itself_by = Deadline::after(strangers_time);
-    if (strangers++ == 0) tick(true);
+    door.let_in(number);
     flush(number);
   }
 
-  void drop_oldest_stranger(const char* why) {
-    for (const auto& [number, connection] : connections)
-      if (connection.is_stranger) return drop(number, why);
-  }
-
-  void drop_slow_strangers() {
-    std::uint64_t ticks = 0;
-    (void)!::read(timer.get(), &ticks, sizeof ticks);
-    std::vector<std::uint64_t> slow;
-    for (const auto& [number, connection] : connections)
-      if (connection.is_stranger && connection.proves_itself_by.passed()) slow.push_back(number);
-    for (std::uint64_t number : slow) drop(number, "did not prove in time that it belongs to the job");
+  void put_out_the_slow() {
+    for (std::uint64_t number : door.look_at_clock()) {
+      read_from(number);
+      if (door.has(number)) drop(number, "did not prove in time that it belongs to the job");
+    }
   }
 
   // Ends a connection. `why` completes "rank 3 …" and "a connection from 10.0.0.9:4711 …".
@@ -117,12 +98,12 @@ struct TcpStoreServer::State {
     Connection gone = std::move(found->second);
     connections.erase(found);
     posix::stop_withholding(gone.stream->descriptor());
-    if (gone.is_stranger) {
+    if (door.has(number)) {
       // One that said nothing at all may be of a rank that found a better address.
       auto level = gone.stream->is_untouched() ? log::Level::debug : log::Level::warning;
       if (log::enabled(level))
         log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why);
-      if (--strangers == 0) tick(false);
+      door.let_go(number);
     }
     seats->left(number, why);
   }
@@ -156,12 +137,11 @@ struct TcpStoreServer::State {
       if (found == connections.end()) return;
       auto got = found->second.stream->receive(incoming);
       if (!got)
-        return drop(number,
-                    found->second.is_stranger ? "does not know the job's secret" : "sent what is not of this protocol");
+        return drop(number, door.has(number) ? "does not know the job's secret" : "sent what is not of this protocol");
       if (*got == posix::Delivery::would_block) return flush(number);
       if (*got == posix::Delivery::closed)
-        return drop(number, found->second.is_stranger ? "closed it before it had proven that it belongs to the job"
-                                                      : "ended or closed its connection");
+        return drop(number, door.has(number) ? "closed it before it had proven that it belongs to the job"
+                                             : "ended or closed its connection");
       if (!handle(number, incoming)) return drop(number, "sent a message that is not of this protocol");
     }
   }
@@ -178,11 +158,7 @@ struct TcpStoreServer::State {
     guest.size = in.get<std::int32_t>();
     guest.pid = in.get<std::int32_t>();
     if (!in.ok() || !in.at_end() || verb != Verb::hello) return false;
-    if (!seats->seat(number, ticket, guest)) return true;
-    if (auto found = connections.find(number); found != connections.end() && found->second.is_stranger) {
-      found->second.is_stranger = false;
-      if (--strangers == 0) tick(false);
-    }
+    if (seats->seat(number, ticket, guest)) door.let_go(number);
     return true;
   }
 
@@ -191,9 +167,9 @@ struct TcpStoreServer::State {
     int count = ::epoll_wait(events.descriptor(), ready, 64, 0);
     for (int i = 0; i < count; ++i) {
       std::uint64_t number = ready[i].data.u64;
-      if (number == 0) accept_all();
-      if (number == 1) drop_slow_strangers();
-      if (number < 2) continue;
+      if (number == FrontDoor::of_listeners) accept_all();
+      if (number == FrontDoor::of_clock) put_out_the_slow();
+      if (number <= FrontDoor::of_clock) continue;
       if ((ready[i].events & EPOLLOUT) != 0) flush(number);
       if ((ready[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) read_from(number);
     }
@@ -264,13 +240,14 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
   auto events = posix::WatchList::open();
   if (!events) return events.error();
   state->events = std::move(*events);
-  state->timer = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!state->timer) return system_error("timerfd_create", errno);
-  HVD_RETURN_IF_ERROR(state->events.add(state->timer.get(), 1));
+  std::vector<int> doors;
   for (posix::FileDescriptor& listener : state->listeners) {
     posix::withhold_from_children(listener.get());
-    HVD_RETURN_IF_ERROR(state->events.add(listener.get(), 0));
+    doors.push_back(listener.get());
   }
+  auto places = static_cast<std::size_t>(state->options.size) + spare_strangers;
+  HVD_RETURN_IF_ERROR(make_room_for_descriptors(places, "the store at which the ranks meet"));
+  HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
 }
 

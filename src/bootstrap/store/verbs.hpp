@@ -10,13 +10,13 @@
 namespace hvd::bootstrap::store {
 
 inline constexpr std::uint32_t magic = 0x48764c73;
-inline constexpr std::uint32_t wire_version = 1;
+inline constexpr std::uint32_t wire_version = 2;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
 inline constexpr std::chrono::seconds lost_host_time(30);  // without a sign of life from the other end's host
 
-enum class Verb : std::uint8_t { hello = 1, put, get, fence, abort, leave, welcome, done, value, failed };
+enum class Verb : std::uint8_t { hello = 1, put, get, fence, abort, leave, welcome, done, value, failed, stranger };
 
 // Begins a message; the body is appended with a ByteWriter.
 inline Buffer message(Verb verb, std::uint32_t ticket) {

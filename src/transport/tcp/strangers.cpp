@@ -10,7 +10,11 @@ namespace hvd::transport::tcp {
 
 Strangers::Strangers(const World& world, const Credentials& credentials, const EventQueue& queue,
                      std::chrono::milliseconds patience)
-    : world_(world), credentials_(credentials), queue_(queue), patience_(patience) {}
+    : world_(world),
+      credentials_(credentials),
+      queue_(queue),
+      patience_(patience),
+      most_at_once_(256 + 2 * static_cast<std::size_t>(world.size())) {}
 
 bool Strangers::accept_from(int listener) {
   for (int turn = 0; turn < most_per_turn; ++turn) {
@@ -22,7 +26,7 @@ bool Strangers::accept_from(int listener) {
       continue;
     }
     if (!accepted->socket) return true;
-    if (strangers_.size() >= most_at_once) make_room();
+    if (strangers_.size() >= most_at_once_) make_room();
     std::uint64_t number = next_number_++;
     std::string host = accepted->from ? accepted->from->host() : "an unknown address";
     int descriptor = accepted->socket.get();

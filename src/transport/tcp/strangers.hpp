@@ -53,13 +53,13 @@ class Strangers {
   bool is_host_of_a_member(const std::string& host) const;
 
   static constexpr int most_per_turn = 64;  // or a flood would keep the watcher here
-  static constexpr std::size_t most_at_once = 256;
   static constexpr std::size_t most_named = 1000;
 
   const World& world_;
   const Credentials& credentials_;
   const EventQueue& queue_;
   const std::chrono::milliseconds patience_;
+  const std::size_t most_at_once_;  // more than the job's ranks, which may all come together
   std::uint64_t next_number_ = 0;
   std::map<std::uint64_t, Stranger> strangers_;  // oldest first
   std::map<std::string, std::size_t> per_host_;

@@ -1,0 +1,104 @@
+#include "bootstrap/store/front_door.hpp"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "native/posix/process.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+constexpr std::chrono::milliseconds rest_time(200);
+
+}  // namespace
+
+Status FrontDoor::open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
+                       std::chrono::milliseconds patience) {
+  events_ = &events;
+  listeners_ = std::move(listeners);
+  most_ = most;
+  patience_ = patience;
+  clock_ = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!clock_) return system_error("timerfd_create", errno);
+  HVD_RETURN_IF_ERROR(events.add(clock_.get(), of_clock));
+  for (int listener : listeners_) HVD_RETURN_IF_ERROR(events.add(listener, of_listeners));
+  return {};
+}
+
+void FrontDoor::let_in(std::uint64_t number) {
+  strangers_.emplace(number, Clock::now() + patience_);
+  if (strangers_.size() == 1) set_clock();
+  set_open(!is_resting_ && strangers_.size() < most_);
+}
+
+void FrontDoor::let_go(std::uint64_t number) {
+  if (strangers_.erase(number) == 0) return;
+  set_open(!is_resting_ && strangers_.size() < most_);
+}
+
+void FrontDoor::rest() {
+  is_resting_ = true;
+  set_open(false);
+  set_clock();
+}
+
+std::vector<std::uint64_t> FrontDoor::look_at_clock() {
+  std::uint64_t ticks = 0;
+  (void)!::read(clock_.get(), &ticks, sizeof ticks);
+  std::vector<std::uint64_t> overdue;
+  Clock::time_point now = Clock::now();
+  for (const auto& [number, until] : strangers_) {
+    if (until > now) break;
+    overdue.push_back(number);
+  }
+  is_resting_ = false;
+  set_open(strangers_.size() < most_);
+  set_clock();
+  return overdue;
+}
+
+// Level-triggered: a listener that is watched while nobody may come in would wake its owner for ever.
+void FrontDoor::set_open(bool open) {
+  if (open == is_open_) return;
+  is_open_ = open;
+  for (int listener : listeners_) {
+    if (open) (void)events_->add(listener, of_listeners);
+    else events_->remove(listener);
+  }
+}
+
+// Ticks while anybody is in, each time that the oldest may have had its time.
+void FrontDoor::set_clock() {
+  auto span = std::chrono::milliseconds(0);
+  if (!strangers_.empty())
+    span = std::max(std::chrono::ceil<std::chrono::milliseconds>(strangers_.begin()->second - Clock::now()),
+                    std::min(patience_, rest_time));
+  if (is_resting_) span = rest_time;
+  itimerspec time{};
+  time.it_value.tv_sec = span.count() / 1000;
+  time.it_value.tv_nsec = span.count() % 1000 * 1'000'000;
+  ::timerfd_settime(clock_.get(), 0, &time, nullptr);
+}
+
+Status make_room_for_descriptors(std::size_t count, const char* what) {
+  constexpr std::uint64_t others = 64;  // that the process may open besides; the limit is of the highest number
+  posix::DescriptorLimit limit = posix::descriptor_limit();
+  std::uint64_t needed = count + others;
+  if (int lowest = ::dup(STDERR_FILENO); lowest >= 0) {
+    needed += static_cast<std::uint64_t>(lowest);
+    ::close(lowest);
+  }
+  if (limit.soft >= needed) return {};
+  if (limit.hard < needed)
+    return Error(ErrorCode::system, std::string(what) + " needs " + std::to_string(needed) +
+                                        " open files, but this machine allows " + std::to_string(limit.hard) +
+                                        " (RLIMIT_NOFILE, ulimit -Hn): start fewer ranks, or have the limit raised");
+  posix::set_descriptor_limit({needed, limit.hard});
+  return {};
+}
+
+}  // namespace hvd::bootstrap
