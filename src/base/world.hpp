@@ -14,8 +14,9 @@ struct Member {
   std::int32_t pid = 0;
   std::string address;    // of this rank's unix socket (abstract name)
   std::string endpoints;  // of its TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without one
-  std::string release{};  // of Horovod; all ranks must load the same
-  std::string knobs{};    // that must be equal on all ranks, lines of NAME=value
+  // Of this rank alone, since they are equal on all that have met.
+  std::string release{};  // of Horovod
+  std::string knobs{};    // lines of NAME=value
 };
 
 struct World {

@@ -1,6 +1,7 @@
 #pragma once
 // One way of being started: tells this process its rank and carries small values between the ranks until they have
 // links of their own. Used on the thread that calls init, never on the engine's.
+#include <optional>
 #include <string_view>
 
 #include "base/bytes.hpp"
@@ -9,6 +10,7 @@
 #include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "bootstrap/cards.hpp"
 
 namespace hvd::bootstrap {
 
@@ -32,6 +34,9 @@ class Bootstrap {
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
   // Returns when all ranks have called it, and everything put before it can be got.
   virtual Status fence(Deadline deadline) = 0;
+  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence() and a get()
+  // of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
+  virtual std::optional<Result<Cards>> exchange(std::string_view, const Card&, Deadline) { return std::nullopt; }
   // This rank has links of its own now, or has failed to make them: what only the meeting needed may go. The next
   // fence() begins another meeting.
   virtual void tidy_up() noexcept {}

@@ -70,6 +70,11 @@ class EnvironmentBootstrap final : public Bootstrap {
 
   Status fence(Deadline deadline) override { return store_ != nullptr ? store_->fence(deadline) : Status(); }
 
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    if (store_ == nullptr) return std::nullopt;
+    return store_->exchange(key, card, deadline);
+  }
+
   void abort(std::string_view reason) noexcept override {
     if (store_ != nullptr) store_->abort(reason);
   }

@@ -12,7 +12,7 @@
 namespace hvd::bootstrap {
 
 // Of everything that ranks say to each other. Rises with every change of any of it: all ranks must have the same.
-inline constexpr std::uint32_t protocol_version = 4;
+inline constexpr std::uint32_t protocol_version = 5;
 
 // What this process tells the others: host (HOROVOD_HOSTNAME, or the kernel's name), node id, pid, release, and the
 // address given.

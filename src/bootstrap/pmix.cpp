@@ -105,6 +105,11 @@ class Pmix final : public Bootstrap {
     return foreign_->later.invited(foreign_->identity, *invitation);
   }
 
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    if (foreign_ == nullptr || !foreign_->exchanged) return std::nullopt;
+    return foreign_->later.exchange(key, card, deadline);
+  }
+
   void abort(std::string_view reason) noexcept override {
     (foreign_ != nullptr ? foreign_->client : inner_)->abort(reason);
   }

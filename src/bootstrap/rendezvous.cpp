@@ -52,6 +52,9 @@ class Rendezvous final : public Bootstrap {
     return store_->get(from, key, deadline);
   }
   Status fence(Deadline deadline) override { return store_->fence(deadline); }
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    return store_->exchange(key, card, deadline);
+  }
   void abort(std::string_view reason) noexcept override { store_->abort(reason); }
 
  private:

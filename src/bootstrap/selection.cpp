@@ -55,6 +55,15 @@ class Traced final : public Bootstrap {
   Status fence(Deadline deadline) override {
     return timed("fence", [&] { return inner_->fence(deadline); });
   }
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    std::optional<Result<Cards>> cards;
+    (void)timed("exchange " + std::string(key), [&]() -> Status {
+      cards = inner_->exchange(key, card, deadline);
+      if (!cards) return Error(ErrorCode::unsupported, "by put, fence and get");
+      return *cards ? Status() : cards->error();
+    });
+    return cards;
+  }
   void tidy_up() noexcept override {
     log::trace("bootstrap " + std::string(name()) + ": tidy up");
     inner_->tidy_up();

@@ -24,7 +24,6 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t half = 16;
-constexpr std::size_t spare_strangers = 64;
 constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries of an agent
 
 Result<posix::FileDescriptor> listen_within(const posix::TcpAddress& address, const PortRange& range) {
@@ -78,7 +77,7 @@ struct Lifelines::State {
     std::vector<int> doors;
     for (const posix::FileDescriptor& listener : listeners) doors.push_back(listener.get());
     // An agent dials all addresses at once.
-    std::size_t places = options.hosts * doors.size() + spare_strangers;
+    std::size_t places = options.hosts * doors.size() + bootstrap::FrontDoor::spare_places;
     return door.open(events, std::move(doors), places, patience);
   }
 

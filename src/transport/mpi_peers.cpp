@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
+#include "bootstrap/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -71,17 +72,11 @@ class Mine {
   Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
     const World& world = *request_.world;
     std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
-    HVD_RETURN_IF_ERROR(bootstrap_.put(key, card.encode()));
-    HVD_RETURN_IF_ERROR(bootstrap_.fence(deadline_));
+    auto told = bootstrap::exchange(bootstrap_, {world.rank, world.size(), world.job}, key, card.encode(), deadline_);
+    if (!told) return std::move(told.error());
     std::vector<MpiCard> cards;
     for (int rank = 0; rank < world.size(); ++rank) {
-      if (Rank{rank} == world.rank) {
-        cards.push_back(card);
-        continue;
-      }
-      auto bytes = bootstrap_.get(Rank{rank}, key, deadline_);
-      if (!bytes) return std::move(bytes.error());
-      auto read = MpiCard::decode(*bytes);
+      auto read = MpiCard::decode(told->of(Rank{rank}));
       if (!read) return std::move(read.error());
       cards.push_back(std::move(*read));
     }
@@ -176,34 +171,32 @@ Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
 
 }  // namespace
 
-Buffer MpiCard::encode() const {
-  Buffer bytes;
-  ByteWriter out(bytes);
-  out.put_string(refusal);
-  out.put_string(version);
-  out.put_string(space);
-  out.put_string(addresses);
+bootstrap::Card MpiCard::encode() const {
+  Buffer numbers;
+  ByteWriter out(numbers);
   out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::uint8_t>(running));
   out.put(static_cast<std::uint8_t>(over_bridge));
   out.put(static_cast<std::uint8_t>(wanted));
-  return bytes;
+  return {refusal, version, space, addresses, to_string(numbers)};
 }
 
-Result<MpiCard> MpiCard::decode(ConstBytes bytes) {
-  ByteReader in(bytes);
+Result<MpiCard> MpiCard::decode(const bootstrap::CardView& from) {
   MpiCard card;
-  card.refusal = in.get_string();
-  card.version = in.get_string();
-  card.space = in.get_string();
-  card.addresses = in.get_string();
-  card.rank = in.get<std::int32_t>();
-  card.size = in.get<std::int32_t>();
-  card.running = in.get<std::uint8_t>() != 0;
-  card.over_bridge = in.get<std::uint8_t>() != 0;
-  card.wanted = in.get<std::uint8_t>() != 0;
-  if (in.ok() && in.at_end()) return card;
+  if (from.is_whole && from.texts.size() == 5) {
+    card.refusal = from.texts[0];
+    card.version = from.texts[1];
+    card.space = from.texts[2];
+    card.addresses = from.texts[3];
+    ByteReader in(as_bytes(from.texts[4]));
+    card.rank = in.get<std::int32_t>();
+    card.size = in.get<std::int32_t>();
+    card.running = in.get<std::uint8_t>() != 0;
+    card.over_bridge = in.get<std::uint8_t>() != 0;
+    card.wanted = in.get<std::uint8_t>() != 0;
+    if (in.ok() && in.at_end()) return card;
+  }
   return Error(ErrorCode::mismatch, "what a rank told about its MPI came damaged");
 }
 

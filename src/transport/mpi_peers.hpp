@@ -28,8 +28,8 @@ struct MpiCard {
   // it runs already, has a fabric, or is told what to take.
   std::string addresses;
 
-  Buffer encode() const;
-  static Result<MpiCard> decode(ConstBytes bytes);
+  bootstrap::Card encode() const;
+  static Result<MpiCard> decode(const bootstrap::CardView& card);
 };
 
 // By rank of ours: the rank in MPI's communicator. An error that says why not, alike on all ranks, where the cards do

@@ -45,6 +45,57 @@ TEST(LocalStore, carries_values_across_a_fence) {
   });
 }
 
+TEST(LocalStore, hands_the_cards_of_all_to_everybody) {
+  constexpr int size = 5;
+  StoreThread store(size);
+  on_threads(size, [&](int rank) {
+    auto client = store.join(rank, size);
+    ASSERT_NE(client, nullptr);
+    for (int round = 0; round < 20; ++round) {
+      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));  // more pieces than one
+      auto cards =
+          client->exchange("round " + std::to_string(round), {"the same", std::to_string(rank), large, ""}, soon());
+      ASSERT_TRUE(cards) << cards.error().message;
+      for (int from = 0; from < size; ++from) {
+        const auto& texts = cards->of(Rank{from}).texts;
+        ASSERT_EQ(texts.size(), 4u);
+        EXPECT_EQ(texts[0], "the same");
+        EXPECT_EQ(texts[1], std::to_string(from));
+        EXPECT_EQ(texts[2], std::string(large.size(), static_cast<char>('a' + from)));
+      }
+    }
+  });
+}
+
+TEST(LocalStore, names_whose_cards_are_late_and_hands_all_out_when_they_have_come) {
+  StoreThread store(13);
+  auto first = store.join(0, 13), second = store.join(1, 13);
+  auto cards = first->exchange("card", {"mine"}, at_once());
+  ASSERT_FALSE(cards);
+  EXPECT_EQ(cards.error().code, ErrorCode::timeout);
+  EXPECT_NE(cards.error().message.find("Of 13 ranks 12 did not come to the meeting: 1, 2, 3, 4, 5, 6, 7, 8 and 4 more"),
+            std::string::npos)
+      << cards.error().message;
+  EXPECT_FALSE(first->exchange("card", {"mine"}, soon())) << "a key is used once";
+  auto fenced = second->fence(at_once());
+  EXPECT_NE(fenced.error().message.find("Of 13 ranks 12 did not come to the meeting: 0, 2"), std::string::npos)
+      << fenced.error().message;
+}
+
+TEST(LocalStore, fails_an_exchange_that_lacks_a_rank_that_is_lost) {
+  StoreThread store(3);
+  auto first = store.join(0, 3), second = store.join(1, 3);
+  std::thread waiting([&] {
+    auto cards = first->exchange("card", {"mine"}, soon());
+    ASSERT_FALSE(cards);
+    EXPECT_EQ(cards.error().code, ErrorCode::peer_lost);
+    EXPECT_NE(cards.error().message.find("rank 2 exited with code 3"), std::string::npos) << cards.error().message;
+  });
+  store.rank_ended(2, "exited with code 3");
+  waiting.join();
+  EXPECT_EQ(second->exchange("card", {"mine"}, soon()).error().code, ErrorCode::peer_lost);
+}
+
 TEST(LocalStore, holds_nobody_beyond_a_fence_that_lacks_a_rank) {
   StoreThread store(2);
   auto first = store.join(0, 2);

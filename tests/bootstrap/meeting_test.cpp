@@ -45,7 +45,7 @@ class MadeUpJob final : public Bootstrap {
 
 Member member(int rank) {
   return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank, "@" + std::to_string(rank),
-          "10.0.0." + std::to_string(rank + 1) + ":4000"};
+          "10.0.0." + std::to_string(rank + 1) + ":4000 [fd00::" + std::to_string(rank + 1) + "]:4001"};
 }
 
 Deadline soon() {
@@ -76,6 +76,7 @@ TEST(Meeting, tells_every_rank_who_the_others_are) {
       EXPECT_EQ(world->member(Rank{rank}).node, member(rank).node);
       EXPECT_EQ(world->member(Rank{rank}).pid, member(rank).pid);
       EXPECT_EQ(world->member(Rank{rank}).address, member(rank).address);
+      EXPECT_EQ(world->member(Rank{rank}).endpoints, member(rank).endpoints);
     }
     EXPECT_EQ(job.fences, 1);
   }
@@ -106,7 +107,7 @@ TEST(Meeting, names_the_rank_of_another_version) {
   MadeUpJob job;
   for (int rank = 0; rank < 3; ++rank) job.cards.push_back(card_of(member(rank)));
   std::uint32_t other = protocol_version + 41;
-  std::memcpy(job.cards[2].data() + 4, &other, sizeof other);
+  std::memcpy(job.cards[2].data() + 8, &other, sizeof other);  // behind the first text's length and the mark
   auto world = meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().code, ErrorCode::mismatch);
@@ -114,7 +115,7 @@ TEST(Meeting, names_the_rank_of_another_version) {
        {std::string("rank 2"), std::to_string(other), std::string("rank 1"), std::to_string(protocol_version)})
     EXPECT_NE(world.error().message.find(part), std::string::npos) << part << " in " << world.error().message;
   // The part behind the version belongs to the version: it may be anything.
-  job.cards[2].resize(8);
+  job.cards[2].resize(12);
   EXPECT_EQ(meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon()).error().message, world.error().message);
 }
 

@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "base/log.hpp"
+#include "bootstrap/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/host_identity.hpp"
@@ -111,22 +112,16 @@ Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const I
 
 Result<std::unique_ptr<PmiBridge>> PmiBridge::open(Bootstrap& bootstrap, const Identity& identity,
                                                    std::chrono::milliseconds patience) {
-  Deadline deadline = Deadline::after(patience);
-  std::string mine = new_space() + " " + posix::node_id();
-  HVD_RETURN_IF_ERROR(bootstrap.put("pmi.node", as_bytes(mine)));
-  HVD_RETURN_IF_ERROR(bootstrap.fence(deadline));
+  auto cards = exchange(bootstrap, identity, "pmi.node", {new_space(), posix::node_id()}, Deadline::after(patience));
+  if (!cards) return std::move(cards.error());
   std::string space;
   std::vector<std::string> nodes;
   for (int rank = 0; rank < identity.size; ++rank) {
-    std::string text = mine;
-    if (Rank{rank} != identity.rank) {
-      auto theirs = bootstrap.get(Rank{rank}, "pmi.node", deadline);
-      if (!theirs) return std::move(theirs.error());
-      text = to_string(*theirs);
-    }
-    std::size_t blank = std::min(text.find(' '), text.size());
-    if (rank == 0) space = text.substr(0, blank);
-    nodes.push_back(text.substr(blank));
+    const CardView& card = cards->of(Rank{rank});
+    if (card.texts.size() != 2)
+      return Error(ErrorCode::mismatch, "the PMI bridge of rank " + std::to_string(rank) + " is of another version");
+    if (rank == 0) space = card.texts[0];
+    nodes.emplace_back(card.texts[1]);
   }
   return open(bootstrap, identity, space, nodes, patience);
 }

@@ -6,6 +6,7 @@
 #include <climits>
 #include <thread>
 
+#include "bootstrap/exchange.hpp"
 #include "bootstrap/store/client.hpp"
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
@@ -121,6 +122,11 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
     reply.verb = in.get<std::uint8_t>();
     auto answered = in.get<std::uint32_t>();
     if (!in.ok()) return gone(what);
+    if (static_cast<Verb>(reply.verb) == Verb::piece) {
+      Buffer& table = pieces_[answered];
+      table.insert(table.end(), message->begin() + 5, message->end());
+      continue;
+    }
     if (answered != ticket) continue;  // of a request whose deadline passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
@@ -172,10 +178,49 @@ Status StoreClient::fence(Deadline deadline) {
   auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
   if (!reply) {
     // The store counts this rank as arrived; a second try would be taken for the next fence.
-    if (reply.error().code == ErrorCode::timeout) late_fence_ = reply.error().message;
+    if (reply.error().code == ErrorCode::timeout) {
+      name_absent(reply.error(), "");
+      late_fence_ = reply.error().message;
+    }
     return std::move(reply.error());
   }
   return {};
+}
+
+Result<Cards> StoreClient::exchange(std::string_view key, const Card& card, Deadline deadline) {
+  Buffer mine = encode(card);
+  if (key.empty() || key.size() > store::largest_key || mine.size() > store::largest_value)
+    return Error(ErrorCode::invalid_argument, channel_.store + " takes cards of up to " +
+                                                  std::to_string(store::largest_value) + " bytes, found " +
+                                                  std::to_string(mine.size()));
+  Buffer body;
+  ByteWriter out(body);
+  out.put_string(key);
+  out.put_string({reinterpret_cast<const char*>(mine.data()), mine.size()});
+  auto reply = ask(static_cast<std::uint8_t>(Verb::exchange), body, deadline, "waiting for all ranks");
+  if (!reply) {
+    if (reply.error().code == ErrorCode::timeout) name_absent(reply.error(), key);
+    return std::move(reply.error());
+  }
+  ByteReader in(reply->body);
+  auto pieces = pieces_.extract(in.get<std::uint32_t>());
+  pieces_.clear();
+  if (static_cast<Verb>(reply->verb) != Verb::all || !in.ok() || pieces.empty()) return gone("waiting for all ranks");
+  return Cards::decode(std::move(pieces.mapped()), size_);
+}
+
+// A store that answers within a moment, though others are late, knows who they are.
+void StoreClient::name_absent(Error& error, std::string_view key) {
+  constexpr auto answer_time = std::chrono::seconds(1);
+  Buffer body;
+  ByteWriter(body).put_string(key);
+  auto reply = ask(static_cast<std::uint8_t>(Verb::absent), body, Deadline::after(answer_time), "asking who is late");
+  if (!reply) return;
+  ByteReader in(reply->body);
+  ConstBytes numbers = as_bytes(in.get_string());
+  std::vector<int> absent;
+  for (ByteReader each(numbers); !each.at_end() && each.ok();) absent.push_back(each.get<std::int32_t>());
+  if (in.ok() && !absent.empty()) error.message += ". " + who_is_absent(absent, size_);
 }
 
 void StoreClient::abort(std::string_view reason) noexcept {

@@ -2,6 +2,7 @@
 // A rank's end of a store (seats.hpp), over whatever carries its messages.
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "bootstrap/cards.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -42,6 +44,8 @@ class StoreClient {
   // Waits until the value was put.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
   Status fence(Deadline deadline);
+  // Collective: each brings a card and gets those of all. Who is late is named.
+  Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
   void abort(std::string_view reason) noexcept;
   // Leaves for certain: this rank may enter again. Nothing can be asked afterwards.
   Status leave(Deadline deadline);
@@ -58,6 +62,7 @@ class StoreClient {
   Result<Buffer> receive(Deadline deadline, std::string_view what);
   Error gone(std::string_view what);
   Error late(std::string_view what) const;
+  void name_absent(Error& error, std::string_view key);
 
   StoreChannel channel_;
   Rank rank_;
@@ -66,6 +71,7 @@ class StoreClient {
   std::string broken_;      // why nothing can be asked any more
   std::string late_fence_;  // why there can be no fence any more
   std::uint32_t ticket_ = 0;
+  std::map<std::uint32_t, Buffer> pieces_;  // of tables, by the number of the exchange
 };
 
 }  // namespace hvd::bootstrap

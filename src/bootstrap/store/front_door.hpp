@@ -20,6 +20,7 @@ class FrontDoor {
  public:
   // What comes up in the list of events; connections have larger numbers, which rise.
   static constexpr std::uint64_t of_listeners = 0, of_clock = 1;
+  static constexpr std::size_t spare_places = 128;  // for others than the ranks
 
   // The listeners are their owner's, and stay open as long as the door.
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,

@@ -54,23 +54,32 @@ Result<Buffer> LaterMeetings::get(Rank from, std::string_view key) const {
 }
 
 Status LaterMeetings::fence(Deadline deadline) {
+  Card card;
+  for (auto& [key, value] : std::exchange(mine_, {})) {
+    card.push_back(key);
+    card.push_back(to_string(value));
+  }
+  auto cards = exchange("fence " + std::to_string(++fences_), card, deadline);
+  if (!cards) return std::move(cards.error());
+  for (int rank = 0; rank < identity_.size; ++rank) {
+    const auto& texts = cards->of(Rank{rank}).texts;
+    for (std::size_t at = 0; at + 1 < texts.size(); at += 2) {
+      ConstBytes value = as_bytes(texts[at + 1]);
+      values_[{Rank{rank}, std::string(texts[at])}] = Buffer(value.begin(), value.end());
+    }
+  }
+  return {};
+}
+
+Result<Cards> LaterMeetings::exchange(std::string_view key, const Card& card, Deadline deadline) {
   auto store = enter_tcp_store(addresses_, port_, secret_, identity_.rank, identity_.size, deadline);
   if (!store) {
     store.error().message = "the ranks meet again at rank 0's own store: " + store.error().message;
     return std::move(store.error());
   }
-  auto mine = std::exchange(mine_, {});
-  for (const auto& [key, value] : mine) HVD_RETURN_IF_ERROR((*store)->put(key, value, deadline));
-  HVD_RETURN_IF_ERROR((*store)->fence(deadline));
-  for (const auto& [key, own] : mine) {
-    for (int rank = 0; rank < identity_.size; ++rank) {
-      auto value = (*store)->get(Rank{rank}, key, deadline);
-      if (!value) return std::move(value.error());
-      values_[{Rank{rank}, key}] = std::move(*value);
-    }
-  }
+  auto cards = (*store)->exchange(key, card, deadline);
   (void)(*store)->leave(deadline);  // everything is here: no matter if rank 0 has ended meanwhile
-  return {};
+  return cards;
 }
 
 }  // namespace hvd::bootstrap

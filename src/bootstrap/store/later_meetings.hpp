@@ -24,15 +24,17 @@ class LaterMeetings {
   Status invited(const Identity& identity, ConstBytes invitation);
 
   Status put(std::string_view key, ConstBytes value);
-  // Only of what was put under keys that this rank has put too.
+  // Of what was put before the last fence.
   Result<Buffer> get(Rank from, std::string_view key) const;
-  // Enters the store, and leaves it with all values: then rank 0 may end, and between meetings nobody is connected.
+  // Each enters the store, and leaves it with all values: then rank 0 may end, and between meetings nobody is connected.
   Status fence(Deadline deadline);
+  Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
 
  private:
   Identity identity_;
   std::string addresses_, port_, secret_;
-  std::unique_ptr<TcpStoreThread> server_;                 // on rank 0
+  std::unique_ptr<TcpStoreThread> server_;  // on rank 0
+  std::uint64_t fences_ = 0;
   std::map<std::string, Buffer, std::less<>> mine_;        // put since the last fence
   std::map<std::pair<Rank, std::string>, Buffer> values_;  // of all ranks
 };

@@ -22,13 +22,12 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t spare_strangers = 64;  // connected, but not in yet, besides one of each rank
-constexpr std::size_t most_unsent = 256;     // answers that a client does not read
+constexpr std::size_t most_unsent = 256;  // answers that a client does not read
 
 struct Connection {
   posix::FileDescriptor socket;
   std::uint64_t number = 0;  // rises with every connection
-  std::deque<Buffer> unsent;
+  std::deque<store::SharedMessage> unsent;
 };
 
 }  // namespace
@@ -73,7 +72,7 @@ struct LocalStoreServer::State {
   }
 
   // The connection may be gone afterwards.
-  void answer(std::uint64_t number, Buffer message) {
+  void answer(std::uint64_t number, store::SharedMessage message) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
     Connection& connection = found->second;
@@ -87,7 +86,7 @@ struct LocalStoreServer::State {
     if (found == connections.end()) return;
     Connection& connection = found->second;
     while (!connection.unsent.empty()) {
-      auto sent = posix::send_message(connection.socket, connection.unsent.front());
+      auto sent = posix::send_message(connection.socket, connection.unsent.front()->bytes);
       if (!sent) return drop(number, sent.error().message);
       if (*sent == posix::Delivery::closed) return drop(number, "closed its connection");
       if (*sent == posix::Delivery::would_block) break;
@@ -147,7 +146,7 @@ struct LocalStoreServer::State {
     if (!in.ok() || !in.at_end() || verb != Verb::hello || magic != store::magic) return false;
     std::uint64_t number = from.number;
     if (!are_equal_secrets(as_bytes(their_secret), as_bytes(secret))) {
-      answer(number, store::message(Verb::stranger, ticket));
+      answer(number, std::make_shared<store::Message>(store::Message{store::message(Verb::stranger, ticket)}));
       return false;
     }
     if (seats->seat(number, ticket, guest)) door.let_go(number);
@@ -164,11 +163,13 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
                  "a local store needs at least 1 rank, not " + std::to_string(options.size));
   auto state = std::make_unique<State>();
   state->options = std::move(options);
-  state->seats = std::make_unique<StoreSeats>(StoreSeats::Options{
-      state->options.job, state->options.size, state->options.on_abort,
-      [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, std::move(message)); }});
+  state->seats = std::make_unique<StoreSeats>(
+      StoreSeats::Options{state->options.job, state->options.size, state->options.on_abort,
+                          [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
+                            raw->answer(number, std::move(message));
+                          }});
   state->incoming.reserve(store::largest_message);
-  auto places = static_cast<std::size_t>(state->options.size) + spare_strangers;
+  auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
   HVD_RETURN_IF_ERROR(make_room_for_descriptors(places, "the launcher's local store"));
   auto listening = posix::listen_on_unix_socket();
   if (!listening) return std::move(listening.error());

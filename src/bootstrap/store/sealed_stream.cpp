@@ -1,8 +1,12 @@
 #include "bootstrap/store/sealed_stream.hpp"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <cerrno>
+#include <iterator>
+#include <span>
+#include <utility>
 
 #include "native/posix/random.hpp"
 
@@ -38,14 +42,12 @@ SealedStream::SealedStream(posix::FileDescriptor socket, Side side, std::string_
       largest_message_(largest_message),
       nonce_(draw_nonce()) {
   if (side_ == Side::dialled) return;
-  ByteWriter out(out_);
-  out.put_raw(mark.data(), mark.size());
-  out.put_raw(nonce_.data(), nonce_.size());
+  queue(as_bytes(mark));
+  queue(nonce_);
 }
 
-Digest SealedStream::seal(bool of_dialler, std::uint64_t number, ConstBytes message) const {
+Digest SealedStream::seal(bool of_dialler, std::uint64_t number, const Digest& message) const {
   Buffer text;
-  text.reserve(message.size() + 16);
   ByteWriter out(text);
   out.put(static_cast<std::uint8_t>(of_dialler ? 1 : 2));
   out.put(number);
@@ -64,35 +66,65 @@ ConstBytes SealedStream::take(std::size_t size) {
   return taken;
 }
 
-void SealedStream::queue_message(ConstBytes message) {
-  Digest digest = seal(side_ == Side::dialled, sent_messages_++, message);
-  ByteWriter out(out_);
-  out.put(static_cast<std::uint32_t>(message.size()));
-  out.put_raw(message.data(), message.size());
-  out.put_raw(digest.data(), digest.size());
+// Small ones behind each other, so that one call sends them.
+void SealedStream::queue(ConstBytes bytes) {
+  if (out_.empty() || out_.back().shared != nullptr) out_.emplace_back();
+  out_.back().own.insert(out_.back().own.end(), bytes.begin(), bytes.end());
+  unsent_bytes_ += bytes.size();
+}
+
+void SealedStream::queue_message(store::SharedMessage message) {
+  constexpr std::size_t small = 1024;
+  if (!message->digest) message->digest = sha256(message->bytes);
+  Digest digest = seal(side_ == Side::dialled, sent_messages_++, *message->digest);
+  auto size = static_cast<std::uint32_t>(message->bytes.size());
+  queue(std::as_bytes(std::span(&size, 1)));
+  if (size <= small) {
+    queue(message->bytes);
+  } else {
+    out_.push_back({std::move(message), {}});
+    unsent_bytes_ += size;
+  }
+  queue(digest);
 }
 
 Result<posix::Delivery> SealedStream::send(ConstBytes message) {
+  return send(std::make_shared<store::Message>(store::Message{Buffer(message.begin(), message.end())}));
+}
+
+Result<posix::Delivery> SealedStream::send(store::SharedMessage message) {
   if (!shaken_) {
-    ByteWriter out(waiting_);
-    out.put_string({reinterpret_cast<const char*>(message.data()), message.size()});
+    waiting_.push_back(std::move(message));
     return posix::Delivery::done;
   }
-  queue_message(message);
+  queue_message(std::move(message));
   // What does not fit into the socket now goes with the next call.
   return flush() == posix::Delivery::closed ? posix::Delivery::closed : posix::Delivery::done;
 }
 
 posix::Delivery SealedStream::flush() {
   while (has_unsent()) {
-    ssize_t sent = ::send(socket_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0) sent_ += static_cast<std::size_t>(sent);
-    else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return posix::Delivery::would_block;
-    else if (sent < 0 && errno != EINTR) return posix::Delivery::closed;
+    iovec parts[8];
+    std::size_t count = 0;
+    for (auto at = out_.begin(); at != out_.end() && count < std::size(parts); ++at, ++count) {
+      ConstBytes bytes = at->bytes().subspan(count == 0 ? sent_ : 0);
+      parts[count] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    }
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = count;
+    ssize_t sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return posix::Delivery::would_block;
+    if (sent < 0 && errno != EINTR) return posix::Delivery::closed;
+    if (sent > 0) forget(static_cast<std::size_t>(sent));
   }
-  out_.clear();
-  sent_ = 0;
   return posix::Delivery::done;
+}
+
+void SealedStream::forget(std::size_t sent) {
+  unsent_bytes_ -= sent;
+  for (sent_ += sent; !out_.empty() && sent_ >= out_.front().bytes().size(); out_.pop_front())
+    sent_ -= out_.front().bytes().size();
 }
 
 posix::Delivery SealedStream::read_more() {
@@ -120,7 +152,7 @@ Result<bool> SealedStream::shake_hands() {
     if (unread() < 2 * digest_bytes) return false;
     ConstBytes theirs = take(digest_bytes);
     if (!are_equal_secrets(take(digest_bytes), proof(secret_, "dialler", nonce_, theirs))) {
-      ByteWriter(out_).put(refusal);
+      queue(std::as_bytes(std::span(&refusal, 1)));
       (void)flush();
       return Error(ErrorCode::mismatch, "the other end does not know the job's secret");
     }
@@ -134,12 +166,9 @@ Result<bool> SealedStream::shake_hands() {
   ConstBytes theirs = take(digest_bytes);
   Digest answer = proof(secret_, "dialler", theirs, nonce_);
   derive_session(theirs, nonce_);
-  ByteWriter out(out_);
-  out.put_raw(nonce_.data(), nonce_.size());
-  out.put_raw(answer.data(), answer.size());
-  ByteReader waiting(waiting_);
-  while (!waiting.at_end()) queue_message(as_bytes(waiting.get_string()));
-  waiting_ = Buffer();
+  queue(nonce_);
+  queue(answer);
+  for (store::SharedMessage& message : std::exchange(waiting_, {})) queue_message(std::move(message));
   return true;
 }
 
@@ -162,7 +191,7 @@ Result<posix::Delivery> SealedStream::receive(Buffer& message) {
       if (unread() >= sizeof size + size + digest_bytes) {
         take(sizeof size);
         ConstBytes content = take(size);
-        if (!are_equal_secrets(take(digest_bytes), seal(side_ == Side::accepted, received_messages_, content)))
+        if (!are_equal_secrets(take(digest_bytes), seal(side_ == Side::accepted, received_messages_, sha256(content))))
           return Error(ErrorCode::mismatch, "the other end does not know the job's secret");
         ++received_messages_;
         open_ = true;

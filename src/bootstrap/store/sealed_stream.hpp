@@ -6,16 +6,19 @@
 //  1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
 //  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). To a
 //     wrong one the acceptor says 4 bytes 0xff, and ends the connection.
-//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, bytes),
+//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, SHA-256(bytes)),
 //     where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the connection; the first
 //     right one proves the acceptor.
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "base/sha256.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/unix_socket.hpp"
 
@@ -32,11 +35,13 @@ class SealedStream {
   bool is_open() const { return open_; }
   // Not a byte came from the other end.
   bool is_untouched() const { return untouched_; }
-  bool has_unsent() const { return sent_ < out_.size(); }
-  std::size_t unsent_bytes() const { return out_.size() - sent_; }
+  bool has_unsent() const { return !out_.empty(); }
+  std::size_t unsent_bytes() const { return unsent_bytes_; }
 
   // Sent, or kept for flush().
   Result<posix::Delivery> send(ConstBytes message);
+  // The same of one that goes to many: it is neither copied nor hashed for each of them.
+  Result<posix::Delivery> send(store::SharedMessage message);
   // would_block: some is left for when the socket can be written to.
   posix::Delivery flush();
   // Also carries on the handshake. An error says what is wrong with the other end; the connection is to be closed then.
@@ -45,13 +50,15 @@ class SealedStream {
   bool was_refused() const { return refused_; }
 
  private:
-  Digest seal(bool of_dialler, std::uint64_t number, ConstBytes message) const;
+  Digest seal(bool of_dialler, std::uint64_t number, const Digest& message) const;
   void derive_session(ConstBytes accepted, ConstBytes dialled);
   Result<bool> shake_hands();
   posix::Delivery read_more();
   std::size_t unread() const { return in_.size() - taken_; }
   ConstBytes take(std::size_t size);
-  void queue_message(ConstBytes message);
+  void queue(ConstBytes bytes);
+  void forget(std::size_t sent);
+  void queue_message(store::SharedMessage message);
 
   posix::FileDescriptor socket_;
   Side side_;
@@ -65,9 +72,15 @@ class SealedStream {
   bool refused_ = false;
   std::uint64_t sent_messages_ = 0;
   std::uint64_t received_messages_ = 0;
-  Buffer out_;
-  std::size_t sent_ = 0;
-  Buffer waiting_;  // messages before the session key is known, each with its u32 length
+  struct Outgoing {
+    store::SharedMessage shared;  // or
+    Buffer own;
+    ConstBytes bytes() const { return shared != nullptr ? ConstBytes(shared->bytes) : ConstBytes(own); }
+  };
+  std::deque<Outgoing> out_;
+  std::size_t sent_ = 0;  // of the first
+  std::size_t unsent_bytes_ = 0;
+  std::vector<store::SharedMessage> waiting_;  // messages before the session key is known
   Buffer in_;
   std::size_t taken_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "bootstrap/store/seats.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "bootstrap/store/verbs.hpp"
@@ -22,8 +23,12 @@ StoreSeats::StoreSeats(Options options) : options_(std::move(options)) {
   seats_.resize(static_cast<std::size_t>(options_.size));
 }
 
+void StoreSeats::answer(std::uint64_t connection, Buffer message) {
+  options_.answer(connection, std::make_shared<store::Message>(store::Message{std::move(message)}));
+}
+
 void StoreSeats::answer_done(std::uint64_t connection, std::uint32_t ticket) {
-  options_.answer(connection, store::message(Verb::done, ticket));
+  answer(connection, store::message(Verb::done, ticket));
 }
 
 void StoreSeats::answer_failed(std::uint64_t connection, std::uint32_t ticket, ErrorCode code, std::string_view text) {
@@ -31,7 +36,7 @@ void StoreSeats::answer_failed(std::uint64_t connection, std::uint32_t ticket, E
   ByteWriter out(buffer);
   out.put(static_cast<std::uint8_t>(code));
   out.put_string(text);
-  options_.answer(connection, std::move(buffer));
+  answer(connection, std::move(buffer));
 }
 
 void StoreSeats::answer_value(std::uint64_t connection, std::uint32_t ticket, ConstBytes value) {
@@ -39,7 +44,7 @@ void StoreSeats::answer_value(std::uint64_t connection, std::uint32_t ticket, Co
   ByteWriter out(buffer);
   out.put(static_cast<std::uint32_t>(value.size()));
   out.put_raw(value.data(), value.size());
-  options_.answer(connection, std::move(buffer));
+  answer(connection, std::move(buffer));
 }
 
 void StoreSeats::left(std::uint64_t connection, std::string_view why) {
@@ -61,6 +66,8 @@ void StoreSeats::lose(Rank rank, std::string_view how) {
   auto waiting = std::move(seat.waiting);
   seat.waiting.clear();
   for (auto& [key, get] : waiting) answer_failed(get.connection, get.ticket, ErrorCode::peer_lost, missing(rank, key));
+  for (auto at = exchanges_.begin(); at != exchanges_.end();)
+    at = fail_if_lost(at->second) ? exchanges_.erase(at) : std::next(at);
   settle_fence();
 }
 
@@ -122,7 +129,7 @@ bool StoreSeats::seat(std::uint64_t connection, std::uint32_t ticket, const Stor
   seat_of(Rank{guest.rank}).connection = connection;
   Buffer buffer = store::message(Verb::welcome, ticket);
   ByteWriter(buffer).put_string(options_.job);
-  options_.answer(connection, std::move(buffer));
+  answer(connection, std::move(buffer));
   return true;
 }
 
@@ -135,6 +142,8 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
   switch (verb) {
     case Verb::put: return put(connection, from->second.rank, ticket, in);
     case Verb::get: return get(connection, ticket, in);
+    case Verb::exchange: return exchange(connection, from->second.rank, ticket, in);
+    case Verb::absent: return absent(connection, from->second.rank, ticket, in);
     case Verb::fence: return in.at_end() && fence(from->second.rank, ticket);
     case Verb::abort: {
       std::string reason = clipped(in.get_string());
@@ -199,6 +208,76 @@ bool StoreSeats::fence(Rank rank, std::uint32_t ticket) {
   if (mine.fences++ == fences_done_) ++arrived_;
   mine.fence_ticket = ticket;
   settle_fence();
+  return true;
+}
+
+bool StoreSeats::exchange(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {
+  std::string key(in.get_string());
+  ConstBytes card = as_bytes(in.get_string());
+  if (!in.ok() || !in.at_end() || key.empty() || key.size() > store::largest_key) return false;
+  if (card.size() > store::largest_value) return false;
+  auto [found, is_new] = exchanges_.try_emplace(key, options_.size);
+  Exchange& exchange = found->second;
+  if (is_new) exchange.number = ++exchanges_begun_;
+  auto place = static_cast<std::size_t>(rank.value);
+  if (exchange.has[place]) {
+    answer_failed(connection, ticket, ErrorCode::invalid_argument,
+                  "\"" + key + "\" was brought already; a key is used once");
+    return true;
+  }
+  exchange.table.add(rank, decode_card(card));
+  exchange.has[place] = true;
+  exchange.waiting.emplace_back(connection, ticket);
+  if (++exchange.arrived == options_.size) {
+    auto complete = exchanges_.extract(found);  // an answer can end a connection, and that every exchange
+    hand_out(complete.mapped());
+  } else if (lost_ > 0 && fail_if_lost(exchange)) {
+    exchanges_.erase(found);
+  }
+  return true;
+}
+
+void StoreSeats::hand_out(Exchange& exchange) {
+  Buffer table = exchange.table.encode();
+  std::vector<store::SharedMessage> pieces;
+  for (std::size_t at = 0; at < table.size(); at += store::piece_bytes) {
+    Buffer piece = store::message(Verb::piece, exchange.number);
+    ByteWriter(piece).put_raw(table.data() + at, std::min(store::piece_bytes, table.size() - at));
+    pieces.push_back(std::make_shared<store::Message>(store::Message{std::move(piece)}));
+  }
+  for (auto [connection, ticket] : exchange.waiting) {
+    for (const store::SharedMessage& piece : pieces) options_.answer(connection, piece);
+    Buffer all = store::message(Verb::all, ticket);
+    ByteWriter(all).put(exchange.number);
+    answer(connection, std::move(all));
+  }
+}
+
+// True if those who wait were told, since one whose card is missing is lost.
+bool StoreSeats::fail_if_lost(Exchange& exchange) {
+  for (std::size_t rank = 0; rank < exchange.has.size(); ++rank) {
+    if (exchange.has[rank] || seats_[rank].lost.empty()) continue;
+    std::string lost =
+        "rank " + std::to_string(rank) + " " + seats_[rank].lost + " while the others waited for it at the start";
+    auto waiting = std::exchange(exchange.waiting, {});
+    for (auto [connection, ticket] : waiting) answer_failed(connection, ticket, ErrorCode::peer_lost, lost);
+    return true;
+  }
+  return false;
+}
+
+bool StoreSeats::absent(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {
+  std::string key(in.get_string());
+  if (!in.ok() || !in.at_end()) return false;
+  auto exchange = exchanges_.find(key);
+  std::uint64_t fences = seat_of(rank).fences;
+  Buffer missing;
+  for (std::size_t other = 0; other < seats_.size(); ++other) {
+    bool is_there =
+        key.empty() ? seats_[other].fences >= fences : exchange == exchanges_.end() || exchange->second.has[other];
+    if (!is_there && missing.size() < store::piece_bytes) ByteWriter(missing).put(static_cast<std::int32_t>(other));
+  }
+  answer_value(connection, ticket, missing);
   return true;
 }
 

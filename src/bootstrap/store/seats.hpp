@@ -9,11 +9,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "bootstrap/cards.hpp"
+#include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {
 
@@ -32,7 +35,7 @@ class StoreSeats {
     int size = 1;
     std::function<void(Rank, std::string_view reason)> on_abort;
     // May end the connection, and say so by left().
-    std::function<void(std::uint64_t connection, Buffer message)> answer;
+    std::function<void(std::uint64_t connection, store::SharedMessage message)> answer;
   };
   explicit StoreSeats(Options options);
 
@@ -68,6 +71,16 @@ class StoreSeats {
     std::multimap<std::string, WaitingGet, std::less<>> waiting;
   };
 
+  // What all ranks bring under one key, until it was handed out.
+  struct Exchange {
+    explicit Exchange(int ranks) : table(ranks), has(static_cast<std::size_t>(ranks), false) {}
+    std::uint32_t number = 0;
+    CardTable table;
+    std::vector<bool> has;
+    int arrived = 0;
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
+  };
+
   Seated& seat_of(Rank rank) { return seats_[static_cast<std::size_t>(rank.value)]; }
   void answer_done(std::uint64_t connection, std::uint32_t ticket);
   void answer_failed(std::uint64_t connection, std::uint32_t ticket, ErrorCode code, std::string_view text);
@@ -77,11 +90,18 @@ class StoreSeats {
   bool put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
   bool get(std::uint64_t connection, std::uint32_t ticket, ByteReader& in);
   bool fence(Rank rank, std::uint32_t ticket);
+  bool exchange(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
+  bool absent(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
+  void answer(std::uint64_t connection, Buffer message);
+  void hand_out(Exchange& exchange);
+  bool fail_if_lost(Exchange& exchange);
 
   Options options_;
   std::map<std::uint64_t, Client> clients_;
   std::vector<Seated> seats_;
   std::uint64_t fences_done_ = 0;
+  std::map<std::string, Exchange, std::less<>> exchanges_;
+  std::uint32_t exchanges_begun_ = 0;
   int arrived_ = 0;  // at the current fence
   int lost_ = 0;
   std::size_t stored_bytes_ = 0;

@@ -26,12 +26,11 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t spare_strangers = 256;  // connected, but not in yet, besides those of ranks
 constexpr auto strangers_time = std::chrono::seconds(10);
 constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers that a client does not read
 constexpr auto lingering_time = std::chrono::seconds(5);
 
-struct Connection {
+struct SealedConnection {
   std::unique_ptr<SealedStream> stream;
   std::string from;  // its address
   bool also_writable = false;
@@ -46,7 +45,7 @@ struct TcpStoreServer::State {
   FrontDoor door;
   std::string addresses;
   std::uint16_t port = 0;
-  std::map<std::uint64_t, Connection> connections;
+  std::map<std::uint64_t, SealedConnection> connections;
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false;
@@ -76,7 +75,7 @@ struct TcpStoreServer::State {
     if (!posix::prepare_connection(socket.get(), store::lost_host_time)) return;
     if (!events.add(socket.get(), number)) return;
     posix::withhold_from_children(socket.get());
-    Connection& connection = connections[number];
+    SealedConnection& connection = connections[number];
     connection.stream = std::make_unique<SealedStream>(std::move(socket), SealedStream::Side::accepted, options.secret,
                                                        store::largest_message);
     connection.from = std::move(from);
@@ -95,7 +94,7 @@ struct TcpStoreServer::State {
   void drop(std::uint64_t number, const std::string& why) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
-    Connection gone = std::move(found->second);
+    SealedConnection gone = std::move(found->second);
     connections.erase(found);
     posix::stop_withholding(gone.stream->descriptor());
     if (door.has(number)) {
@@ -109,19 +108,19 @@ struct TcpStoreServer::State {
   }
 
   // The connection may be gone afterwards.
-  void answer(std::uint64_t number, ConstBytes message) {
+  void answer(std::uint64_t number, store::SharedMessage message) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
     if (found->second.stream->unsent_bytes() > most_unsent_bytes)
       return drop(number, "did not read the answers to its requests");
-    (void)found->second.stream->send(message);
+    (void)found->second.stream->send(std::move(message));
     flush(number);
   }
 
   void flush(std::uint64_t number) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
-    Connection& connection = found->second;
+    SealedConnection& connection = found->second;
     posix::Delivery flushed = connection.stream->flush();
     if (flushed == posix::Delivery::closed) return drop(number, "closed its connection");
     bool more = flushed == posix::Delivery::would_block;
@@ -163,8 +162,8 @@ struct TcpStoreServer::State {
   }
 
   int handle_events() {
-    epoll_event ready[64];
-    int count = ::epoll_wait(events.descriptor(), ready, 64, 0);
+    epoll_event ready[512];
+    int count = ::epoll_wait(events.descriptor(), ready, 512, 0);
     for (int i = 0; i < count; ++i) {
       std::uint64_t number = ready[i].data.u64;
       if (number == FrontDoor::of_listeners) accept_all();
@@ -235,7 +234,9 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
   state->options = std::move(options);
   state->seats = std::make_unique<StoreSeats>(
       StoreSeats::Options{state->options.job, state->options.size, state->options.on_abort,
-                          [raw = state.get()](std::uint64_t number, Buffer message) { raw->answer(number, message); }});
+                          [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
+                            raw->answer(number, std::move(message));
+                          }});
   HVD_RETURN_IF_ERROR(state->listen_somewhere());
   auto events = posix::WatchList::open();
   if (!events) return events.error();
@@ -245,7 +246,7 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
     posix::withhold_from_children(listener.get());
     doors.push_back(listener.get());
   }
-  auto places = static_cast<std::size_t>(state->options.size) + spare_strangers;
+  auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
   HVD_RETURN_IF_ERROR(make_room_for_descriptors(places, "the store at which the ranks meet"));
   HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));

@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "base/bytes.hpp"
+#include "base/sha256.hpp"
 
 namespace hvd::bootstrap::store {
 
@@ -14,9 +17,33 @@ inline constexpr std::uint32_t wire_version = 2;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
+inline constexpr std::size_t piece_bytes = 60 << 10;       // of a table of all cards
 inline constexpr std::chrono::seconds lost_host_time(30);  // without a sign of life from the other end's host
 
-enum class Verb : std::uint8_t { hello = 1, put, get, fence, abort, leave, welcome, done, value, failed, stranger };
+enum class Verb : std::uint8_t {
+  hello = 1,
+  put,
+  get,
+  fence,
+  abort,
+  leave,
+  welcome,
+  done,
+  value,
+  failed,
+  stranger,
+  exchange,
+  piece,
+  all,
+  absent
+};
+
+// One that goes to many, who share its bytes.
+struct Message {
+  Buffer bytes;
+  mutable std::optional<Digest> digest{};  // once somebody needed it
+};
+using SharedMessage = std::shared_ptr<const Message>;
 
 // Begins a message; the body is appended with a ByteWriter.
 inline Buffer message(Verb verb, std::uint32_t ticket) {
