@@ -50,7 +50,12 @@ bool write_fully(int descriptor, std::string_view bytes) {
 
 }  // namespace
 
-void LineCutter::feed(std::string_view bytes, const std::function<void(std::string_view)>& emit) {
+void LineCutter::feed(std::string_view bytes, const std::function<void(Piece)>& emit) {
+  if (bytes.empty()) return;
+  if (std::exchange(has_returned_, bytes.ends_with('\r')) && bytes.starts_with('\n')) {
+    emit({bytes.substr(0, 1), true});
+    bytes.remove_prefix(1);
+  }
   while (!bytes.empty()) {
     std::size_t end = bytes.find_first_of("\r\n");
     if (end == std::string_view::npos) {
@@ -64,10 +69,10 @@ void LineCutter::feed(std::string_view bytes, const std::function<void(std::stri
       end += both ? 2 : 1;
     }
     if (partial_.empty()) {
-      emit(bytes.substr(0, end));
+      emit({bytes.substr(0, end)});
     } else {
       partial_.append(bytes.substr(0, end));
-      emit(partial_);
+      emit({partial_});
       partial_.clear();
     }
     bytes.remove_prefix(end);
@@ -170,8 +175,10 @@ void Printer::add(const Output& output) {
     say("horovodrun: writing below --output-filename " + options_.folder + " failed (" +
         system_error("reason", errno).message + "); the files end here, the job goes on");
   }
-  ranks_[index].cutters[stream].feed(output.bytes,
-                                     [&](std::string_view line) { print(output.rank, output.stream, line); });
+  ranks_[index].cutters[stream].feed(output.bytes, [&](LineCutter::Piece piece) {
+    if (piece.is_rest) complete(output.rank, output.stream, piece.text);
+    else print(output.rank, output.stream, piece.text);
+  });
   sink(output.stream).flush();
 }
 
@@ -194,6 +201,7 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
     to.add(line);
     // A line that was cut, or that nobody ended, must not run into the next rank's.
     if (line.back() != '\n' && line.back() != '\r') to.add("\n");
+    last_of(stream) = {rank, stream};
   }
 
   if (stream != Stream::standard_error) return;
@@ -204,9 +212,15 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
   if (last.size() > remembered_lines) last.pop_front();
 }
 
+// After another line it would be one of its own, and empty.
+void Printer::complete(Rank rank, Stream stream, std::string_view rest_of_end) {
+  if (last_of(stream) == std::pair(rank, stream)) sink(stream).add(rest_of_end);
+}
+
 void Printer::say(std::string_view line) {
   for (Stream stream : {Stream::standard_error, Stream::standard_output}) {
     Sink& to = sink(stream);
+    last_of(stream).first = Rank{-1};
     to.add(line);
     to.add("\n");
     to.flush();

@@ -18,9 +18,15 @@ namespace hvd::launcher {
 // Cuts a stream of bytes into lines; '\n', '\r' and "\r\n" end one. Any other byte is passed on as it is.
 class LineCutter {
  public:
-  // Calls emit(line) for every complete line, its end included. A line longer than `longest` is cut there, so that a
-  // program that never ends its line cannot take all memory.
-  void feed(std::string_view bytes, const std::function<void(std::string_view)>& emit);
+  // Of a line, its end included. A '\r' may be a progress bar's and is not held back for the '\n' that may follow: if that comes
+  // with the next bytes, it is the `rest` of the end.
+  struct Piece {
+    std::string_view text;
+    bool is_rest = false;
+  };
+  // Calls emit(piece) for every complete line. A line longer than `longest` is cut there, so that a program that never ends
+  // its line cannot take all memory.
+  void feed(std::string_view bytes, const std::function<void(Piece)>& emit);
   // The last line, if the stream did not end with a line's end. It has no end then.
   std::string take_rest() { return std::exchange(partial_, {}); }
 
@@ -28,6 +34,7 @@ class LineCutter {
 
  private:
   std::string partial_;
+  bool has_returned_ = false;  // the last byte was a '\r'
 };
 
 // A place to write to that may be slow, or go away.
@@ -80,6 +87,8 @@ class Printer {
 
  private:
   void print(Rank rank, Stream stream, std::string_view line);
+  void complete(Rank rank, Stream stream, std::string_view rest_of_end);
+  std::pair<Rank, Stream>& last_of(Stream stream) { return last_[same_place_ ? 0 : static_cast<std::size_t>(stream)]; }
   struct PerRank {
     LineCutter cutters[2];
     posix::FileDescriptor files[2];
@@ -88,6 +97,7 @@ class Printer {
   PrinterOptions options_;
   std::vector<PerRank> ranks_;
   Sink sinks_[2];
+  std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // whose line each sink got last
   bool same_place_;  // 2>&1: one queue then, or lines would mix when the reader is slow
   bool file_failed_ = false;
 };

@@ -9,7 +9,11 @@ namespace {
 
 std::vector<std::string> lines_of(LineCutter& cutter, std::initializer_list<std::string_view> pieces) {
   std::vector<std::string> lines;
-  for (std::string_view piece : pieces) cutter.feed(piece, [&](std::string_view line) { lines.emplace_back(line); });
+  for (std::string_view piece : pieces) 
+    cutter.feed(piece, [&](LineCutter::Piece line) {
+      if (line.is_rest) lines.back() += line.text;
+      else lines.emplace_back(line.text);
+    });
   return lines;
 }
 
@@ -21,11 +25,11 @@ TEST(LineCutter, ends_lines_at_newlines_and_carriage_returns) {
 }
 
 TEST(LineCutter, gives_the_same_lines_however_the_stream_is_cut) {
-  std::string text = "first\nsecond \xc3\xa4\nthird\r";
+  std::string text = "first\nsecond \xc3\xa4\nthird\r\n\n\r\r\nfourth\r";
   for (std::size_t at = 0; at <= text.size(); ++at) {
     LineCutter cutter;
     EXPECT_EQ(lines_of(cutter, {text.substr(0, at), text.substr(at)}),
-              (std::vector<std::string>{"first\n", "second \xc3\xa4\n", "third\r"}))
+              (std::vector<std::string>{"first\n", "second \xc3\xa4\n", "third\r\n", "\n", "\r", "\r\n", "fourth\r"}))
         << at;
   }
 }
@@ -34,7 +38,7 @@ TEST(LineCutter, cuts_a_line_without_end_and_loses_nothing) {
   LineCutter cutter;
   std::string piece(1 << 20, 'x');
   std::size_t emitted = 0;
-  for (int i = 0; i < 40; ++i) cutter.feed(piece, [&](std::string_view line) { emitted += line.size(); });
+  for (int i = 0; i < 40; ++i) cutter.feed(piece, [&](LineCutter::Piece line) { emitted += line.text.size(); });
   EXPECT_GE(emitted, LineCutter::longest);
   EXPECT_EQ(emitted + cutter.take_rest().size(), 40 * piece.size());
 }

@@ -108,6 +108,28 @@ class Output(LauncherTest):
         self.finish(job, 0)
         self.assertEqual(job.output, b"[0]<stdout>:one\r[0]<stdout>:two\r\n[0]<stdout>:three\n")
 
+    def test_may_be_cut_within_the_end_of_a_line(self):
+        """The "\\n" is written when the "\\r" has been printed; between the two there may be another rank's line."""
+        for other, printed in (("", b"[0]<stdout>:one\r\n"), ("other\n", b"[0]<stdout>:one\r[1]<stdout>:other\n")):
+            job = Job(2, "mkfifo $TMPDIR/$HOROVOD_RANK; if [ $HOROVOD_RANK = 0 ]; then printf 'one\\r'; cat $TMPDIR/0; echo two; "
+                         "else cat $TMPDIR/1; fi; rm $TMPDIR/$HOROVOD_RANK")
+            self.read(job, b"one\r")
+            self.write(job, "1", other)
+            self.read(job, other.encode())
+            self.write(job, "0", "\n")
+            self.finish(job, 0)
+            self.assertEqual(job.output, printed + b"[0]<stdout>:two\n")
+
+    @staticmethod
+    def read(job, text):
+        while text not in job.output:
+            job.output += os.read(job.front.stdout.fileno(), 1000)
+
+    @staticmethod
+    def write(job, fifo, text):
+        with open(f"{job.folder}/{fifo}", "w") as file:
+            file.write(text)
+
     def test_can_carry_the_time(self):
         job = Job(1, "echo hello; echo bad >&2", ["--prefix-output-with-timestamp"])
         self.finish(job, 0)
