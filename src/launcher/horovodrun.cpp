@@ -214,7 +214,6 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
-  if (count > 3 && part == launcher::rank_keeper_flag)
-    return launcher::run_rank_keeper(std::chrono::milliseconds(std::atoi(arguments[2])), arguments + 3);
+  if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

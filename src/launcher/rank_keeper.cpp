@@ -5,8 +5,8 @@
 //     host does, the gate says so.
 //  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
 //     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its output on in
-//     whole lines.
-//  3. The rank has ended: the keeper reports that in one line of the rank's standard error, ends what is left below it, and
+//     packets.
+//  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below it, and
 //     ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so: mpiexecs throw away
 //     what comes from other hosts once they have seen a failure, and that may be the report of the one that was first.
 //  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So does
@@ -25,16 +25,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "bootstrap/launch.hpp"
 #include "launcher/bridge_preload.hpp"
 #include "launcher/ending.hpp"
-#include "launcher/whole_lines.hpp"
+#include "launcher/keeper_protocol.hpp"
+#include "launcher/packed_output.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
@@ -54,6 +55,8 @@ constexpr milliseconds time_for_other_reports{1000};
 constexpr milliseconds time_to_get_it_too{100};
 // Where the end is wanted: for what the rank wrote last, should nobody take it.
 constexpr milliseconds time_to_write{1000};
+
+constexpr std::string_view input_of_rank_0 = "input-of-rank-0", input_of_all = "input-of-all";
 
 // Whoever waits for the end of one of these waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
@@ -91,9 +94,10 @@ int end_like(int wait_status) {
 
 class Keeper {
  public:
-  Keeper(milliseconds grace, posix::FileDescriptor gate, posix::SignalReader signals, WholeLines output,
-         WholeLines errors)
-      : grace_(grace),
+  Keeper(const KeeperOrders& orders, posix::FileDescriptor gate, posix::SignalReader signals, PackedOutput output,
+         PackedOutput errors)
+      : grace_(orders.grace),
+        only_rank_0_reads_(orders.only_rank_0_reads),
         gate_(std::move(gate)),
         signals_(std::move(signals)),
         output_(std::move(output)),
@@ -130,6 +134,7 @@ class Keeper {
  private:
   [[noreturn]] void become_rank(char** command, const posix::SignalState& before) {
     ::setpgid(0, 0);
+    if (only_rank_0_reads_) leave_input_to_rank_0();
     ::dup2(output_.rank_end().get(), STDOUT_FILENO);
     ::dup2(errors_.rank_end().get(), STDERR_FILENO);
     posix::restore_signals(before);
@@ -138,6 +143,13 @@ class Keeper {
     int code = errno == ENOENT ? 127 : 126;
     std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));
     ::_exit(code);
+  }
+
+  static void leave_input_to_rank_0() {
+    auto launch = bootstrap::innermost_launch(Environment::of_this_process());
+    if (!launch || launch->rank == 0) return;
+    posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
   }
 
   void wait() {
@@ -216,7 +228,7 @@ class Keeper {
                                            [this](int signal) { return came_to_all(signal); });
     RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
-    report_ = text_of(report);
+    report_ = packet_of(report);
     output_.finish();
     if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
     ending_.begin(SIGTERM, grace_);
@@ -238,6 +250,7 @@ class Keeper {
   }
 
   milliseconds grace_;
+  bool only_rank_0_reads_;
   posix::FileDescriptor gate_;  // signals as bytes
   struct FromGate {
     int signal;
@@ -246,7 +259,7 @@ class Keeper {
   std::deque<FromGate> from_gate_;
   std::map<int, Clock::time_point> came_to_all_at_;  // signals of which we had a copy
   posix::SignalReader signals_;
-  WholeLines output_, errors_;
+  PackedOutput output_, errors_;
   pid_t rank_ = 0;
   bool has_ended_ = false, was_asked_ = false, has_taken_all_ = false;
   int wait_status_ = 0;
@@ -293,8 +306,11 @@ int cannot_start(const char* step) {
 
 }  // namespace
 
-int run_rank_keeper(milliseconds grace, char** command) {
+int run_rank_keeper(char** arguments) {
   pid_t launcher = ::getppid();
+  KeeperOrders orders{milliseconds(std::atoi(arguments[0])), arguments[1] == input_of_rank_0};
+  char** command = arguments + 2;
+  for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
   posix::SignalState before = posix::SignalState::of_this_process();
   auto signals = posix::SignalReader::open(handled);
   if (!signals) return cannot_start("signalfd");
@@ -314,36 +330,18 @@ int run_rank_keeper(milliseconds grace, char** command) {
   ::setsid();
   auto own_signals = posix::SignalReader::open(handled);
   if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
-  auto output = WholeLines::open(STDOUT_FILENO), errors = WholeLines::open(STDERR_FILENO);
+  auto output = PackedOutput::open(STDOUT_FILENO), errors = PackedOutput::open(STDERR_FILENO);
   if (!output || !errors) ::_exit(cannot_start("pipe"));
-  Keeper rank_keeper(grace, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors));
+  Keeper rank_keeper(orders, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors));
   ::_exit(rank_keeper.keep(command, before));
 }
 
-std::vector<std::string> below_a_keeper(const std::string& horovodrun, milliseconds grace,
+std::vector<std::string> below_a_keeper(const std::string& horovodrun, const KeeperOrders& orders,
                                         const std::vector<std::string>& command) {
-  std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(grace.count())};
-  words.insert(words.end(), command.begin(), command.end());
+  std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(orders.grace.count()),
+                                    std::string(orders.only_rank_0_reads ? input_of_rank_0 : input_of_all)};
+  for (const std::string& word : command) words.push_back(hide(word));
   return words;
-}
-
-std::string text_of(const RankReport& report) {
-  return std::string(report_beginning) + " process " + std::to_string(report.process) + " wait-status " +
-         std::to_string(report.wait_status) + " asked " + (report.was_asked ? "1" : "0") + " at " +
-         std::to_string(report.at_ns) + " host " + report.host + "\n";
-}
-
-std::optional<RankReport> report_in(std::string_view text) {
-  if (!text.starts_with(report_beginning)) return std::nullopt;
-  std::istringstream words(std::string(text.substr(report_beginning.size())));
-  RankReport report;
-  std::string process, wait_status, asked, at, host;
-  words >> process >> report.process >> wait_status >> report.wait_status >> asked >> report.was_asked >> at >>
-      report.at_ns >> host >> report.host;
-  if (!words || process != "process" || wait_status != "wait-status" || asked != "asked" || at != "at" ||
-      host != "host")
-    return std::nullopt;
-  return report;
 }
 
 }  // namespace hvd::launcher

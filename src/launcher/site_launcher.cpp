@@ -9,8 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "launcher/whole_lines.hpp"
-
 namespace hvd::launcher {
 namespace {
 
@@ -186,15 +184,9 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
   std::string& begun = of_ranks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(rank.value)];
   begun += piece;
   if (!begun.ends_with('\n') && begun.size() < LineCutter::longest) return;
-  std::string line = std::exchange(begun, {});
-  if (line.ends_with(goes_on_mark)) line.resize(line.size() - goes_on_mark.size());
-  // After the beginning of a line that the rank did not finish, perhaps.
-  std::size_t at = std::min(line.find(report_beginning), line.size());
-  if (auto report = report_in(std::string_view(line).substr(at))) {
-    hear(rank, *report);
-    line.resize(at);
-  }
-  if (!line.empty()) print({rank, stream, std::move(line)});
+  Unpacked unpacked = unpack(std::exchange(begun, {}));
+  if (unpacked.report) hear(rank, *unpacked.report);
+  if (!unpacked.bytes.empty()) print({rank, stream, std::move(unpacked.bytes)});
 }
 
 void SiteOutput::hear(Rank rank, const RankReport& report) {
@@ -235,7 +227,7 @@ void SiteOutput::finish(const std::function<void(const Output&)>& print,
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     for (int rank = 0; rank < ranks_; ++rank) {
       std::string& begun = of_ranks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(rank)];
-      if (!begun.empty()) print({Rank{rank}, stream, std::exchange(begun, {})});
+      if (!begun.empty()) print({Rank{rank}, stream, unpack(std::exchange(begun, {})).bytes});
     }
 }
 

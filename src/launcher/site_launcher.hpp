@@ -11,8 +11,8 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "launcher/first_failure.hpp"
+#include "launcher/keeper_protocol.hpp"
 #include "launcher/output.hpp"
-#include "launcher/rank_keeper.hpp"
 
 namespace hvd::launcher {
 
@@ -53,7 +53,7 @@ class SiteOutput {
   SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {
     for (auto& lines : of_ranks_) lines.resize(static_cast<std::size_t>(ranks));
   }
-  // Lines of ranks go to `print` as they are, the launcher's own to `say`.
+  // What ranks wrote goes to `print`, in pieces of any kind; the launcher's own lines to `say`.
   void add(const Output& output, const std::function<void(const Output&)>& print,
            const std::function<void(std::string_view)>& say);
   void finish(const std::function<void(const Output&)>& print, const std::function<void(std::string_view)>& say);

@@ -156,6 +156,20 @@ def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", 
                           input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
 
 
+# What launchers cut, lose, or take for their own: many short lines, long ones, any bytes, ":", the end of standard input.
+EVERYTHING = [sys.executable, "-c", "import sys\nif sys.argv.pop(1) == 'read': sys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in range(200000): print(i)\n"
+                                    "for i in range(900, 9000, 99): print('x' * i)\nsys.stdout.flush()\n"
+                                    "sys.stdout.buffer.write(bytes(b for b in range(256) if b != 13))"]
+WORDS = ["a", ":", "", "\\:", "hostname"]
+ALL_OF_IT = [str(WORDS), *map(str, range(200000)), *("x" * i for i in range(900, 9000, 99)),
+             *bytes(b for b in range(256) if b != 13).decode("latin1").split("\n")]
+
+
+def lines_of(rank, output):
+    label = "[%d]<stdout>:" % rank
+    return [line[len(label):] for line in output.decode("latin1").split("\n") if line.startswith(label)]
+
+
 RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
 VICTIM = os.path.join(BUILD, "tests", "runtime_victim")
 
@@ -165,6 +179,16 @@ class InAnAllocationOfSlurm(LauncherTest):
     def test_ranks_are_started_by_srun_and_meet(self):
         result = in_slurm(HOROVODRUN, "-np", "4", RANK, "pmix", "3", "n1,n1,n2,n2")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_ranks_get_their_words_and_input_and_all_output_comes(self):
+        job = ClusterJob("", "", whole=[NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n2", "--ntasks-per-node=1", HOROVODRUN, "-np", "2",
+                                        *EVERYTHING, "read", *WORDS])
+        self.finish(job, 0)
+        for rank in range(2):
+            self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
+        # Without a keeper, where horovodrun lies elsewhere on the job's nodes or not at all.
+        result = in_slurm(HOROVODRUN, "-np", "1", "printf", "%s|", "a", ":", "it's", "", HOROVOD_REMOTE_PROGRAM="/no/horovodrun")
+        self.assertEqual(result.stdout, "[0]<stdout>:a|:|it's||\n", result.stderr)
 
     def test_hosts_may_be_named(self):
         result = in_slurm(HOROVODRUN, "-np", "3", "-H", "n2:2,n1:1", RANK, "pmix", "3", "n2,n2,n1")
@@ -365,6 +389,7 @@ class WithMpi(EndTest):
         for _ in range(int(os.environ.get("HVD_ROUNDS", "1"))):
             self.meet(mpiexec, bootstrap, *more)
             self.write_words(mpiexec, *more)
+            self.carry_everything(mpiexec, *more)
             self.die_at_once(mpiexec, *more)
             self.leave_with_a_failure(mpiexec, *more)
             self.die(signal.SIGSEGV, mpiexec, *more)
@@ -390,6 +415,15 @@ class WithMpi(EndTest):
             label = b"[%d]<stdout>:" % rank
             of_rank = [line[len(label):].decode() for line in job.output.splitlines() if line.startswith(label)]
             self.assertEqual(of_rank, lines)
+
+    def carry_everything(self, mpiexec, *more):
+        # PRRTE 3 never tells rank 0 that its input has ended.
+        what = "leave" if "prterun" in mpiexec else "read"
+        job = self.start(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", *EVERYTHING, what, *WORDS)
+        self.assertEqual(job.finish(), 0, job.errors)
+        job.assert_nothing_is_left(self)
+        for rank in range(2):
+            self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
 
     def die_at_once(self, mpiexec, *more):
         shell = "echo the reason >&2; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then exit 7; fi; exec sleep 1000"

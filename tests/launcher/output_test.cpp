@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::string> lines_of(LineCutter& cutter, std::initializer_list<std::string_view> pieces) {
   std::vector<std::string> lines;
-  for (std::string_view piece : pieces) 
+  for (std::string_view piece : pieces)
     cutter.feed(piece, [&](LineCutter::Piece line) {
       if (line.is_rest) lines.back() += line.text;
       else lines.emplace_back(line.text);

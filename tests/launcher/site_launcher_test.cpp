@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-
-#include "launcher/whole_lines.hpp"
-
 namespace hvd::launcher {
 namespace {
 
@@ -52,11 +49,20 @@ TEST(SiteOutput, of_hydra_is_told_apart_by_its_labels) {
   EXPECT_EQ(heard.own, "[proxy:0:0@n1] assert failed\n[99] a stranger's\n");
 }
 
-TEST(SiteOutput, joins_the_pieces_that_keepers_send_of_a_line) {
-  std::string mark(goes_on_mark);
-  Heard heard =
-      hear(dialect_of_hydra, "[0] loss" + mark + "[1] 50%\r" + mark + "[0]  [1] 0.5\n[1] done\n[0] no end" + mark);
-  EXPECT_EQ(heard.ranks, "0|loss1|50%\r0| [1] 0.5\n1|done\n0|no end");
+TEST(SiteOutput, takes_the_packets_of_keepers_apart) {
+  auto packed = [](const std::string& text) {
+    std::string packets;
+    pack(text, [&](std::string_view packet) { packets += packet; });
+    return packets;
+  };
+  Heard heard = hear(dialect_of_hydra, "[0] " + packed("loss") + "[1] " + packed("50%\r") + "[0] " +
+                                           packed(" [1] 0.5\n\nb\n") + "[1] raw\n[0] raw" + packed("no end"));
+  EXPECT_EQ(heard.ranks, "0|loss1|50%\r0| [1] 0.5\n\nb\n1|raw\n0|rawno end");
+  // A rank of orterun that starts another orterun, whose output a read may cut.
+  std::string text = packed("[1,0]<stdout>:a\n");
+  heard = hear(dialect_of_open_mpi, "[1,1]<stdout>:" + text.substr(0, 9) + "[1,0]<stdout>:" + packed("x") +
+                                        "[1,1]<stdout>:" + text.substr(9));
+  EXPECT_EQ(heard.ranks, "0|x1|[1,0]<stdout>:a\n");
 }
 
 TEST(SiteOutput, of_hydra_tells_where_a_process_failed) {
@@ -82,7 +88,7 @@ TEST(SiteOutput, of_open_mpi_and_prrte_is_joined_where_their_reads_cut_lines) {
       hear(dialect_of_open_mpi, "[1,1]<stdout>:a[1,0]<stdout>:whole [1] line\n[1,1]<stdout>:b\n[1,0]<stdout>:end");
   EXPECT_EQ(heard.ranks, "0|whole [1] line\n1|ab\n0|end");
   EXPECT_EQ(hear(dialect_of_open_mpi, "[1,2]<stdout>:a [7,1]<stdout>:b\n").ranks, "2|a [7,1]<stdout>:b\n");
-  std::string report = text_of({645, SIGKILL, false, 2000, "n2"});
+  std::string report = packet_of({645, SIGKILL, false, 2000, "n2"});
   heard = hear(dialect_of_prrte,
                "[x@1,2]<stderr>: " + report.substr(0, 9) + "[x@1,1]<stderr>: y\n[x@1,2]<stderr>: " + report.substr(9));
   EXPECT_EQ(heard.ranks, "1|y\n");
@@ -109,10 +115,10 @@ TEST(SiteOutput, of_open_mpi_and_prrte_tells_who_failed_first) {
 TEST(SiteOutput, has_the_reports_of_keepers_taken_out_of_it) {
   RankReport killed{645, SIGKILL, false, 2000, "n2"}, failed{646, 3 << 8, false, 3000, "n1"};
   RankReport asked{647, SIGTERM, true, 1000, "n1"}, good{648, 0, false, 500, "n1"};
-  Heard heard = hear(dialect_of_hydra, "[0] half" + text_of(failed) + "[1] " + text_of(killed) + "[2] " +
-                                           text_of(asked) + "=   EXIT CODE: 7\n[3] " + text_of(good) + "[4] " +
-                                           std::string(report_beginning) + " nonsense\n");
-  EXPECT_EQ(heard.ranks, "0|half4|" + std::string(report_beginning) + " nonsense\n");
+  Heard heard =
+      hear(dialect_of_hydra, "[0] half" + packet_of(failed) + "[1] " + packet_of(killed) + "[2] " + packet_of(asked) +
+                                 "=   EXIT CODE: 7\n[3] " + packet_of(good) + "[4] nonsense\n");
+  EXPECT_EQ(heard.ranks, "0|half4|nonsense\n");
   ASSERT_TRUE(heard.failure);
   EXPECT_EQ(describe(*heard.failure, {}).substr(describe(*heard.failure, {}).find("FIRST")).substr(0, 80),
             "FIRST FAILURE: rank 1 on host n2 (process 645) was killed by signal 9 (SIGKILL)\n");

@@ -8,13 +8,24 @@ import unittest
 
 from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, marked_processes
 
-REPORT = re.compile(rb"\[horovodrun: a rank ended\] process (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
+REPORT = re.compile(rb"\x10rprocess (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
+KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000", "input-of-all")
 BACKGROUND = "(setsid sleep 1000 &) ; "
+
+
+def unpacked(packets):
+    """What the rank wrote (launcher/keeper_protocol)."""
+    letters = {b"n": b"\n", b"0": b"\0", b"e": b"\x10", b"l": b"<", b".": b""}
+    text = b""
+    for packet in REPORT.sub(b"", packets).split(b"\n")[:-1]:
+        assert packet.startswith(b"\x10o"), packet
+        text += re.sub(rb"\x10(.)", lambda match: letters[match[1]], packet[2:])
+    return text
 
 
 class Kept(Job):
     def __init__(self, shell):
-        super().__init__(1, shell, whole_command=[HOROVODRUN, "--as-keeper-of-a-rank", "1000", "sh", "-c", shell])
+        super().__init__(1, shell, whole_command=[*KEEPER, "sh", "-c", shell])
 
     def keeper(self):
         self.wait_for_lines(1)
@@ -36,41 +47,56 @@ class Keeper(LauncherTest):
             self.assertEqual(self.end(Kept(shell), code), [(status, False)])
 
     def test_says_what_cannot_be_executed(self):
-        result = subprocess.run([HOROVODRUN, "--as-keeper-of-a-rank", "1000", "/no/such/program"], stderr=subprocess.PIPE, check=False)
+        result = subprocess.run([*KEEPER, "/no/such/program"], stderr=subprocess.PIPE, check=False)
         self.assertEqual(result.returncode, 127)
-        self.assertIn(b"horovodrun: /no/such/program cannot be executed: No such file or directory\n", result.stderr)
+        self.assertEqual(b"horovodrun: /no/such/program cannot be executed: No such file or directory\n", unpacked(result.stderr))
 
     def test_ends_what_the_rank_leaves_in_the_background(self):
         self.assertEqual(self.end(Kept(BACKGROUND + "exit 0"), 0), [(0, False)])
 
     def test_leaves_input_and_output_to_the_rank(self):
-        result = subprocess.run([HOROVODRUN, "--as-keeper-of-a-rank", "1000", "sh", "-c", "cat; echo error >&2"], input=b"a\nb\n",
+        result = subprocess.run([*KEEPER, "sh", "-c", "cat; echo error >&2"], input=b"a\nb\n",
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
-        self.assertEqual(result.stdout, b"a\nb\n")
-        self.assertEqual(REPORT.sub(b"", result.stderr), b"error\n")
+        self.assertEqual(unpacked(result.stdout), b"a\nb\n")
+        self.assertEqual(unpacked(result.stderr), b"error\n")
 
-    def test_writes_whole_lines_at_once(self):
-        """Each read here is of one write, as an mpiexec's may be; words that come one by one are one line."""
-        script = "import os, sys\nfor word in ('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n', 'no end'): os.write(1, word.encode())"
+    def test_leaves_input_to_rank_0_where_it_is_to(self):
+        orders = (*KEEPER[:3], "input-of-rank-0")
+        ours, theirs = os.pipe2(os.O_CLOEXEC)  # nobody ends it
+        os.write(theirs, b"a\n")
+        for rank, words in (("1", b""), ("0", b"a\n")):
+            result = subprocess.run([*orders, "head", "-n1"], env=dict(os.environ, SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2", SLURM_PROCID=rank),
+                                    stdin=ours, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=True)
+            self.assertEqual(unpacked(result.stdout), words)
+        os.close(ours)
+        os.close(theirs)
+
+    def test_gives_the_rank_the_words_that_the_user_wrote(self):
+        result = subprocess.run([*KEEPER, "printf", "%s|", "\\:", "\\\\:", "", "a:"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        self.assertEqual(unpacked(result.stdout), b":|\\:||a:|")
+
+    def test_writes_whole_packets_at_once(self):
+        """Each read here is of one write, as an mpiexec's may be, which puts a label before it and after every line's end; srun cuts
+        lines at 1024 bytes, orterun loses what its labels make longer than 8192."""
+        script = "import os, sys\nfor word in ('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end'): os.write(1, word.encode())"
         ours, theirs = os.pipe2(os.O_CLOEXEC)
-        job = subprocess.Popen([HOROVODRUN, "--as-keeper-of-a-rank", "1000", sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE)
+        job = subprocess.Popen([*KEEPER, sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE)
         os.close(theirs)
         chunks = list(iter(lambda: os.read(ours, 65536), b""))
         os.close(ours)
-        self.assertEqual(REPORT.sub(b"", job.communicate()[1]), b"")
+        self.assertEqual(unpacked(job.communicate()[1]), b"")
         for chunk in chunks:
-            self.assertTrue(chunk.endswith(b"\n"), chunk)
-        text = b"".join(chunks)
-        self.assertTrue(all(len(line) < 4096 for line in text.splitlines()))
-        self.assertIn(b"loss 0.5\n", text)
-        self.assertEqual(text.replace(b"[horovodrun: this line goes on]\n", b""), b"loss 0.5\n50%\r" + b"x" * 10000 + b"\nno end")
+            self.assertTrue(chunk.startswith(b"\x10o") and chunk.endswith(b"\n"), chunk)
+        self.assertTrue(all(32 <= len(line) + 1 <= 1000 for line in b"".join(chunks).split(b"\n")[:-1]))
+        self.assertEqual(unpacked(b"".join(chunks)), b"loss 0.5\n50%\r" + b"x" * 10000 + b"\n" * 3000 + b"no end")
 
     def test_passes_on_what_those_write_whom_it_ends(self):
         job = Kept("trap 'exit 0' USR1; (trap 'echo bye; exit' TERM; echo ready; kill -USR1 $$; while :; do sleep 1000 & wait; done) & wait")
         self.addCleanup(job.clean_up)
         job.wait_for_lines(1)
         self.assertEqual(self.end(job, 0), [(0, False)])
-        self.assertEqual(job.output, b"ready\nbye\n")
+        self.assertEqual(unpacked(job.output), b"ready\nbye\n")
 
     def test_hands_signals_on_once(self):
         job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
@@ -78,7 +104,7 @@ class Keeper(LauncherTest):
         job.wait_for_lines(1)
         job.front.send_signal(signal.SIGUSR1)
         self.assertEqual(self.end(job, 0), [(0, False)])
-        self.assertEqual(job.output, b"ready\nSIGUSR1\n")
+        self.assertEqual(unpacked(job.output), b"ready\nSIGUSR1\n")
 
     def test_does_not_hand_on_what_a_launcher_sent_to_all_processes_of_its_host(self):
         """SIGUSR2 goes to the gate alone, and comes to the rank after everything else that does."""
@@ -91,7 +117,7 @@ class Keeper(LauncherTest):
                 os.kill(pid, one)
             job.front.send_signal(signal.SIGUSR2)
             self.assertEqual(self.end(job, 0), [(0, asked)])
-            self.assertEqual(job.output, b"ready\n%d\n" % one)
+            self.assertEqual(unpacked(job.output), b"ready\n%d\n" % one)
 
     def test_ends_the_rank_when_told_to(self):
         job = Kept(BACKGROUND + "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done")

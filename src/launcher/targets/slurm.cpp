@@ -48,7 +48,7 @@ OnNodes ask_nodes(const Environment& environment) {
   if (!environment.has("SLURMD_NODENAME") && !nodes.horovodrun.empty()) {
     std::string answer = posix::answer_of(
         {"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", nodes.horovodrun, pmix_question_flag},
-        std::chrono::seconds(20));
+        std::chrono::seconds(20), /*also_errors=*/false);
     if (!answer.empty()) {
       nodes.can_use_pmix = answer.starts_with(pmix_answer);
       nodes.why_no_pmix = answer.substr(0, answer.find('\n'));
@@ -118,6 +118,18 @@ std::vector<std::string> of_the_step_around(const Environment& environment) {
   return names;
 }
 
+// srun takes the word ":" for the beginning of another program, wherever it stands.
+std::vector<std::string> without_a_keeper(const std::vector<std::string>& command) {
+  if (std::find(command.begin(), command.end(), ":") == command.end()) return command;
+  std::string text = "exec";
+  for (const std::string& word : command) {
+    text += " '";
+    for (char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+    text += "'";
+  }
+  return {"sh", "-c", text};
+}
+
 Result<JobOptions> plan(const Request& request) {
   const Environment& environment = request.environment;
   HVD_RETURN_IF_ERROR(check_room(request));
@@ -150,8 +162,8 @@ Result<JobOptions> plan(const Request& request) {
   if (int cpus = number_of(environment, "SLURM_CPUS_PER_TASK"); cpus > 0) add({"-c", std::to_string(cpus)});
   site.unset = of_the_step_around(environment);
   // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
-  auto command =
-      nodes.horovodrun.empty() ? request.command : below_a_keeper(nodes.horovodrun, request.grace, request.command);
+  auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
+                                          : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
   site.command.insert(site.command.end(), command.begin(), command.end());
   return plan_of_site(std::move(site));
 }

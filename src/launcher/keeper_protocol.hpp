@@ -1,0 +1,44 @@
+#pragma once
+// What horovodrun and the keeper of a rank say to each other through a site's launcher, which understands some of it as its
+// own: the rank's command on the way there, packets of what it writes on the way back.
+//
+// A packet is one line, of a length that no launcher cuts, adds to until it overflows or takes for two: srun labels after each
+// 1024 bytes anew, orterun loses what its labels make longer than 8192 from a read of 4096, all of them put a label before
+// whatever they happen to read in one go, which may be the middle of a line. So the rank's own line ends are hidden in it.
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hvd::launcher {
+
+// Launchers take the word ":" for the beginning of another program, wherever it stands: it travels as "\:", and that as "\\:".
+std::string hide(const std::string& word);
+std::string_view unhide(std::string_view word);
+
+inline constexpr std::size_t longest_packet = 1000, shortest_packet = 32;
+// Calls emit(packet) for each of those that carry `bytes`.
+void pack(std::string_view bytes, const std::function<void(std::string_view)>& emit);
+
+// How the rank ended, in a packet of its standard error.
+struct RankReport {
+  int process = 0;
+  int wait_status = 0;
+  bool was_asked = false;  // it had been told to end before
+  std::int64_t at_ns = 0;  // by the host's clock
+  std::string host;
+};
+std::string packet_of(const RankReport& report);
+
+// What came as a line, its end included. Bytes before the packet, or without one, are as they came: there are ranks without a
+// keeper, and hosts where it cannot start.
+struct Unpacked {
+  std::string bytes;
+  std::optional<RankReport> report;
+};
+Unpacked unpack(std::string line);
+
+}  // namespace hvd::launcher
