@@ -6,6 +6,7 @@ again by `_core.start_again`. Operations and handles are plain data of this proc
 library's work.
 """
 import atexit
+import collections
 import itertools
 import os
 import threading
@@ -52,6 +53,8 @@ MOST_OPERATIONS = 8192
 operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
 # name -> _core.Known, or a group's tuple of them, by which a step after the first one starts it without looking at much
 latest = _core.latest
+# How many distributed optimizers have had parameters of a name; from 0 after each init.
+optimizers_with = collections.Counter()
 _remembered = 0  # operations of `latest`, and those that were replaced there
 # Numbers the operations without a name, by which the ranks match them; from 1 after each init.
 new_unnamed = itertools.count(1).__next__
@@ -91,6 +94,7 @@ def _forget_everything():
     global new_unnamed
     operations.clear()
     latest.clear()
+    optimizers_with.clear()
     _core.forget_all()
     new_unnamed = itertools.count(1).__next__
 

@@ -181,7 +181,6 @@ def test_one_backward_pass_too_many(hvd, rank, size):
     F.cross_entropy(model(x), y).backward()
     with pytest.raises(AssertionError, match="backward_passes_per_step"):
         F.cross_entropy(model(x), y).backward()
-    optimizer.step()
 
 
 def test_gradient_clipping(hvd, rank, size):
@@ -362,10 +361,12 @@ def test_state_dict_round_trip(hvd, rank, size):
 
 def test_submission_overlaps_backward(hvd, rank, size):
     """The last layer's gradient is on its way while backward still computes the first layer's."""
+    from horovod.torch.gradients_in_flight import InFlight
+
     model = network()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
     in_flight = []
-    model[0].weight.register_hook(lambda gradient: in_flight.append(model[2].weight in optimizer._submitted))
+    model[0].weight.register_hook(lambda gradient: in_flight.append(type(model[2].weight.grad) is InFlight))
     x, y = share(rank, size)
     F.cross_entropy(model(x), y).backward()
     optimizer.step()
@@ -404,25 +405,27 @@ class TestGradientViews:
         model = network()
         return model, hvd.DistributedOptimizer(sgd(model), model.named_parameters())
 
-    def test_gradients_stay_in_one_block(self, hvd, rank, size, monkeypatch):
+    def test_gradients_come_to_lie_in_one_block(self, hvd, rank, size, monkeypatch):
         model, optimizer = self.make(hvd, monkeypatch)
+        found = train(model, optimizer, *share(rank, size), steps=1)
         addresses = [parameter.grad.data_ptr() for parameter in model.parameters()]
         assert max(addresses) - min(addresses) < 4096 and all(address % 64 == 0 for address in addresses)
-        found = train(model, optimizer, *share(rank, size))
+        found = train(model, optimizer, *share(rank, size), steps=3)
         assert [parameter.grad.data_ptr() for parameter in model.parameters()] == addresses
         assert_close(found, trained_alone(size, sgd))
 
-    def test_views_that_were_lost(self, hvd, rank, size, monkeypatch):
+    @pytest.mark.parametrize("set_to_none", [True, False])
+    def test_gradients_that_are_emptied_otherwise(self, hvd, rank, size, monkeypatch, set_to_none):
         model, optimizer = self.make(hvd, monkeypatch)
-        addresses = [parameter.grad.data_ptr() for parameter in model.parameters()]
         x, y = share(rank, size)
+        addresses = []
         for _ in range(4):
-            model.zero_grad(set_to_none=True)  # not the optimizer's: it would keep the views
+            model.zero_grad(set_to_none=set_to_none)  # not the optimizer's
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
+            addresses.append([parameter.grad.data_ptr() for parameter in model.parameters()])
+        assert addresses == addresses[:1] * 4
         assert_close(model.parameters(), trained_alone(size, sgd))
-        optimizer.zero_grad()
-        assert [parameter.grad.data_ptr() for parameter in model.parameters()] == addresses
 
     def test_gradients_can_be_read_after_shutdown(self, hvd, rank, size, monkeypatch):
         model, optimizer = self.make(hvd, monkeypatch)
@@ -448,15 +451,14 @@ class TestGradientViews:
         parameter = torch.nn.Parameter(torch.zeros(100_000))
         views = GradientViews([parameter])
         assert hvd.local_size() == 1 or bytes_mapped() > before
-        parameter.grad.fill_(rank + 1)
+        parameter.grad = views.take(parameter, torch.full((100_000,), rank + 1.0))
         hvd.allreduce_(parameter.grad, op=hvd.Sum, name="in place")
         alias = parameter.grad.view(100, 1000)[50:].detach()
         hvd.barrier()
         hvd.shutdown()
         total = size * (size + 1) / 2
         assert parameter.grad.eq(total).all() and alias.eq(total).all()
-        views.put_back_zeroed()
-        assert alias.eq(0).all()
+        assert views.take(parameter, torch.zeros(100_000)) is parameter.grad and alias.eq(0).all()
         del views, parameter
         gc.collect()
         alias.fill_(3)

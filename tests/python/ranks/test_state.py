@@ -96,16 +96,71 @@ def test_optimizer_state(hvd, rank, kind, distributed):
         assert_equal_on_all_ranks(hvd, model.parameters())
 
 
-@pytest.mark.parametrize("kind", ["Adam", "SGD with momentum and weight decay"])
-def test_optimizers_without_state_get_one_and_parameters_stay(hvd, rank, kind):
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_optimizers_without_state_stay_fresh(hvd, rank, kind):
+    """Nothing is stepped: that would begin Adam's count at 1 and let momentum and weight decay move."""
     model = network(seed=0)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = OPTIMIZERS[kind](model.parameters())
+    expected = flat_state(optimizer)  # Adagrad and its like have one from the beginning
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    assert flat_state(optimizer)
+    assert flat_state(optimizer).keys() == expected.keys()
     for parameter, earlier in zip(model.parameters(), before):
-        assert torch.equal(parameter.detach(), earlier)
-        assert torch.equal(hvd.broadcast(parameter.grad, 0), torch.zeros_like(parameter))
+        assert torch.equal(parameter.detach(), earlier) and parameter.grad is None
+
+
+def test_a_rank_with_state_becomes_as_fresh_as_the_root(hvd, rank):
+    model = network(seed=0)
+    optimizer = torch.optim.Adam(model.parameters())
+    if rank != 0:
+        a_step(model, optimizer)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert not flat_state(optimizer)
+
+
+def test_scripts_find_gradients_after_the_broadcast_and_no_step_is_made_by_them(hvd, rank):
+    """As after Horovod's, of a distributed optimizer that is fresh: they are zeros."""
+    used, unused = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([used, unused], lr=0.5, weight_decay=0.5),
+                                         [("used", used), ("unused", unused)])
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for parameter in (used, unused):
+        assert torch.equal(hvd.broadcast(parameter.grad, 0), torch.zeros(3))
+    used.sum().backward()
+    optimizer.step()
+    assert torch.equal(used.detach(), torch.full((3,), 0.25))
+    assert torch.equal(unused.detach(), torch.ones(3)) and unused.grad is None
+
+
+def test_state_of_other_kinds(hvd, rank):
+    """Under keys that are no parameters; in lists; complex; one value for a parameter."""
+    parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    if rank == 0:
+        optimizer.state["steps"] = 7
+        optimizer.state[parameters[0]] = {"history": [torch.ones(2), 3], "phase": torch.tensor([1 + 2j, 3j])}
+    else:
+        optimizer.state["other"] = "local"
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.state["steps"] == 7 and "other" not in optimizer.state
+    state = optimizer.state[parameters[0]]
+    assert torch.equal(state["history"][0], torch.ones(2)) and state["history"][1] == 3
+    assert torch.equal(state["phase"], torch.tensor([1 + 2j, 3j]))
+    assert parameters[1] not in optimizer.state
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.tensor([1 + 2j, 3j]), lambda: torch.tensor([1 + 2j, 3j]).conj(), lambda: torch.tensor(5j),
+    lambda: torch.tensor([1.5, 2.0]).to(torch.float8_e4m3fn), lambda: torch.tensor([2**31 + 1]).to(torch.uint32),
+], ids=["complex", "conjugated", "scalar", "float8", "uint32"])
+def test_broadcast_parameters_of_types_that_are_not_reduced(hvd, rank, make):
+    tensor = make()
+    expected = tensor.clone()
+    if rank != 0:
+        tensor.copy_(torch.zeros_like(tensor))
+    hvd.broadcast_parameters({"t": tensor}, root_rank=0)
+    assert torch.equal(tensor.resolve_conj().view(torch.uint8) if tensor.dim() else tensor,
+                       expected.resolve_conj().view(torch.uint8) if tensor.dim() else expected)
 
 
 def test_options_keep_their_types(hvd, rank):
@@ -118,12 +173,23 @@ def test_options_keep_their_types(hvd, rank):
     assert type(group["betas"]) is tuple
 
 
-def test_sparse_optimizer(hvd):
+def test_sparse_optimizer(hvd, rank):
+    """Rank 0 has made a step; the momentum of a sparse gradient is sparse."""
+    torch.manual_seed(rank)
     embedding = torch.nn.Embedding(6, 2, sparse=True)
     for optimizer in (torch.optim.SparseAdam(embedding.parameters()),
                       torch.optim.SGD(embedding.parameters(), lr=0.1, momentum=0.9)):
+        if rank == 0:
+            embedding(torch.tensor([1, 4])).sum().backward()
+            optimizer.step()
         hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=embedding)
-        assert flat_state(optimizer)
+        expected = hvd.broadcast_object(flat_state(optimizer))
+        found = flat_state(optimizer)
+        assert found and found.keys() == expected.keys()
+        for key, value in found.items():
+            assert type(value) is type(expected[key])
+            if isinstance(value, torch.Tensor):
+                assert value.layout == expected[key].layout and torch.equal(value.to_dense(), expected[key].to_dense())
 
 
 def test_lbfgs_is_refused(hvd):

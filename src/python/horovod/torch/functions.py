@@ -6,6 +6,7 @@ import itertools
 import torch
 
 from horovod.common.process_sets import global_process_set
+from horovod.torch._tensors import DTYPES
 from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 
 
@@ -33,8 +34,9 @@ def broadcast_parameters(params, root_rank):
 
 def _start_broadcast(tensor, root_rank, name):
     """Starts an in-place broadcast, of a copy if the tensor is not contiguous; returns a function that ends it."""
-    dense = tensor.detach().contiguous()
-    handle = broadcast_async_(dense, root_rank, name)
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    # What the library does not know to reduce (complex, small floating-point types) travels as bytes.
+    handle = broadcast_async_(dense if dense.dtype in DTYPES else dense.reshape(-1).view(torch.uint8), root_rank, name)
 
     def finish():
         synchronize(handle)
@@ -48,26 +50,44 @@ def _start_broadcast(tensor, root_rank, name):
 def broadcast_optimizer_state(optimizer, root_rank, model=None):
     """Copies the root's optimizer state and options (learning rate, …) to all ranks.
 
-    An optimizer that has not made a step yet gets its state by a step with zero gradients, which leaves the parameters
-    as they are. model: needed for SGD with sparse embeddings, whose gradients are made sparse.
+    What the root has is adopted, whatever this rank has; nothing is stepped, and an optimizer that is fresh at the root is
+    fresh everywhere. model: not needed any more.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state: it is not a set of tensors of known shape")
-    if not optimizer.state_dict()["state"]:
-        _materialise_state(optimizer, model)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state")
     _adopt(optimizer, parameters, described, root_rank)
+    if not optimizer.state:
+        _show_zero_gradients(optimizer, parameters, model)
+
+
+def _show_zero_gradients(optimizer, parameters, model):
+    """Scripts written for Horovod find zero gradients at a fresh distributed optimizer; no step will be made by them."""
+    if not hasattr(optimizer, "_distributed") or isinstance(optimizer, torch.optim.SparseAdam):
+        return
+    sparse = {id(module.weight) for module in model.modules() if getattr(module, "sparse", False) is True} \
+        if model is not None else set()
+    for parameter in parameters:
+        if parameter.requires_grad and parameter.grad is None and id(parameter) not in sparse:
+            parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+            optimizer._distributed.shown.append((parameter, parameter.grad))
 
 
 def _describe(optimizer, parameters):
-    """What the root tells: options per group, and per parameter its state, with tensors told by shape and dtype."""
+    """What the root tells: options per group, and per parameter its state, with tensors told by shape and dtype.
+
+    An optimizer may have state under other keys than parameters; that travels as it is.
+    """
     options = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     states = []
     for parameter in parameters:
-        state = optimizer.state.get(parameter, {})
-        states.append({key: _TensorLike(value) if _is_dense(value) else value for key, value in state.items()})
-    return options, states
+        state = optimizer.state.get(parameter)
+        if isinstance(state, dict):
+            state = {key: _TensorLike(value) if _is_dense(value) else value for key, value in state.items()}
+        states.append(state)
+    others = {key: value for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
+    return options, states, others
 
 
 def _is_dense(value):
@@ -89,7 +109,7 @@ class _TensorLike:
 
 
 def _adopt(optimizer, parameters, described, root_rank):
-    options, states = described
+    options, states, others = described
     problem = None
     if len(options) != len(optimizer.param_groups) or len(states) != len(parameters):
         problem = (f"rank {root_rank} has {len(options)} parameter groups with {len(states)} parameters, rank {rank()} "
@@ -99,58 +119,28 @@ def _adopt(optimizer, parameters, described, root_rank):
         raise ValueError(f"broadcast_optimizer_state: {problems[0]}; build the optimizer in the same way on all ranks")
     for group, values in zip(optimizer.param_groups, options):
         group.update(values)
+    for key in [key for key in optimizer.state if not isinstance(key, torch.Tensor) and key not in others]:
+        del optimizer.state[key]
+    optimizer.state.update(others)
     occurrences = collections.Counter()
     started = []
     for parameter, wanted in zip(parameters, states):
-        if not wanted:
+        if not isinstance(wanted, dict):
             optimizer.state.pop(parameter, None)
+            if wanted is not None:
+                optimizer.state[parameter] = wanted
             continue
-        state = optimizer.state[parameter]
-        for key in [key for key in state if key not in wanted]:
-            del state[key]
+        found = optimizer.state.get(parameter, {})
+        state = optimizer.state[parameter] = {}
         for key, value in wanted.items():
             if not isinstance(value, _TensorLike):
                 state[key] = value
                 continue
-            if not value.fits(state.get(key)):
-                state[key] = value.make(parameter)
+            state[key] = found[key] if key in found and value.fits(found[key]) else value.make(parameter)
             started.append(_start_broadcast(state[key], root_rank, f"{key}.{occurrences[key]}"))
             occurrences[key] += 1
     for finish in started:
         finish()
-
-
-def _materialise_state(optimizer, model):
-    """Lets the optimizer make its state: a step of its own, not the distributed one, with zero gradients."""
-    sparse = _parameters_with_sparse_gradients(optimizer, model)
-    kept = []
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.requires_grad:
-                kept.append((parameter, parameter.detach().clone()))
-                parameter.grad = _zero_gradient(parameter, id(parameter) in sparse)
-    plain_class = getattr(type(optimizer), "_wrapped_class", type(optimizer))
-    plain_class.step(optimizer)
-    with torch.no_grad():  # weight decay has moved them
-        for parameter, before in kept:
-            parameter.copy_(before)
-
-
-def _parameters_with_sparse_gradients(optimizer, model):
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    if model is None:
-        return set()
-    return {id(module.weight) for module in model.modules() if getattr(module, "sparse", False) is True}
-
-
-def _zero_gradient(parameter, sparse):
-    if not sparse:
-        return torch.zeros_like(parameter)
-    # One zero row: SparseAdam and momentum make no state for a gradient without any.
-    indices = torch.zeros(1, 1, dtype=torch.int64, device=parameter.device)
-    values = torch.zeros(1, *parameter.shape[1:], dtype=parameter.dtype, device=parameter.device)
-    return torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False)
 
 
 # ---- objects ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""torch's gradient scaler and distributed optimizers.
+
+A scaler divides the gradients that are there and looks for infinities among them. That is to happen to the gradients of all
+ranks, also to those that only other ranks have computed, so the scaler waits for them first.
+"""
+import functools
+
+import torch
+
+
+def wait_for_gradients():
+    """From now on every GradScaler of torch does so; the second call changes nothing."""
+    scaler_class = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    if hasattr(scaler_class.step, "_of_horovod"):
+        return
+    unscale, step = scaler_class.unscale_, scaler_class.step
+
+    @functools.wraps(unscale)
+    def unscale_of_all_ranks(self, optimizer):
+        _synchronize(self, optimizer)
+        return unscale(self, optimizer)
+
+    @functools.wraps(step)
+    def step_of_all_ranks(self, optimizer, *args, **kwargs):
+        _synchronize(self, optimizer)
+        try:
+            return step(self, optimizer, *args, **kwargs)
+        finally:
+            gradients = _gradients_of(optimizer)
+            if gradients is not None:  # the step may have been left out
+                gradients.is_synchronized = gradients.is_ahead = False
+
+    step_of_all_ranks._of_horovod = True
+    scaler_class.unscale_, scaler_class.step = unscale_of_all_ranks, step_of_all_ranks
+
+
+def _gradients_of(optimizer):
+    distributed = getattr(optimizer, "_distributed", None)
+    return getattr(distributed, "gradients", None)
+
+
+def _synchronize(scaler, optimizer):
+    gradients = _gradients_of(optimizer)
+    if scaler.is_enabled() and gradients is not None and optimizer._distributed.should_synchronize and \
+            not gradients.is_synchronized:
+        optimizer.synchronize()
+        gradients.is_ahead = True

@@ -1,0 +1,325 @@
+"""One parameter's gradient: counts backward passes, submits it, waits for the result; and groups of them."""
+import weakref
+
+import torch
+
+from horovod import _core, _ops
+from horovod.torch.gradient_presence import DENSE
+from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off
+from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
+
+_start_again = _core.start_again
+
+
+class Gradient:
+    __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
+                 "handle", "store", "is_done", "seen", "used_version", "summed", "summed_version", "__weakref__")
+
+    def __init__(self, parameter, name, of_all):
+        self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
+        self.place = 0  # among the optimizer's parameters by name, the same on all ranks
+        self.group = None
+        self.hook = None
+        self.left = self.settings.passes  # backward passes until it is submitted
+        self.tensor = None  # what is in flight, or waits for its group
+        self.version = 0  # its version counter then
+        self.handle = None
+        self.store = None  # puts the result into the tensor, where that was not reduced in place
+        self.is_done = False  # the result is there before the round has ended
+        self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
+        self.used_version = 0  # its version counter when it was used early
+        self.summed = None  # weak, under Sum: the tensor with the last round's result
+        self.summed_version = 0
+
+    # ---- the backward pass --------------------------------------------------------------------------------------
+
+    def hook_up(self):
+        """Listens for backward passes."""
+        self.hook = _on_gradient(self.parameter, weakref.ref(self))
+
+    def unhook(self):
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
+
+    def has_accumulated(self, tensor):
+        """The hook: a backward pass has added to the parameter's gradient."""
+        if self.left <= 0 or self.settings.passes > 1:
+            self._count_anew_if_taken_away(tensor)
+        if self.summed is not None:
+            self._check_that_no_sum_is_counted_again(tensor)
+        self.left -= 1
+        self.of_all.is_synchronized = False
+        if self.left == 0:
+            if self.of_all.is_closed:
+                raise RuntimeError(
+                    f"The gradient of {self.name!r} came after others of the same step had been used. Other ranks "
+                    "lacked those, so this rank had told them what it has, and this was not there. Call "
+                    "optimizer.synchronize() before gradients are used, and step() within "
+                    "optimizer.skip_synchronize().")
+            self.start(tensor)
+
+    def _count_anew_if_taken_away(self, tensor):
+        """Who takes a gradient away does not want it: what comes then is the first of its round."""
+        seen = self.tensor if self.tensor is not None else self.seen and self.seen()
+        if self.left < self.settings.passes and seen is not tensor:
+            self.discard()
+        elif self.left <= 0:
+            raise AssertionError(
+                f"The gradient of {self.name!r} was computed more than backward_passes_per_step "
+                f"(={self.settings.passes}) times before a call to step(). Increase backward_passes_per_step to "
+                "accumulate gradients locally.")
+        self.seen = weakref.ref(tensor)
+
+    # ---- starting -----------------------------------------------------------------------------------------------
+
+    def start(self, tensor):
+        """Starts the reduction of the tensor, which is the parameter's gradient or takes the place of one."""
+        if tensor.requires_grad:
+            raise AssertionError(
+                f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced in "
+                "place. Compute what is differentiated again by torch.autograd.grad(..., create_graph=True), which "
+                "leaves p.grad alone, and call backward() for the whole loss.")
+        of_all, settings = self.of_all, self.settings
+        of_all.submitted += 1
+        if type(tensor) is InFlight:  # another optimizer has the parameter, too, and was first
+            self.is_done = True
+            self.seen = None
+            return
+        if self.group is not None:
+            self.group.hold(self, tensor)
+            return
+        handle = None
+        if of_all.is_plain:
+            handle = _start_again(tensor, True, self.name, settings.op, settings.prescale, settings.postscale,
+                                  settings.process_set)
+        if handle is None:
+            handle, tensor = self._start_the_long_way(tensor)
+        self.handle = handle
+        self.tensor = tensor
+        self.version = tensor._version
+        take_off(tensor, self)
+
+    def start_leftover(self, tensor):
+        """Starts what no backward pass of this round has submitted: set by the program, or left from an earlier one."""
+        is_sum = self.summed is not None and self.summed() is tensor and tensor._version == self.summed_version
+        if is_sum and type(tensor) is not InFlight:
+            tensor.div_(self.settings.process_set.size())  # every rank has the whole sum
+        self.start(tensor)
+
+    def start_with_nothing(self, kind):
+        """Takes part in the reduction of a gradient that only other ranks have."""
+        parameter = self.parameter
+        if kind == DENSE:
+            self.start(torch.zeros_like(parameter, requires_grad=False))
+            return
+        dims = kind - DENSE
+        indices = torch.empty((dims, 0), dtype=torch.int64, device=parameter.device)
+        values = torch.empty((0, *parameter.shape[dims:]), dtype=parameter.dtype, device=parameter.device)
+        self.start(torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False))
+
+    def _start_the_long_way(self, tensor):
+        """Of a gradient that is sparse, compressed, to lie in a view, or is here for the first time."""
+        if not self.of_all.has_names:
+            self.of_all.take_names()
+        if is_gathered(tensor, self.settings):
+            return None, self.start_gathering(tensor)
+        tensor, reduced = self.prepare(tensor)
+        settings = self.settings
+        return allreduce_async_(reduced, None, self.name, settings.op, settings.prescale, settings.postscale,
+                                settings.process_set), tensor
+
+    def start_gathering(self, tensor):
+        """A sparse gradient goes as rows."""
+        self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
+        wait = sparse_allreduce_async(tensor.detach(), self.name, self.settings.op, self.settings.process_set)
+        self.store = lambda gradient: gradient.copy_(wait().coalesce())
+        return tensor
+
+    def prepare(self, tensor):
+        """The gradient, and the dense tensor that is reduced for it; says how the result is stored if that is another."""
+        views, compression = self.of_all.views, self.settings.compression
+        if views is not None and self.parameter in views and tensor.layout == torch.strided:
+            view = views.take(self.parameter, tensor)
+            if self.parameter.grad is tensor:
+                self.parameter.grad = view
+            tensor = view
+        dense = tensor.detach()
+        dims = dense.sparse_dim() if dense.is_sparse else None
+        if dims is not None:
+            dense = dense.to_dense()
+        compressed, context = compression.compress(dense)
+        compressed = compressed.contiguous()
+        reduced = torch.view_as_real(compressed) if compressed.is_complex() else compressed
+        if dims is None and compressed.dtype == tensor.dtype and compressed.data_ptr() == tensor.data_ptr():
+            return tensor, reduced
+
+        def store(gradient):
+            result = compression.decompress(compressed, context)
+            gradient.copy_(result if dims is None else result.to_sparse(dims))
+
+        self.store = store
+        return tensor, reduced
+
+    # ---- the result ---------------------------------------------------------------------------------------------
+
+    def settle(self):
+        """Waits for the result, because somebody uses the gradient before the round has ended."""
+        flight = self
+        if self.group is not None:
+            flight = self.group
+            if not flight.is_started:
+                raise RuntimeError(
+                    f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
+                    "there, with which it is reduced. Call optimizer.synchronize() first.")
+        self.of_all.wait_for_others(flight)
+        if self.tensor is None:
+            return
+        handle, flight.handle = flight.handle, None
+        tensor = self.tensor
+        try:
+            if handle is not None:
+                _ops.synchronize(handle)
+        finally:
+            self.is_done = True
+            self.land()
+        self.seen = weakref.ref(tensor)
+        self.used_version = tensor._version
+
+    def land(self):
+        """The result is there, and the gradient an ordinary tensor again."""
+        tensor, self.tensor = self.tensor, None
+        store, self.store = self.store, None
+        self.handle = None
+        land(tensor)
+        was_changed = tensor._version != self.version and not tensor._is_view()  # views share their base's counter
+        if store is not None:
+            with torch.no_grad():
+                store(tensor)
+        if was_changed:
+            raise RuntimeError(
+                f"The gradient of {self.name!r} was changed while it was being reduced. Call optimizer.synchronize() "
+                "before gradients are changed, and step() within optimizer.skip_synchronize().")
+
+    def take_result(self):
+        """At the end of the round."""
+        was_replaced = self.parameter.grad is not self.tensor
+        self.land()
+        if was_replaced:
+            found = "taken away" if self.parameter.grad is None else "replaced"
+            raise RuntimeError(
+                f"The gradient of {self.name!r} was {found} between backward() and step(), while it was being reduced. "
+                "Call optimizer.synchronize() first, and step() within optimizer.skip_synchronize(); to discard the "
+                "gradients of a step, call optimizer.zero_grad() after optimizer.synchronize().")
+
+    def check_early_use(self, others_have_more):
+        """At the end of the round, of a gradient whose result was asked for before."""
+        tensor = self.parameter.grad
+        if type(tensor) is InFlight:  # another optimizer's, too
+            in_flight_with(tensor).settle()
+        elif others_have_more and self.seen is not None and (tensor is not self.seen() or tensor._version != self.used_version):
+            raise RuntimeError(
+                f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of all "
+                "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
+                "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
+
+    def discard(self):
+        """Nobody wants what this round has brought so far; the count begins anew."""
+        self.left = self.settings.passes
+        if self.tensor is None and not self.is_done:
+            return
+        self.of_all.submitted -= 1
+        if self.tensor is not None:
+            self.settle()
+        self.is_done = False
+
+    def let_go(self):
+        """The optimizer does not step this parameter any more."""
+        self.unhook()
+        self.discard()
+        if self.group is not None:
+            self.group.members.remove(self)
+
+    # ---- under Sum ----------------------------------------------------------------------------------------------
+
+    def remember_sum(self):
+        tensor = self.parameter.grad
+        self.summed = None if tensor is None else weakref.ref(tensor)
+        self.summed_version = 0 if tensor is None else tensor._version
+
+    def _check_that_no_sum_is_counted_again(self, tensor):
+        if self.summed() is tensor and tensor._version == self.summed_version + 1:
+            raise RuntimeError(
+                f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
+                f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "
+                "optimizer.zero_grad() before backward(), or use op=hvd.Average.")
+
+
+class Group:
+    """Gradients that are reduced together, when the last of them is there."""
+
+    def __init__(self, members):
+        self.members = members
+        self.begin_round()
+
+    def begin_round(self):
+        self.handle = None
+        self.is_started = False
+        self.held = 0
+
+    def is_in(self, kinds):
+        return any(kinds[gradient.place] for gradient in self.members)
+
+    def hold(self, gradient, tensor):
+        gradient.tensor = tensor
+        gradient.version = tensor._version
+        take_off(tensor, gradient)
+        self.held += 1
+        if self.held == len(self.members):
+            self._start()
+
+    def _start(self):
+        self.is_started = True
+        if not self.members[0].of_all.has_names:
+            self.members[0].of_all.take_names()
+        dense, reduced = [], []
+        for gradient in self.members:
+            tensor = gradient.tensor
+            land(tensor)
+            if is_gathered(tensor, gradient.settings):
+                gradient.start_gathering(tensor)
+            else:
+                tensor, given = gradient.prepare(tensor)
+                dense.append(gradient)
+                reduced.append(given)
+            gradient.tensor = tensor
+            gradient.version = tensor._version
+            take_off(tensor, gradient)
+        if dense:
+            settings = dense[0].settings
+            self.handle = grouped_allreduce_async_(reduced, None, dense[0].name, settings.op, settings.prescale,
+                                                   settings.postscale, settings.process_set)
+
+
+def is_gathered(tensor, settings):
+    return tensor.layout == torch.sparse_coo and not settings.sparse_as_dense
+
+
+def _on_gradient(parameter, reference):
+    """Calls has_accumulated of what is referred to whenever a backward pass has added to the parameter's gradient.
+
+    The reference is weak: parameters live longer than optimizers.
+    """
+    def call(parameter):
+        gradient = reference()
+        if gradient is not None:
+            gradient.has_accumulated(parameter.grad)
+
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(call)
+    # Before torch 2.1: the node that accumulates, which the hook keeps alive.
+    node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    weak = weakref.ref(parameter)
+    handle = node.register_hook(lambda *_: call(weak()))
+    handle.node = node
+    return handle

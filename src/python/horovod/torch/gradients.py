@@ -1,0 +1,261 @@
+"""The gradients of one optimizer's parameters, and their rounds from one step to the next.
+
+1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in place,
+   while backward() goes on (gradient).
+2. Before the step (close) what was not submitted is. The ranks tell each other who has what (gradient_presence), and who
+   lacks a gradient that others have takes part with zeros.
+3. collect() waits for all of them. Until then whoever uses a gradient waits for it (gradients_in_flight).
+"""
+import operator
+import time
+
+from horovod import _ops
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch.compression import NoneCompressor
+from horovod.torch.gradient import Gradient, Group
+from horovod.torch.gradient_presence import DENSE, NONE, Presence
+from horovod.torch.mpi_ops import Average, Sum
+
+# Who uses a gradient in flight waits so long before it assumes that another rank waits for what this one lacks.
+PATIENCE_SECONDS = 10.0
+
+
+class Settings:
+    """How gradients are communicated."""
+
+    def __init__(self, compression, op, predivide_factor, sparse_as_dense, process_set, passes):
+        self.compression, self.op, self.sparse_as_dense = compression, op, sparse_as_dense
+        self.process_set, self.passes, self.predivide_factor = process_set, passes, predivide_factor
+        factor = predivide_factor if op == Average else 1.0
+        self.prescale, self.postscale = 1.0 / factor, float(factor)
+
+
+class Gradients:
+    def __init__(self, settings, names):
+        self.settings = settings
+        self.names = names
+        self.has_names = False  # by which the ranks match them
+        self.views = None
+        self.is_plain = False  # they are reduced where they lie
+        self.is_synchronized = False  # synchronize() was called, and no gradient has come since
+        self.is_ahead = False  # it was not the program that called it
+        self.is_closed = False  # the other ranks know what this one has in this round
+        self.submitted = 0
+        self.kinds = bytearray()  # of those submitted, by place
+        self._all = []
+        self._groups = []
+        self._parameters = []  # as in the optimizer's groups
+        self._unhooked = []
+        self._filled = []  # those that only other ranks have
+        self._presence = Presence(None, 0, settings.process_set)
+
+    # ---- which parameters ---------------------------------------------------------------------------------------
+
+    def follow(self, param_groups):
+        """Goes by what the optimizer steps now: parameters may be added, removed, frozen and thawed."""
+        parameters = [parameter for group in param_groups for parameter in group["params"]]
+        if len(parameters) != len(self._parameters) or not all(map(operator.is_, parameters, self._parameters)):
+            self._adopt(param_groups)
+            self._parameters = parameters
+        if self._unhooked:
+            for gradient in self._unhooked:
+                if gradient.parameter.requires_grad:
+                    gradient.hook_up()
+            self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
+
+    def _adopt(self, param_groups):
+        self._presence.forget()
+        known = {id(gradient.parameter): gradient for gradient in self._all}
+        self._all = []
+        for i, group in enumerate(param_groups):
+            for j, parameter in enumerate(group["params"]):
+                gradient = known.pop(id(parameter), None)
+                if gradient is None:
+                    gradient = Gradient(parameter, self.names.find(parameter, i, j), self)
+                    self._unhooked.append(gradient)
+                self._all.append(gradient)
+        for gradient in known.values():
+            self._unhooked = [other for other in self._unhooked if other is not gradient]
+            gradient.let_go()
+        self._sort()
+
+    def take_names(self):
+        """From now on the ranks can match them."""
+        self.has_names = True
+        self.names.take_number()
+        self.is_plain = self.views is None and self.settings.compression is NoneCompressor
+        for gradient in self._all:
+            gradient.name = self.names.find(gradient.parameter, 0, 0)
+        self._sort()
+
+    def _sort(self):
+        by_name = sorted(self._all, key=operator.attrgetter("name"))
+        for place, gradient in enumerate(by_name):
+            gradient.place = place
+        self.kinds = bytearray([DENSE]) * len(by_name)
+        name = f"which have a gradient: {by_name[0].name}, ..." if by_name else None
+        self._presence = Presence(name, len(by_name), self.settings.process_set)
+
+    def use_views(self, views):
+        self.views = views
+        self.is_plain = False
+
+    def make_groups(self, members):
+        """members: a list of lists of parameters whose gradients are reduced together."""
+        by_parameter = {id(gradient.parameter): gradient for gradient in self._all}
+        for parameters in members:
+            group = Group([by_parameter[id(parameter)] for parameter in parameters if id(parameter) in by_parameter])
+            for gradient in group.members:
+                gradient.group = group
+            if group.members:
+                self._groups.append(group)
+
+    def let_go(self):
+        """The optimizer is gone, or wrapped anew. What is in flight lands when it is used."""
+        for gradient in self._all:
+            gradient.unhook()
+            if gradient.tensor is None:
+                gradient.group = None
+        self._all, self._groups, self._parameters, self._unhooked = [], [], [], []
+        self.is_closed = True
+
+    # ---- a round ------------------------------------------------------------------------------------------------
+
+    def set_passes(self, passes):
+        self.settings.passes = passes
+        for gradient in self._all:
+            gradient.left = passes
+
+    @property
+    def are_outstanding(self):
+        """Whether there are gradients whose results nobody has waited for."""
+        return self.submitted > 0 and any(gradient.tensor is not None for gradient in self._all)
+
+    def begin_round(self):
+        """The gradients were emptied."""
+        self.is_synchronized = False
+        if self.submitted or self.settings.passes > 1:
+            self._presence.forget()
+            self._end_round()
+
+    def synchronize(self, param_groups):
+        """Waits for the gradients of all ranks; afterwards p.grad holds the result."""
+        self.follow(param_groups)
+        failures = []
+        try:
+            self.close()
+        except HorovodInternalError as error:  # the others are in flight, too: wait before telling
+            failures.append(error)
+        self._collect(failures)
+        self.is_synchronized = True
+
+    def wait_for_others(self, flight):
+        """Before somebody uses a gradient in the middle of a round.
+
+        A rank that lacks it takes part when it closes its round; for that it has to hear what this rank has.
+        """
+        if self.is_closed:
+            return
+        if self.submitted == len(self._all):
+            self._tell()
+        elif flight.handle is not None:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not _ops.poll(flight.handle):
+                if time.monotonic() > deadline:
+                    self.close()
+                    break
+                time.sleep(0.0002)
+
+    def close(self):
+        """Submits what is there and was not submitted, and takes part in what only other ranks have."""
+        if self.is_closed:
+            return
+        if not self.has_names:
+            self.take_names()
+        lacking = []
+        if self.submitted < len(self._all):
+            for gradient in self._all:
+                if gradient.tensor is None and not gradient.is_done:
+                    tensor = gradient.parameter.grad if gradient.parameter.requires_grad else None
+                    if tensor is None:
+                        lacking.append(gradient)
+                        self.kinds[gradient.place] = NONE
+                    else:
+                        gradient.start_leftover(tensor)
+            if lacking:
+                self._presence.forget()  # it said that there is everything, and some was taken away since
+        self._tell()
+        self.is_closed = True
+        kinds = self._presence.hear()
+        if kinds != self.kinds:
+            self._check_kinds(kinds)
+        self._fill(lacking, kinds)
+
+    def _tell(self):
+        if not self._presence.is_told:
+            self._presence.tell(self.kinds)
+
+    def _check_kinds(self, kinds):
+        for gradient in self._all:
+            own, found = self.kinds[gradient.place], kinds[gradient.place]
+            if own not in (NONE, found):
+                here = "dense" if own == DENSE else f"of {own - DENSE} sparse dimensions"
+                raise ValueError(
+                    f"The gradient of {gradient.name!r} is {here} here, and of {found - DENSE} sparse dimensions on "
+                    "another rank: give modules the same sparse= on all ranks, or DistributedOptimizer "
+                    "sparse_as_dense=True.")
+
+    def _fill(self, lacking, kinds):
+        for gradient in lacking:
+            kind = kinds[gradient.place]
+            # Of a group all go together, also what nobody has.
+            if kind != NONE or gradient.group is not None and gradient.group.is_in(kinds):
+                gradient.start_with_nothing(kind or DENSE)
+                self._filled.append(gradient)
+
+    def _collect(self, failures):
+        handles = [gradient.handle for gradient in self._all if gradient.handle is not None]
+        handles += [group.handle for group in self._groups if group.handle is not None]
+        try:
+            _ops.synchronize_all(handles)
+        except HorovodInternalError as error:
+            failures.append(error)
+        others_have_more = self._take_what_others_have()
+        for gradient in self._all:
+            try:
+                if gradient.tensor is not None:
+                    gradient.take_result()
+                elif gradient.is_done:
+                    gradient.check_early_use(others_have_more)
+            except (RuntimeError, ValueError) as error:  # told after all others have landed, too
+                failures.append(error)
+        self._end_round()
+        if failures:
+            raise failures[0]
+
+    def _take_what_others_have(self):
+        """Whether there is any."""
+        kinds = self._presence.hear()
+        found = False
+        filled, self._filled = self._filled, []
+        for gradient in filled:
+            if kinds[gradient.place] != NONE:
+                gradient.parameter.grad = gradient.tensor
+                found = True
+            else:
+                gradient.land()
+        return found
+
+    def _end_round(self):
+        passes, sums = self.settings.passes, self.settings.op == Sum
+        for gradient in self._all:
+            gradient.left = passes
+            gradient.is_done = False
+            if sums:
+                gradient.remember_sum()
+        for group in self._groups:
+            group.begin_round()
+        self.kinds[:] = bytes([DENSE]) * len(self.kinds)
+        self._presence.is_told = False
+        self.submitted = 0
+        self.is_closed = False

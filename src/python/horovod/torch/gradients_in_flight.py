@@ -1,0 +1,75 @@
+"""Gradients that are being reduced: whoever uses one waits for it first.
+
+From its submission until its result is there, a gradient is of the class InFlight: the same object, the same memory,
+but torch asks here before it does anything with it. So clipping, a hook of the program's own or a gradient scaler sees
+what all ranks have, and never changes memory that is being reduced. Only what torch's C++ code does by itself, or what
+goes through .numpy() views made earlier, does not ask; the reducer notices it by the tensor's version counter.
+"""
+import torch
+
+_waiting = {}  # id of a tensor -> what settle() is called of, which holds the tensor
+
+
+class InFlight(torch.Tensor):
+    """The class of a gradient while it is reduced."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function not in _LEAVES_VALUES_ALONE:
+            _settle_all(args)
+            if kwargs:
+                _settle_all(kwargs.values())
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+
+def take_off(tensor, gradient):
+    """From now on who uses the tensor waits for the gradient by its settle()."""
+    _waiting[id(tensor)] = gradient
+    if type(tensor) is torch.Tensor:  # a class of the program's own stays what it is
+        tensor.__class__ = InFlight
+
+
+def land(tensor):
+    """The tensor is an ordinary one again."""
+    _waiting.pop(id(tensor), None)
+    if type(tensor) is InFlight:
+        tensor.__class__ = torch.Tensor
+
+
+def in_flight_with(tensor):
+    """What the tensor's users wait for; None if it is not in flight."""
+    return _waiting.get(id(tensor))
+
+
+def _settle_all(values):
+    for value in values:
+        if type(value) is InFlight:
+            gradient = _waiting.get(id(value))
+            if gradient is not None:
+                gradient.settle()
+            else:
+                value.__class__ = torch.Tensor
+        elif isinstance(value, (list, tuple)):
+            _settle_all(value)
+        elif isinstance(value, dict):
+            _settle_all(value.values())
+
+
+def _getters(*names):
+    return {getattr(torch.Tensor, name).__get__ for name in names if hasattr(torch.Tensor, name)}
+
+
+def _methods(*names):
+    return {getattr(torch.Tensor, name) for name in names if hasattr(torch.Tensor, name)}
+
+
+# What asks for anything but a tensor's values.
+_LEAVES_VALUES_ALONE = frozenset(
+    _getters("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_sparse_csr", "is_cpu", "is_cuda", "is_meta",
+             "is_mkldnn", "is_nested", "is_quantized", "is_leaf", "requires_grad", "grad_fn", "_version", "names",
+             "itemsize", "nbytes", "output_nr", "retains_grad", "_base")
+    | _methods("size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size",
+               "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_neg", "is_conj",
+               "get_device", "has_names", "_is_view", "__hash__", "__len__", "sparse_dim", "dense_dim")
+    | {torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor})

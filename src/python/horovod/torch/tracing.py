@@ -1,0 +1,18 @@
+"""torch.compile and this package."""
+import importlib.util
+import sys
+
+
+def leave_us_alone():
+    """A step that is compiled as a whole runs hooks and communication as they are, between the compiled parts."""
+    if "torch._dynamo" not in sys.modules or not hasattr(sys.modules["torch._dynamo"], "trace_rules"):
+        return  # every torch optimizer imports it where it exists
+    rules = sys.modules["torch._dynamo"].trace_rules
+    if not _is_told(rules):
+        rules.add("horovod")
+
+
+def _is_told(rules):
+    specification = importlib.util.find_spec("horovod")
+    return specification is None or any(
+        specification.origin.startswith(folder) for folder in getattr(rules, "SKIP_DIRS", ()) if folder)
