@@ -179,9 +179,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def __reduce_ex__(self, protocol):
         """What is pickled is the plain optimizer: names, hooks and ranks are this job's."""
-        make, arguments, *rest = self._wrapped_class.__reduce_ex__(self, protocol)
-        plain = tuple(self._wrapped_class if argument is type(self) else argument for argument in arguments)
-        return (make, plain, *rest)
+        _, _, *rest = self._wrapped_class.__reduce_ex__(self, protocol)
+        return (object.__new__, (self._wrapped_class,), *rest)
 
     def __deepcopy__(self, memo):
         """The copy is distributed, too, and goes by the copies of the parameters."""
