@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "bootstrap/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/session.hpp"
@@ -44,6 +45,8 @@ thread_local std::string last_error;
 struct Process {
   std::mutex mutex;  // one init at a time
   hvd::runtime::Session* session = nullptr;
+  hvd::Environment of_another_launch;  // variables that were inherited from a rank around this one's job
+  bool has_been_a_rank = false;
 };
 Process& process() {
   static auto* instance = new Process;
@@ -52,8 +55,6 @@ Process& process() {
 
 // Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
-
-constexpr const char* owner_variable = "HOROVOD_OWNER_PID";
 
 hvd_status fail(ErrorCode code, std::string message) {
   last_error = std::move(message);
@@ -96,17 +97,36 @@ hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
 }
 
 // A child of a rank inherits the environment that makes it look like that rank.
-hvd_status check_owner() {
+hvd_status check_owner(const hvd::Environment& environment) {
   if (is_forked_child.load()) return in_forked_child();
-  const char* owner = std::getenv(owner_variable);
-  std::string me = std::to_string(::getpid());
-  if (owner != nullptr && owner != me)
+  if (pid_t owner = hvd::bootstrap::owner_of_place(environment); owner != 0)
     return fail(ErrorCode::invalid_argument,
-                std::string("this process (") + me + ") is a child of the rank in process " + owner +
+                "this process (" + std::to_string(::getpid()) + ") is a child of the rank in process " +
+                    std::to_string(owner) +
                     " and inherited its environment; it cannot join the job in its parent's place. Remove the call of "
                     "hvd.init() from the child, or unset " +
-                    owner_variable + " and the launcher's variables to run alone");
+                    hvd::bootstrap::owner_variable + " and the launcher's variables to run alone");
   return HVD_OK;
+}
+
+// What the launcher told this process; what it told a rank that started the launcher is left out. Once this process has
+// marked the environment itself the two cannot be told apart any more.
+hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& all) {
+  if (!mine.has_been_a_rank) {
+    mine.of_another_launch = {};
+    hvd::Environment own = hvd::bootstrap::of_this_launch(all);
+    for (const auto& [name, value] : all.variables())
+      if (!own.has(name)) mine.of_another_launch.set(name, value);
+  }
+  hvd::Environment own = all;
+  for (const auto& [name, value] : mine.of_another_launch.variables())
+    if (all.get(name) == value) own.erase(name);
+  return own;
+}
+
+void mark_environment(bool has_left) {
+  std::string mark = hvd::bootstrap::owner_mark(hvd::Environment::of_this_process(), has_left);
+  ::setenv(hvd::bootstrap::owner_variable, mark.c_str(), 1);
 }
 
 void take_position(const hvd::runtime::Position& position, hvd_world& world) {
@@ -207,14 +227,15 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
     return fail(ErrorCode::invalid_argument,
                 "hvd_init_options names a communicator and a list of ranks; give one of the two");
   *runtime = nullptr;
-  if (hvd_status status = check_owner(); status != HVD_OK) return status;
+  hvd::Environment all = hvd::Environment::of_this_process();
+  if (hvd_status status = check_owner(all); status != HVD_OK) return status;
   Process& mine = process();
   std::lock_guard lock(mine.mutex);
   if (mine.session == nullptr) {
     mine.session = new hvd::runtime::Session;
     ::pthread_atfork(nullptr, nullptr, [] { is_forked_child.store(true); });
   }
-  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::Environment environment = environment_of_launch(mine, all);
   hvd::bootstrap::Members members;
   members.mpi_communicator = options->mpi_comm;
   members.handle_bytes = options->mpi_comm_size;
@@ -223,7 +244,10 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   auto started = is_everybody ? mine.session->start(environment) : mine.session->start(environment, members);
   if (!started) return fail(started.error());
   // Alone there is no place that a child could take.
-  if ((*started)->world().size() > 1) ::setenv(owner_variable, std::to_string(::getpid()).c_str(), 1);
+  if ((*started)->world().size() > 1) {
+    mark_environment(false);
+    mine.has_been_a_rank = true;
+  }
   *runtime = new hvd_runtime{std::move(*started)};
   return HVD_OK;
 }
@@ -232,7 +256,9 @@ void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
   // A forked child has the object but neither its thread nor a right to its links.
   if (is_forked_child.load()) return;
+  bool had_a_place = runtime->runtime->world().size() > 1;
   delete runtime;
+  if (had_a_place) mark_environment(true);
 }
 
 void hvd_stop(hvd_runtime* runtime) {

@@ -12,8 +12,6 @@
 
 namespace hvd::bootstrap {
 
-using ListAncestors = std::vector<posix::Ancestor> (*)();
-
 // Fails for a world of one rank in a launch of several, with the cause and what to type instead. The launch is the
 // innermost one. HOROVOD_ALLOW_SINGLETON=1 lets it pass.
 Status check_singleton(int world_size, const Environment& environment, const Config& config,

@@ -27,15 +27,14 @@ bool is_above_tasks(const posix::Ancestor& ancestor) {
          std::isdigit(static_cast<unsigned char>(step[dot + 1])) != 0;
 }
 
-// Other launchers inside of a step: what they start is no task of it, and how many they started only they know.
+}  // namespace
+
 bool starts_programs_itself(const posix::Ancestor& ancestor) {
   constexpr std::string_view names[] = {"hydra_pmi_proxy", "mpiexec.hydra", "mpiexec",    "mpirun",
                                         "orterun",         "orted",         "prterun",    "prted",
                                         "flux-shell",      "flux-broker",   "horovodrun", "horovod-agent"};
   return std::ranges::find(names, ancestor.name) != std::end(names);
 }
-
-}  // namespace
 
 int count_tasks(const posix::Ancestor& slurmstepd) {
   auto here = static_cast<int>(posix::count_children(slurmstepd.process));
@@ -58,6 +57,7 @@ int count_tasks(const posix::Ancestor& slurmstepd) {
 
 std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks count_tasks_of) {
   for (const posix::Ancestor& ancestor : nearest_first) {
+    // How many it started only it knows.
     if (starts_programs_itself(ancestor)) return std::nullopt;
     std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
     if (is_above_tasks(ancestor)) {

@@ -3,11 +3,17 @@
 // env -i, unset): the processes above it still do.
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "bootstrap/launch.hpp"
 #include "native/posix/ancestors.hpp"
 
 namespace hvd::bootstrap {
+
+using ListAncestors = std::vector<posix::Ancestor> (*)();
+
+// Whether it is a launcher's process that starts ranks by itself: what it starts is no part of a launch around it.
+bool starts_programs_itself(const posix::Ancestor& ancestor);
 
 // The number of tasks of the Slurm step whose process this is, on all hosts as far as that can be known. It may ask
 // scontrol, for up to 3 s.

@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "bootstrap/launch.hpp"
+#include "bootstrap/owner.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
@@ -100,6 +101,7 @@ Result<PmiBridge*> open_lasting_bridge() {
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   log::configure(config->log);
+  if (owner_of_place(environment) != 0) return nullptr;  // a program that a rank started
   std::unique_ptr<Bootstrap> bootstrap = way_to_the_others(environment);
   auto identity = bootstrap->join(environment, *config);
   if (!identity) return std::move(identity.error());

@@ -8,34 +8,73 @@
 namespace hvd::launcher {
 namespace {
 
+// What we chose for OMP_NUM_THREADS: a job that the rank starts has other shares.
+constexpr const char* share_variable = "HOROVOD_THREAD_SHARE";
+
 bool is_trace_of_launcher(std::string_view name) {
   // What users set to configure PMIx itself stays.
   if (name.starts_with("PMIX_MCA_")) return false;
   for (std::string_view prefix : {"PMIX_", "PMI_", "OMPI_COMM_WORLD_", "PALS_", "HOROVOD_LOCAL_STORE"})
     if (name.starts_with(prefix)) return true;
-  constexpr std::string_view names[] = {
-      "JSM_JSRUN_PORT", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "OMPI_UNIVERSE_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE",
-      "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
-      // For horovodrun alone, not for the ranks.
-      "HOROVOD_TERMINATION_GRACE_SECONDS", "_HOROVOD_SECRET_KEY", "HOROVOD_SSH", "HOROVOD_SECRET_KEY",
-      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
+  constexpr std::string_view names[] = {"JSM_JSRUN_PORT",
+                                        "MPI_LOCALRANKID",
+                                        "MPI_LOCALNRANKS",
+                                        "OMPI_UNIVERSE_SIZE",
+                                        "HOROVOD_RANK",
+                                        "HOROVOD_SIZE",
+                                        "HOROVOD_LOCAL_RANK",
+                                        "HOROVOD_LOCAL_SIZE",
+                                        "HOROVOD_CROSS_RANK",
+                                        "HOROVOD_CROSS_SIZE",
+                                        "HOROVOD_HOSTNAME",
+                                        "HOROVOD_OWNER",
+                                        "HOROVOD_THREAD_SHARE",
+                                        "_HOROVOD_SECRET_KEY",
+                                        "HOROVOD_SECRET_KEY",
+                                        "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                                        "HOROVOD_GLOO_RENDEZVOUS_PORT"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// "a:b" without the bridge, which the ranks of this job get if they are to.
+std::string without_bridge(const std::string& preloaded) {
+  std::string result;
+  for (std::size_t at = 0; at < preloaded.size();) {
+    std::size_t end = std::min(preloaded.find_first_of(" :", at), preloaded.size());
+    std::string_view library = std::string_view(preloaded).substr(at, end - at);
+    if (!library.empty() && library.find("libhorovod_pmi_bridge.so") == std::string_view::npos)
+      result += (result.empty() ? "" : ":") + std::string(library);
+    at = end + 1;
+  }
+  return result;
+}
+
+// The value without traces; nothing if it is one.
+std::optional<std::string> cleaned(const Environment& own, const std::string& name, const std::string& value) {
+  if (is_trace_of_launcher(name)) return std::nullopt;
+  if (name == "OMP_NUM_THREADS" && own.get(share_variable) == value) return std::nullopt;
+  if (name != "LD_PRELOAD" || value.find("libhorovod_pmi_bridge.so") == std::string::npos) return value;
+  std::string left = without_bridge(value);
+  return left.empty() ? std::nullopt : std::optional(left);
 }
 
 }  // namespace
 
 Environment without_traces_of_launchers(const Environment& own) {
-  Environment cleaned;
+  Environment result;
   for (const auto& [name, value] : own.variables())
-    if (!is_trace_of_launcher(name)) cleaned.set(name, value);
-  return cleaned;
+    if (auto clean = cleaned(own, name, value)) result.set(name, *clean);
+  return result;
 }
 
 void drop_traces_of_launchers() {
   const Environment own = Environment::of_this_process();
-  for (const auto& [name, value] : own.variables())
-    if (is_trace_of_launcher(name))
-      ::unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): there is a single thread
+  for (const auto& [name, value] : own.variables()) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): there is a single thread
+    if (auto clean = cleaned(own, name, value); !clean) ::unsetenv(name.c_str());
+    else if (*clean != value) ::setenv(name.c_str(), clean->c_str(), 1);
+    // NOLINTEND(concurrency-mt-unsafe)
+  }
 }
 
 std::vector<std::string> environment_of(const Environment& cleaned, const RankVariables& variables) {
@@ -81,7 +120,8 @@ void complete_environment(Launch& launch, const Share& share, const std::optiona
       if (!has(name)) launch.environment.push_back(name + "=" + value);
   // Without it every rank of an unpatched OpenMP may take all cores of the machine.
   if (share.threads > 0 && !has("OMP_NUM_THREADS"))
-    launch.environment.push_back("OMP_NUM_THREADS=" + std::to_string(share.threads));
+    for (const char* name : {"OMP_NUM_THREADS", share_variable})
+      launch.environment.push_back(std::string(name) + "=" + std::to_string(share.threads));
 }
 
 void add_bridge(Launch& launch) {

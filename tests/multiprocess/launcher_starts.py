@@ -47,12 +47,25 @@ class Ranks(LauncherTest):
 
     def test_do_not_see_another_launchers_traces(self):
         result = run("-np", "1", "env", PMI_RANK="5", PMIX_RANK="7", PMI_FD="3", OMPI_COMM_WORLD_RANK="4", HOROVOD_RANK="9",
-                     PMIX_MCA_psec_base_verbose="0")
+                     PMIX_MCA_psec_base_verbose="0", HOROVOD_OWNER="1:2:3:4:5:6:is-in")
         variables = dict(line.split("=", 1) for line in lines_by_rank(result.stdout)[0] if "=" in line)
-        for name in ("PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK", "HOROVOD_TERMINATION_GRACE_SECONDS"):
+        for name in ("PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK", "HOROVOD_OWNER"):
             self.assertNotIn(name, variables)
         self.assertEqual(variables["HOROVOD_RANK"], "0")
         self.assertEqual(variables["PMIX_MCA_psec_base_verbose"], "0")
+
+    def test_start_jobs_of_their_own_as_the_user_would(self):
+        show = "echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE ${OMP_NUM_THREADS-none} $LD_PRELOAD"
+        own = {"HOROVOD_SSH": "my_ssh", "HOROVOD_TERMINATION_GRACE_SECONDS": "7", "LD_PRELOAD": "libm.so.6"}
+        plain = lines_by_rank(run("-np", "1", "sh", "-c", show, **own).stdout)[0]
+        nested = lines_by_rank(run("-np", "2", "sh", "-c", f"""[ $HOROVOD_RANK = 0 ] || exit 0
+            taskset -pc {",".join(map(str, os.sched_getaffinity(0)))} $$ >/dev/null
+            "{HOROVODRUN}" -np 1 sh -c '{show}'""", **own).stdout)[0]
+        self.assertEqual(nested, ["[0]<stdout>:" + line for line in plain])
+        self.assertTrue(plain[0].startswith(f"my_ssh 7 0:1 {len(os.sched_getaffinity(0))} libm.so.6"), plain)
+        result = run("-np", "2", "sh", "-c", f"[ $HOROVOD_RANK = 1 ] || '{HOROVODRUN}' -np 1 sh -c 'echo $LD_PRELOAD'",
+                     **own, HOROVOD_PMI_BRIDGE="1")
+        self.assertEqual(result.stdout.count("libhorovod_pmi_bridge"), 1 if "libhorovod_pmi_bridge" in plain[0] else 0)
 
     def test_keep_what_the_user_set(self):
         result = run("-np", "1", "sh", "-c", "echo $OMP_NUM_THREADS $CUDA_VISIBLE_DEVICES", OMP_NUM_THREADS="17",

@@ -15,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "native/posix/file_descriptor.hpp"
@@ -26,6 +28,7 @@ namespace {
 struct Stat {
   pid_t parent = 0;
   pid_t group = 0;
+  std::uint64_t began = 0;
 };
 
 std::optional<Stat> read_stat(pid_t process) {
@@ -41,7 +44,12 @@ std::optional<Stat> read_stat(pid_t process) {
   const char* after_name = std::strrchr(text, ')');
   Stat stat;
   int parent = 0, group = 0;
-  if (after_name == nullptr || std::sscanf(after_name + 1, " %*c %d %d", &parent, &group) != 2) return std::nullopt;
+  unsigned long long began = 0;  // the 22nd
+  if (after_name == nullptr ||
+      std::sscanf(after_name + 1, " %*c %d %d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%llu", &parent, &group,
+                  &began) != 3)
+    return std::nullopt;
+  stat.began = began;
   stat.parent = parent;
   stat.group = group;
   return stat;
@@ -82,6 +90,21 @@ bool die_with_parent(int signal, pid_t expected_parent) {
 std::optional<pid_t> parent_of(pid_t process) {
   auto stat = read_stat(process);
   return stat ? std::optional(stat->parent) : std::nullopt;
+}
+
+std::optional<std::uint64_t> began_at(pid_t process) {
+  std::error_code failed;
+  if (std::filesystem::read_symlink("/proc/self", failed) != std::to_string(::getpid())) return std::nullopt;
+  auto stat = read_stat(process);
+  return stat ? std::optional(stat->began) : std::nullopt;
+}
+
+std::string process_space() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  if (::stat("/proc/self/ns/pid", &space) == 0) boot += "/" + std::to_string(space.st_ino);
+  return boot;
 }
 
 std::vector<Descendant> descendants_of(pid_t ancestor) {

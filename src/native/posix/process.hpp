@@ -35,6 +35,12 @@ bool die_with_parent(int signal, pid_t expected_parent);
 // Nothing where there is no such process, or it is hidden from this user.
 std::optional<pid_t> parent_of(pid_t process);
 
+// When it began, in ticks of the kernel: with it a process number is that process's alone, as long as the machine runs.
+// Nothing where there is no such process, or /proc counts processes otherwise than this process does.
+std::optional<std::uint64_t> began_at(pid_t process);
+// Equal for processes that have numbers of the same space (the machine since it was started, and a PID namespace of it).
+std::string process_space();
+
 struct Descendant {
   pid_t process = 0;
   pid_t parent = 0;

@@ -2,6 +2,7 @@
 // on. Pointers travel as integers (tensor.data_ptr()); no framework is known here.
 #include "python/core/python_api.hpp"
 
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -69,6 +70,12 @@ PyObject* world(PyObject*, PyObject*) {
   const hvd_world& found = place->world;
   return Py_BuildValue("(iiiiiiN)", found.rank, found.size, found.local_rank, found.local_size, found.cross_rank,
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
+}
+
+// Python's copy of the environment does not have what the library sets.
+PyObject* owner_mark(PyObject*, PyObject*) {
+  const char* mark = std::getenv("HOROVOD_OWNER");
+  return mark == nullptr ? none() : PyUnicode_FromString(mark);
 }
 
 PyObject* mpi_built(PyObject*, PyObject*) {
@@ -155,6 +162,7 @@ PyMethodDef functions[] = {
     {"is_running", is_running, METH_NOARGS, "is_initialized(), and no other rank has shut down or was lost."},
     {"world", world, METH_NOARGS,
      "(rank, size, local_rank, local_size, cross_rank, cross_size, is_homogeneous). ValueError if not initialised."},
+    {"owner_mark", owner_mark, METH_NOARGS, "HOROVOD_OWNER, by which children know that they are no ranks; or None."},
     {"mpi_built", mpi_built, METH_NOARGS, "Is there a plugin for any MPI?"},
     {"mpi_thread_level", mpi_thread_level, METH_NOARGS,
      "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},

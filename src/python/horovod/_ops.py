@@ -70,10 +70,7 @@ def init(*members):
         if not _core.is_initialized():
             _forget_everything()
             _core.init(*members)
-            # The C library has marked the environment, so that a child which inherits it does not join in this rank's
-            # place. Python's copy of the environment needs the mark too: subprocess may be given os.environ.
-            if _core.is_initialized() and _core.world()[1] > 1:
-                os.environ["HOROVOD_OWNER_PID"] = str(os.getpid())
+            _copy_mark()
         if not _atexit_registered:
             atexit.register(shutdown)
             _atexit_registered = True
@@ -86,8 +83,17 @@ def shutdown():
     """Leaves the job. What was not synchronised stays alive until the C library has let go of it."""
     with _changing:
         _core.shutdown()
+        _copy_mark()
         operations.clear()
         latest.clear()
+
+
+def _copy_mark():
+    """The C library marks the environment, so that a child which inherits it does not join in this rank's place. Python's
+    copy of the environment needs the mark too: subprocess may be given os.environ."""
+    mark = _core.owner_mark()
+    if mark is not None:
+        os.environ["HOROVOD_OWNER"] = mark
 
 
 def _forget_everything():
