@@ -96,7 +96,7 @@ class Job {
       if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach, " "));
     HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings));
     console_.say_time("agents forked");
-    if (host_of_first_rank().is_here) return {};
+    if (host_of_first_rank().is_here && !input_.is_of_a_terminal()) return {};
     // To read from a terminal in the background is to be an error, not to stop us.
     ::signal(SIGTTIN, SIG_IGN);
     input_.open();
@@ -149,7 +149,7 @@ class Job {
       HostLink& host = hosts_[placement.host_index];
       auto order = launch_order(options_, placement, host.is_here, host.is_here ? environment_ : abroad, *wire_up_);
       if (!order) return order.error();
-      host.tell(*order);
+      tell_to_start(host, std::move(*order));
     }
     console_.say_time("launch orders sent");
     return {};
@@ -159,9 +159,14 @@ class Job {
     auto order = order_for_site(*options_.site, environment_, options_.variables, [this] { return folder_.make(); });
     if (!order) return order.error();
     order->folder = working_folder();
-    host_of_first_rank().tell(*order);
+    tell_to_start(host_of_first_rank(), *order);
     console_.say_if_verbose("starting " + joined(order->command, " "));
     return {};
+  }
+
+  void tell_to_start(HostLink& host, Launch order) {
+    if (input_.is_of_a_terminal() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
+    host.tell(order);
   }
 
   void fail_to_start(const std::string& why) {
@@ -181,7 +186,7 @@ class Job {
                     {wire_up_ != nullptr ? wire_up_->abort_descriptor() : -1, POLLIN, 0},
                     {watch_.descriptor(), POLLIN, 0}});
     hosts_.add_to(polled_);
-    milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left()});
+    milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
     if (site_) span = std::min(span, site_->left());
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);

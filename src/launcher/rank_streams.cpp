@@ -18,15 +18,17 @@ void RankInput::add_to(std::vector<pollfd>& polled, const RankProcess& rank) con
 
 void RankInput::relay(RankProcess& rank, Channel& channel) {
   if (!rank.input) return;
+  pollfd reader{rank.input.get(), 0, 0};
+  if (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) {  // nobody reads any more
+    rank.input.reset();
+    channel.send(InputTaken{0, true});
+    return;
+  }
   while (!waiting_.empty()) {
     ssize_t count = ::write(rank.input.get(), waiting_.data(), waiting_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) {  // nobody reads any more
-      rank.input.reset();
-      channel.send(InputTaken{0, true});
-      return;
-    }
+    if (count < 0) return;  // nobody reads any more, just now
     waiting_.erase(0, static_cast<std::size_t>(count));
     channel.send(InputTaken{static_cast<std::uint32_t>(count), false});
   }

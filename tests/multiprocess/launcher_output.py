@@ -1,6 +1,8 @@
 """What ranks print arrives whole, in lines, and complete."""
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -168,6 +170,72 @@ class Input(LauncherTest):
         result = subprocess.run(["bash", "-c", f'yes | "{HOROVODRUN}" -np 2 head -c 2; echo ${{PIPESTATUS[@]}}'],
                                 stdout=subprocess.PIPE, timeout=60)
         self.assertEqual(result.stdout.splitlines()[-1], b"141 0")
+
+
+# What a shell does with `horovodrun … &`, `fg`, Ctrl-Z, `bg` and `fg` once more; in between it reads the terminal itself.
+SHELL = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = subprocess.Popen(sys.argv[1:], preexec_fn=os.setpgrp)
+def read_lines():
+    for _ in range(5): print("shell:" + sys.stdin.readline(), end="", flush=True)
+def let_it_read():
+    os.tcsetpgrp(0, job.pid)
+    print("shell gives", flush=True)
+    _, status = os.waitpid(job.pid, os.WUNTRACED)
+    os.tcsetpgrp(0, os.getpgrp())
+    print("shell takes", hex(status), flush=True)
+read_lines()
+let_it_read()
+job.send_signal(signal.SIGCONT)
+read_lines()
+let_it_read()
+"""
+
+
+class Terminal(LauncherTest):
+    def setUp(self):
+        self.text = b""
+
+    def wait_for(self, *wanted):
+        """Until one of these comes, which is returned."""
+        while not (found := [text for text in wanted if text in self.text]):
+            readable, _, _ = select.select([self.terminal], [], [], 60)
+            self.assertTrue(readable, self.text)
+            self.text += os.read(self.terminal, 4096)
+        self.text = self.text.split(found[0], 1)[1]
+        return found[0]
+
+    def write_lines(self, reader):
+        for number in range(5):
+            os.write(self.terminal, b"%d\n" % number)
+            self.assertIn(reader, self.wait_for(b"shell:%d" % number, b"[0]<stdout>:%d" % number))
+
+    def test_is_read_in_the_foreground_alone(self):
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.execv(sys.executable, [sys.executable, "-c", SHELL, HOROVODRUN, "-np", "1", "sh", "-c", "echo ready; cat; echo end"])
+        self.addCleanup(os.close, self.terminal)
+        self.wait_for(b"[0]<stdout>:ready")
+        for end in (b"\x1a", b"\x04"):
+            self.write_lines(b"shell")
+            self.wait_for(b"shell gives")
+            self.write_lines(b"[0]<stdout>")
+            os.write(self.terminal, end)
+            self.wait_for(b"shell takes 0x137f" if end == b"\x1a" else b"shell takes 0x0")
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+
+    def test_that_rank_0_does_not_want_lets_everybody_sleep(self):
+        terminal, end = pty.openpty()
+        job = Job(1, "", whole_command=["sh", "-c", f'exec "$@" <{os.ttyname(end)}', "sh", HOROVODRUN, "-np", "1", "sh", "-c",
+                                        "exec <&-; echo ready; exec sleep 1000"])
+        os.close(end)
+        job.wait_for_lines(1)
+        job.wait_until_asleep(job.agent())
+        job.wait_until_asleep(job.front.pid)
+        job.front.send_signal(signal.SIGTERM)
+        self.finish(job, -signal.SIGTERM)
+        os.close(terminal)
 
 
 class Signals(LauncherTest):
