@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <list>
 #include <string_view>
 #include <variant>
 
@@ -75,20 +76,21 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,  // whoever sets it counts on something that does not exist yet: tell them
-    equal,   // ranks that differ in it would go different ways and wait for each other
+    missed,   // whoever sets it counts on something that does not exist yet: tell them
+    unheard,  // the same, but nobody counts on it by itself
+    equal,    // ranks that differ in it would go different ways and wait for each other
   } trait = ordinary;
 };
-constexpr Row::Trait missed = Row::missed, equal = Row::equal;
+constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
 constexpr std::monostate nowhere;
 
 // clang-format off
 constexpr Row rows[] = {
     // What the runtime goes by.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
-    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "accepted; a tensor never waits for a clock here", decimal_at<&Config::cycle_time_ms>},
+    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "no effect: a tensor never waits for a clock here"},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
-    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "accepted; the operations of a group may be fused with others", flag_at<&Config::disable_group_fusion>},
+    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "no effect: the operations of a group may be fused with others"},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported; 0: never", decimal_at<&Config::stall_check_time_s>},
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
@@ -104,7 +106,7 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
-    {"HOROVOD_DETERMINISTIC", flag, "0", "accepted; no choice depends on measurements yet", flag_at<&Config::deterministic>},
+    {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
@@ -136,69 +138,71 @@ constexpr Row rows[] = {
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark the engine's cycles in the timeline", nowhere, missed},
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
-    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops"},
-    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", positive, "10", "steps of one sample of autotuning"},
-    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", positive, "20", "samples after which autotuning settles"},
-    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes"},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", count, "10", "steps of one sample of autotuning; 0: the default", nowhere, unheard},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", count, "20", "samples after which autotuning settles; 0: the default", nowhere, unheard},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes", nowhere, unheard},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", nowhere, missed},
     {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
-    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots"},
+    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
     {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas", nowhere, missed},
-    {"HOROVOD_NUM_NCCL_STREAMS", positive, "1", "GPU: streams that NCCL runs on"},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream"},
-    {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch"},
-    {"HOROVOD_DISABLE_NVTX_RANGES", flag, "0", "GPU: no ranges for NVIDIA's profilers"},
-    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message"},
+    {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "GPU: streams that NCCL runs on; 0: the default", nowhere, unheard},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream", nowhere, unheard},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch", nowhere, unheard},
+    {"HOROVOD_DISABLE_NVTX_RANGES", flag, "0", "GPU: no ranges for NVIDIA's profilers", nowhere, unheard},
+    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
     // Horovod's, accepted so that scripts run as they are: this system decides by itself, or has no such part.
-    {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
-    {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
-    {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "accepted; the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
-    {"HOROVOD_CONTROLLER", controller, "", "accepted; agreement needs neither MPI nor Gloo"},
-    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else accepted, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>, equal},
-    {"HOROVOD_CCL_CACHE", flag, "0", "accepted; there is no oneCCL here"},
-    {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "accepted; there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
-    {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "accepted; read by horovod.spark"},
-    {"HOROVOD_SPARK_PYTHONPATH", text, "", "accepted; read by horovod.spark"},
-    {"HOROVOD_SPARK_WORK_DIR", path, "", "accepted; read by horovod.spark"},
-    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "accepted; read by horovod.spark"},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
+    {"HOROVOD_CONTROLLER", controller, "", "no effect: agreement needs neither MPI nor Gloo"},
+    {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else no effect, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>, equal},
+    {"HOROVOD_CCL_CACHE", flag, "0", "no effect: there is no oneCCL here"},
+    {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "no effect: there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
+    {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "no effect: there is no horovod.spark yet"},
+    {"HOROVOD_SPARK_PYTHONPATH", text, "", "no effect: there is no horovod.spark yet"},
+    {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
+    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
     // Of Horovod's build and tests; images and shell profiles leave them behind.
-    {"HOROVOD_WITH_MPI", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_MPI", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITH_GLOO", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_GLOO", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITH_TENSORFLOW", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_TENSORFLOW", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITH_PYTORCH", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_PYTORCH", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITH_MXNET", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_MXNET", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITH_NVTX", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_WITHOUT_NVTX", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_OPERATIONS", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_ALLREDUCE", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_ALLGATHER", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_BROADCAST", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_ALLTOALL", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_GPU_REDUCESCATTER", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_ALLOW_MIXED_GPU_IMPL", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_CUDA_HOME", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_NCCL_HOME", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_NCCL_INCLUDE", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_NCCL_LIB", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_NCCL_LINK", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_ROCM_HOME", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_BUILD_ARCH_FLAGS", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_BUILD_CUDA_CC_LIST", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_CMAKE", path, "", "accepted; Horovod's build"},
-    {"HOROVOD_DEBUG", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_SKIP_COMPILE", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_LOCAL_VERSION", text, "", "accepted; Horovod's build"},
-    {"HOROVOD_TEST_GPU", text, "", "accepted; Horovod's tests"},
-    {"HOROVOD_MIXED_INSTALL", text, "", "accepted; Horovod's tests"},
+    {"HOROVOD_WITH_MPI", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITH_GLOO", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_GLOO", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITH_TENSORFLOW", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_TENSORFLOW", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITH_PYTORCH", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_PYTORCH", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITH_MXNET", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_MXNET", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITH_NVTX", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_WITHOUT_NVTX", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_OPERATIONS", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_ALLREDUCE", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_ALLGATHER", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_BROADCAST", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_ALLTOALL", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_GPU_REDUCESCATTER", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_ALLOW_MIXED_GPU_IMPL", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_CUDA_HOME", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_NCCL_HOME", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_NCCL_INCLUDE", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_NCCL_LIB", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_NCCL_LINK", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_ROCM_HOME", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_BUILD_ARCH_FLAGS", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_BUILD_CUDA_CC_LIST", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_CMAKE", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_BUILD_FLAGS", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_NVTX_INCLUDE", path, "", "no effect: of Horovod's build"},
+    {"HOROVOD_DEBUG", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_SKIP_COMPILE", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_LOCAL_VERSION", text, "", "no effect: of Horovod's build"},
+    {"HOROVOD_TEST_GPU", text, "", "no effect: of Horovod's tests"},
+    {"HOROVOD_MIXED_INSTALL", text, "", "no effect: of Horovod's tests"},
 };
 // clang-format on
 
@@ -357,6 +361,13 @@ Result<Config> Config::from(const Environment& environment, std::vector<std::str
   return config;
 }
 
+std::string fault_in(std::string_view name, const std::string& value) {
+  auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return name == r.name; });
+  Config unused;
+  if (row == std::end(rows) || trimmed(value).empty() || take(*row, trimmed(value), unused)) return "";
+  return malformed(*row, value).message;
+}
+
 std::string Config::equal_knobs() const {
   std::string all;
   Config copy = *this;  // places are not const
@@ -374,7 +385,12 @@ std::string Config::equal_knobs() const {
 std::span<const KnobRow> knobs() {
   static const std::vector<KnobRow> shown = [] {
     std::vector<KnobRow> result;
-    for (const Row& row : rows) result.push_back({row.name, row.rule.kind, row.default_value, row.meaning});
+    static std::list<std::string> meanings;
+    for (const Row& row : rows) {
+      bool is_missing = row.trait == missed || row.trait == unheard;
+      meanings.push_back((is_missing ? "no effect in this version: " : "") + std::string(row.meaning));
+      result.push_back({row.name, row.rule.kind, row.default_value, meanings.back().c_str()});
+    }
     return result;
   }();
   return shown;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -21,9 +22,7 @@ struct PortRange {
 
 struct Config {
   std::int64_t fusion_threshold_bytes = 128ll << 20;
-  double cycle_time_ms = 1.0;  // the longest that a ready op may linger to be fused with others
   std::int64_t cache_capacity = 1024;
-  bool disable_group_fusion = false;
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
   double stall_shutdown_time_s = 0;           // 0: never
@@ -37,7 +36,6 @@ struct Config {
   bool pmi_bridge = true;                     // horovodrun preloads what an MPICH without PMIx needs
   std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
-  bool deterministic = false;                 // freeze every measured choice
   std::string network_interfaces;             // that connections between nodes use, "eth0,ib0"; empty: all that are up
   PortRange port_range;                       // of the sockets that peers connect to
   bool require_fabric = false;                // between nodes nothing but a fabric will do
@@ -58,6 +56,9 @@ struct Config {
 inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
+
+// What is wrong with the value of a knob; empty if nothing is, or there is no knob of that name.
+std::string fault_in(std::string_view name, const std::string& value);
 
 // A row of the table, for help and documentation.
 struct KnobRow {

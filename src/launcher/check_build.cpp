@@ -11,18 +11,35 @@
 namespace hvd::launcher {
 namespace {
 
-// The output of a Python that only looks where packages lie; empty if there is none, or it takes too long.
-std::string ask_python(const Environment& environment) {
+// The Python of the user's programs, and what it says: the frameworks that it has together with our binding. Those of the
+// others than PyTorch say at once whether they are there; it is not imported, which takes seconds.
+struct Python {
+  std::string path;  // empty: there is none
+  std::string answer;
+  bool has(const char* word) const {
+    return ("\n" + answer).find("\n" + std::string(word) + "\n") != std::string::npos;
+  }
+};
+
+Python ask_python(const Environment& environment) {
   constexpr const char* script =
-      "import importlib.util as u\n"
+      "import importlib, importlib.util as u\n"
+      "def there(name):\n"
+      "    try: return u.find_spec(name) is not None\n"
+      "    except ImportError: return False\n"
+      "if there('horovod'): print('horovod', flush=True)\n"
       "for m in ('tensorflow', 'torch', 'mxnet'):\n"
-      "    if u.find_spec(m) is not None: print(m, flush=True)\n";
+      "    if not there(m) or not there('horovod.' + m): continue\n"
+      "    try:\n"
+      "        if m != 'torch': importlib.import_module('horovod.' + m)\n"
+      "    except Exception: continue\n"
+      "    print(m, flush=True)\n";
   int code = 0;
   std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
   auto python = posix::find_program("python", path, code);
   if (!python) python = posix::find_program("python3", path, code);
-  if (!python) return "";
-  return posix::answer_of({*python, "-c", script}, std::chrono::seconds(20), false);
+  if (!python) return {};
+  return {*python, posix::answer_of({*python, "-c", script}, std::chrono::seconds(20), false)};
 }
 
 std::string item(bool available, const char* name) {
@@ -50,21 +67,23 @@ bool has_mpi_plugin(const MpiPlugin& plugin, const Environment& environment) {
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
-  std::string found = "\n" + ask_python(environment);
-  auto has = [&](const char* module) { return found.find("\n" + std::string(module) + "\n") != std::string::npos; };
+  Python python = ask_python(environment);
   bool mpi = std::any_of(std::begin(mpi_plugins), std::end(mpi_plugins),
                          [&](const MpiPlugin& plugin) { return has_mpi_plugin(plugin, environment); });
   bool nccl = has_plugin("nccl", environment);
   std::string text = verbose ? "\n" : "";
   text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
-  text += "Available Frameworks:\n" + item(has("tensorflow"), "TensorFlow") + item(has("torch"), "PyTorch") +
-          item(has("mxnet"), "MXNet");
+  text += "Available Frameworks:\n" + item(python.has("tensorflow"), "TensorFlow") +
+          item(python.has("torch"), "PyTorch") + item(python.has("mxnet"), "MXNet");
   text += "\nAvailable Controllers:\n" + item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
           item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
           item(has_plugin("hwloc", environment), "hwloc");
   for (const MpiPlugin& plugin : mpi_plugins) text += item(has_mpi_plugin(plugin, environment), plugin.name);
+  if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
+  else if (!python.has("horovod"))
+    text += "\n(The Python along PATH, " + python.path + ", has no package horovod, so no framework is ticked.)\n";
   text +=
       "\n(Gloo stands for what needs no MPI: agreement and operations over shared memory and sockets of Horovod's "
       "own.)\n";

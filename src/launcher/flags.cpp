@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/config.hpp"
 #include "base/spelling.hpp"
 
 namespace hvd::launcher {
@@ -84,7 +85,7 @@ bool takes_value(Kind kind) {
 }
 
 bool is_deprecated(const std::string& flag) {
-  return flag == "--log-hide-timestamp" || flag == "--no-log-hide-timestamp";
+  return flag == "--log-hide-timestamp" || flag == "--no-log-hide-timestamp" || flag == "--network-interface";
 }
 
 const char* range_text(Range range) {
@@ -128,71 +129,14 @@ std::optional<Number> parse(std::string_view text) {
   return value;
 }
 
-Status check_contradictions(const Flags& flags) {
-  auto exclusive = [&](std::initializer_list<const char*> names, const char* text) -> Status {
-    auto given = std::count_if(names.begin(), names.end(), [&](const char* name) { return flags.has(name); });
-    if (given > 1) return misuse(text);
-    return {};
-  };
-  HVD_RETURN_IF_ERROR(exclusive({"hosts", "hostfile", "host_discovery_script"},
-                                "-H, --hostfile and --host-discovery-script exclude each other: give one of them"));
-  return exclusive({"use_gloo", "use_mpi", "use_jsrun"},
-                   "--gloo, --mpi and --jsrun exclude each other: give one of them");
+// What the flag's value becomes in its variable.
+std::string written_value(const FlagRow& row, const std::string& value) {
+  if (row.written == Written::mebibytes) return std::to_string(std::stoll(value) << 20);
+  if (row.written == Written::inverted_flag) return value == "1" ? "0" : "1";
+  return value;
 }
 
-// One flag at arguments[at], with its value. Moves `at` past both.
-Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags& flags) {
-  std::string argument = arguments[at++];
-  std::optional<std::string> value;
-  if (auto equals = argument.find('='); equals != std::string::npos && !split_glued(argument)) {
-    value = argument.substr(equals + 1);
-    argument.resize(equals);
-  }
-  auto found = find_flag(argument);
-  if (!found && !value) {
-    if (auto glued = split_glued(argument)) {
-      argument = glued->first;
-      value = glued->second;
-      found = find_flag(argument);
-    }
-  }
-  if (!found) return found.error();
-  const FlagRow& row = *found->row;
-  argument = found->text;
-  if (is_deprecated(found->text))
-    flags.notices.push_back("the flag " + found->text +
-                            " is deprecated: use --log-with-timestamp or --log-without-timestamp");
-  if (!takes_value(row.kind)) {
-    if (value) return misuse("the flag " + argument + " takes no value, but '" + *value + "' was given");
-    flags.set(row.name, found->negative ? "0" : "1");
-    return {};
-  }
-  int wanted = row.kind == Kind::pair ? 2 : 1;
-  if (!value) {
-    if (arguments.size() - at < static_cast<std::size_t>(wanted))
-      return misuse("the flag " + argument + " needs " + (wanted == 2 ? "two values" : "a value") + ": " + row.help);
-    value = arguments[at++];
-    if (wanted == 2) *value += std::string(",") + arguments[at++];
-  }
-  auto checked = check_value(row, argument, *value);
-  if (!checked) return checked.error();
-  if (row.kind == Kind::list && flags.has(row.name)) *checked = flags.get(row.name) + "," + *checked;
-  flags.set(row.name, *checked);
-  return {};
-}
-
-}  // namespace
-
-std::string Flags::get(std::string_view name) const {
-  auto found = values_.find(name);
-  return found == values_.end() ? std::string() : found->second;
-}
-
-int Flags::number(std::string_view name, int otherwise) const {
-  return parse<int>(get(name)).value_or(otherwise);
-}
-
-Result<std::string> check_value(const FlagRow& row, const std::string& where, const std::string& value) {
+Result<std::string> check_form(const FlagRow& row, const std::string& where, const std::string& value) {
   auto wrong = [&](const std::string& expected) {
     return misuse(where + " must be " + expected + range_text(row.range) + ", not '" + value + "'");
   };
@@ -231,6 +175,87 @@ Result<std::string> check_value(const FlagRow& row, const std::string& where, co
   return value;
 }
 
+// A value that fits the flag must fit the variable, too, or it stops every rank.
+Result<std::string> if_ranks_take_it(const FlagRow& row, const std::string& where, std::string value) {
+  std::string fault = row.variable == nullptr ? "" : fault_in(row.variable, written_value(row, value));
+  if (fault.empty()) return value;
+  return misuse(where + " " + value + " is out of range: the ranks would get " + fault);
+}
+
+Status check_contradictions(const Flags& flags) {
+  auto exclusive = [&](std::initializer_list<const char*> names, const char* text) -> Status {
+    auto given = std::count_if(names.begin(), names.end(), [&](const char* name) { return flags.has(name); });
+    if (given > 1) return misuse(text);
+    return {};
+  };
+  HVD_RETURN_IF_ERROR(exclusive({"hosts", "hostfile", "host_discovery_script"},
+                                "-H, --hostfile and --host-discovery-script exclude each other: give one of them"));
+  return exclusive({"use_gloo", "use_mpi", "use_jsrun"},
+                   "--gloo, --mpi and --jsrun exclude each other: give one of them");
+}
+
+// One flag at arguments[at], with its value. Moves `at` past both.
+Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags& flags) {
+  std::string argument = arguments[at++];
+  std::optional<std::string> value;
+  if (auto equals = argument.find('='); equals != std::string::npos && !split_glued(argument)) {
+    value = argument.substr(equals + 1);
+    argument.resize(equals);
+  }
+  auto found = find_flag(argument);
+  if (!found && !value) {
+    if (auto glued = split_glued(argument)) {
+      argument = glued->first;
+      value = glued->second;
+      found = find_flag(argument);
+    }
+  }
+  if (!found) return found.error();
+  const FlagRow& row = *found->row;
+  argument = found->text;
+  if (is_deprecated(found->text))
+    flags.notices.push_back("the flag " + found->text + " is deprecated: use " +
+                            (found->text.find("log") == std::string::npos
+                                 ? "--network-interfaces, with commas between them"
+                                 : "--log-with-timestamp or --log-without-timestamp"));
+  if (!takes_value(row.kind)) {
+    if (value) return misuse("the flag " + argument + " takes no value, but '" + *value + "' was given");
+    const char* meant = found->negative ? "0" : "1";
+    if (flags.has(row.name) && flags.get(row.name) != meant)
+      return misuse("the flag " + argument + " contradicts one before it: give one of the two");
+    flags.set(row.name, meant);
+    return {};
+  }
+  int wanted = row.kind == Kind::pair ? 2 : 1;
+  if (!value) {
+    if (arguments.size() - at < static_cast<std::size_t>(wanted))
+      return misuse("the flag " + argument + " needs " + (wanted == 2 ? "two values" : "a value") + ": " + row.help);
+    value = arguments[at++];
+    if (wanted == 2) *value += std::string(",") + arguments[at++];
+  }
+  auto checked = check_value(row, argument, *value);
+  if (!checked) return checked.error();
+  if (row.kind == Kind::list && flags.has(row.name)) *checked = flags.get(row.name) + "," + *checked;
+  flags.set(row.name, *checked);
+  return {};
+}
+
+}  // namespace
+
+std::string Flags::get(std::string_view name) const {
+  auto found = values_.find(name);
+  return found == values_.end() ? std::string() : found->second;
+}
+
+int Flags::number(std::string_view name, int otherwise) const {
+  return parse<int>(get(name)).value_or(otherwise);
+}
+
+Result<std::string> check_value(const FlagRow& row, const std::string& where, const std::string& value) {
+  auto checked = check_form(row, where, value);
+  return checked ? if_ranks_take_it(row, where, *checked) : checked;
+}
+
 Result<Flags> parse_flags(std::span<const char* const> arguments) {
   Flags flags;
   std::size_t at = 0;
@@ -253,16 +278,8 @@ std::map<std::string, std::string> variables_of(const Flags& flags) {
   for (const FlagRow& row : flag_rows()) {
     if (row.variable == nullptr || !flags.has(row.name)) continue;
     if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) continue;
-    std::string value = flags.get(row.name);
-    switch (row.written) {
-      case Written::as_given:
-      case Written::as_flag: break;
-      case Written::mebibytes: value = std::to_string(std::stoll(value) << 20); break;
-      case Written::inverted_flag: value = value == "1" ? "0" : "1"; break;
-      case Written::when_true:
-        if (value != "1") continue;
-        break;
-    }
+    if (row.written == Written::when_true && !flags.is_set(row.name)) continue;
+    std::string value = written_value(row, flags.get(row.name));
     variables[row.variable] = value;
     // Programs that look for the interface of Horovod's own transport find the first one there.
     if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
@@ -294,6 +311,12 @@ std::string help_text() {
     if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";
     text += "\n";
+  }
+  text += "\nVariables that horovodrun or the ranks go by, with their defaults:\n";
+  for (const KnobRow& knob : knobs()) {
+    std::string_view meaning = knob.meaning;
+    if (meaning.starts_with("no effect") || meaning.starts_with("set by")) continue;
+    text += std::string("  ") + knob.name + "=" + knob.default_value + "\n        " + knob.meaning + "\n";
   }
   text +=
       "\nThe job ends when all ranks have ended. If one fails, the others are ended (SIGTERM, after\n"

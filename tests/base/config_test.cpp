@@ -55,7 +55,7 @@ TEST(Config, takes_every_knob_of_its_own) {
                        {"HOROVOD_BOOTSTRAP", "single"},
                        {"HOROVOD_ALGORITHM", "allreduce=ring"},
                        {"HOROVOD_SLAB_CHUNK", "131072"},
-                       {"HOROVOD_DETERMINISTIC", "yes"},
+                       {"HOROVOD_REQUIRE_FABRIC", "yes"},
                        {"HOROVOD_GLOO_IFACE", "ib0,eth0"},
                        {"HOROVOD_PORT_RANGE", "20000 - 20100"},
                        {"HOROVOD_PEER_TIMEOUT", "2.5"},
@@ -64,9 +64,7 @@ TEST(Config, takes_every_knob_of_its_own) {
   ASSERT_TRUE(reading.config) << reading.config.error().message;
   Config expected;
   expected.fusion_threshold_bytes = 0;
-  expected.cycle_time_ms = 2.5;
   expected.cache_capacity = 7;
-  expected.disable_group_fusion = true;
   expected.stall_check_disable = true;
   expected.stall_check_time_s = 5;
   expected.stall_shutdown_time_s = 10;
@@ -74,7 +72,7 @@ TEST(Config, takes_every_knob_of_its_own) {
   expected.bootstrap = "single";
   expected.algorithm = "allreduce=ring";
   expected.slab_chunk_bytes = 131072;
-  expected.deterministic = true;
+  expected.require_fabric = true;
   expected.network_interfaces = "ib0,eth0";
   expected.port_range = {20000, 20100};
   expected.peer_timeout_s = 2.5;
@@ -85,9 +83,9 @@ TEST(Config, takes_every_knob_of_its_own) {
 
 TEST(Config, reads_flags_as_horovod_does_and_as_people_write_them) {
   for (const char* on : {"1", "2", "true", "TRUE", "on", "yes"})
-    EXPECT_TRUE(read({{"HOROVOD_DETERMINISTIC", on}}).config.value().deterministic) << on;
+    EXPECT_TRUE(read({{"HOROVOD_REQUIRE_FABRIC", on}}).config.value().require_fabric) << on;
   for (const char* off : {"0", "-1", "false", "off", "No", ""})
-    EXPECT_FALSE(read({{"HOROVOD_DETERMINISTIC", off}}).config.value().deterministic) << off;
+    EXPECT_FALSE(read({{"HOROVOD_REQUIRE_FABRIC", off}}).config.value().require_fabric) << off;
 }
 
 TEST(Config, refuses_a_malformed_value_and_names_variable_value_and_expectation) {
@@ -102,7 +100,7 @@ TEST(Config, refuses_a_malformed_value_and_names_variable_value_and_expectation)
   for (const char* value : {"-1", "nan", "inf", "1e999", "2s"})
     EXPECT_NE(complaint_about("HOROVOD_STALL_CHECK_TIME_SECONDS", value), "") << value;
   for (const char* value : {"maybe", "1.5", "truee"})
-    EXPECT_NE(complaint_about("HOROVOD_DETERMINISTIC", value), "") << value;
+    EXPECT_NE(complaint_about("HOROVOD_REQUIRE_FABRIC", value), "") << value;
   for (const char* value : {"20000", "20100-20000", "0-10", "1-65536", "-", "a-b", "1-2-3", "20000-"})
     EXPECT_NE(complaint_about("HOROVOD_PORT_RANGE", value).find("as in 20000-20100"), std::string::npos) << value;
   EXPECT_NE(complaint_about("HOROVOD_PEER_TIMEOUT", "0.5").find("not below 1"), std::string::npos);
@@ -146,6 +144,19 @@ TEST(Config, accepts_what_launchers_set_without_a_word) {
                        {"HOROVOD_LOCAL_STORE_SECRET", "00"}});
   EXPECT_TRUE(reading.config);
   EXPECT_TRUE(reading.warnings.empty());
+}
+
+TEST(Config, tells_what_is_wrong_with_a_single_value) {
+  EXPECT_EQ(fault_in("HOROVOD_CYCLE_TIME", "fast"), complaint_about("HOROVOD_CYCLE_TIME", "fast"));
+  EXPECT_EQ(fault_in("HOROVOD_CYCLE_TIME", "2"), "");
+  EXPECT_EQ(fault_in("HOROVOD_CYCLE_TIME", ""), "");
+  EXPECT_EQ(fault_in("NCCL_IB_DISABLE", "fast"), "");
+}
+
+TEST(Config, takes_zero_where_horovod_means_the_default_by_it) {
+  for (const char* name :
+       {"HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"})
+    EXPECT_EQ(complaint_about(name, "0"), "") << name;
 }
 
 TEST(Config, table_has_each_knob_once_and_explains_it) {

@@ -5,6 +5,9 @@
 #include <set>
 #include <sstream>
 
+#include "base/config.hpp"
+#include "base/environment.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -103,6 +106,51 @@ TEST(Flags, of_every_row_may_not_be_negative_where_horovod_forbids_it) {
   EXPECT_GT(checked, 15);
 }
 
+// A rank refuses what its table of variables does not allow; then it is better refused here.
+TEST(Flags, that_are_accepted_are_accepted_by_the_ranks) {
+  EXPECT_EQ(variables({"--num-nccl-streams", "0"})["HOROVOD_NUM_NCCL_STREAMS"], "0");
+  EXPECT_NE(
+      error_of({"--fusion-threshold-mb", "2000000000"}).find("HOROVOD_FUSION_THRESHOLD=2097152000000000: expected"),
+      std::string::npos);
+  for (const FlagRow& row : flag_rows())
+    for (const char* value : {"0", "1", "0.5", "1000", "2147483647", "1e300", "INFO", "0,1", "a"}) {
+      auto checked = check_value(row, "it", value);
+      if (row.variable == nullptr || !checked) continue;
+      Flags flags;
+      flags.set(row.name, *checked);
+      if (row.needs != nullptr) flags.set(row.needs, "1");
+      std::vector<std::string> warnings;
+      Environment environment;
+      for (const auto& [name, written] : variables_of(flags)) environment.set(name, written);
+      auto config = Config::from(environment, warnings);
+      EXPECT_TRUE(config) << row.name << ": " << config.error().message;
+    }
+}
+
+TEST(Flags, that_do_nothing_say_so_as_their_variables_do) {
+  auto has_effect = [](std::string_view text) { return !text.starts_with("no effect"); };
+  int without = 0;
+  for (const FlagRow& row : flag_rows())
+    for (const KnobRow& knob : knobs()) {
+      if (row.variable == nullptr || std::string_view(row.variable) != knob.name) continue;
+      EXPECT_EQ(has_effect(row.help), has_effect(knob.meaning)) << row.help << "; " << knob.meaning;
+      without += has_effect(row.help) ? 0 : 1;
+    }
+  EXPECT_GT(without, 10);
+}
+
+TEST(Flags, that_contradict_each_other_are_refused) {
+  EXPECT_NE(error_of({"--autotune", "--no-autotune"}).find("--no-autotune contradicts"), std::string::npos);
+  EXPECT_EQ(error_of({"--autotune", "--autotune", "--verbose", "--verbose"}), "");
+  EXPECT_NE(error_of({"--log-with-timestamp", "--log-without-timestamp"}).find("contradicts"), std::string::npos);
+}
+
+TEST(Flags, of_the_help_come_with_the_variables_that_have_an_effect) {
+  EXPECT_NE(help_text().find("\n  HOROVOD_PEER_TIMEOUT=10\n"), std::string::npos);
+  EXPECT_EQ(help_text().find("HOROVOD_WITHOUT_MPI"), std::string::npos);
+  EXPECT_EQ(help_text().find("\n  HOROVOD_RANK="), std::string::npos);
+}
+
 TEST(Flags, have_each_spelling_once) {
   std::set<std::string> seen;
   for (const FlagRow& row : flag_rows()) {
@@ -114,6 +162,7 @@ TEST(Flags, have_each_spelling_once) {
 }
 
 TEST(Flags, that_are_deprecated_still_work_and_say_so) {
+  EXPECT_NE(parse({"--network-interface", "eth0"})->notices.at(0).find("--network-interfaces"), std::string::npos);
   auto flags = parse({"--log-hide-timestamp"});
   ASSERT_TRUE(flags);
   EXPECT_EQ(variables_of(*flags)["HOROVOD_LOG_HIDE_TIME"], "1");

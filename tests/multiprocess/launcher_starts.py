@@ -235,6 +235,24 @@ class WrongCommandLines(LauncherTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertTrue(result.stdout)
 
+    def test_tick_the_frameworks_whose_binding_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for module in ("tensorflow", "torch", "mxnet", "horovod", "horovod/torch"):
+                os.makedirs(os.path.join(folder, module), exist_ok=True)
+                with open(os.path.join(folder, module, "__init__.py"), "w") as file:
+                    file.write("" if module == "horovod" else "raise SystemExit('takes seconds')\n")
+            with open(os.path.join(folder, "horovod", "tensorflow.py"), "w") as file:
+                file.write("raise ModuleNotFoundError('not part of this version')\n")
+            os.symlink(sys.executable, os.path.join(folder, "python"))
+            text = run("--check-build", PATH=folder, PYTHONPATH=folder).stdout
+            for line in ("[ ] TensorFlow", "[X] PyTorch", "[ ] MXNet"):
+                self.assertIn(line, text)
+            self.assertNotIn("has no package horovod", text)
+            shutil.rmtree(os.path.join(folder, "horovod"))
+            text = run("--check-build", PATH=folder, PYTHONPATH=folder).stdout
+            self.assertIn("[ ] PyTorch", text)
+            self.assertIn(f"{folder}/python, has no package horovod", text)
+
     def test_may_ask_what_would_be_used(self):
         text = run("--explain", "-np", "3", "true").stdout
         for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node shm",
