@@ -32,7 +32,6 @@ enum class Verb : std::uint8_t {
   value,
   failed,
   stranger,
-  card,
   exchange,
   piece,
   all,

@@ -1,0 +1,29 @@
+"""Every rank of a job runs these tests, in the same order; training.py says how."""
+import os
+
+import pytest
+import torch
+import training
+
+import horovod.torch
+
+# Ranks that wait for different things shall fail by an error, each in its test.
+os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
+os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "15")
+
+
+@pytest.fixture(autouse=True)
+def hvd():
+    horovod.torch.init()
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    yield horovod.torch
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def equals_one_process(hvd):
+    def compare(train, rtol=1e-6, atol=1e-9, warns=None):
+        expected = training.run(train, training.OneProcess(hvd.size()))
+        training.check(expected, training.run_on_all_ranks(hvd, train), rtol, atol, warns)
+    return compare

@@ -1,0 +1,337 @@
+"""Which parameters are trained changes in mid-training, and differs between ranks."""
+import pytest
+import torch
+from training import CLASSES, FEATURES, loss, network
+
+WAYS = pytest.mark.parametrize("way", [{}, dict(groups=2), dict(gradient_views=True)],
+                               ids=["plain", "two groups", "shared memory"])
+
+OPTIMIZERS = pytest.mark.parametrize("make", [
+    lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
+    lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1)], ids=["SGD", "AdamW"])
+
+
+def step(model, optimizer, batch, output=None):
+    x, y = batch
+    loss(model(x) if output is None else output, y).backward()
+    optimizer.step()
+
+
+# ---- freezing and thawing ---------------------------------------------------------------------------------------
+
+
+@WAYS
+@OPTIMIZERS
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_freezing_in_mid_training(equals_one_process, make, way, set_to_none):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(make(model.parameters()), model, **way)
+        for index, batch in enumerate(world.batches()):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            if index == 7:
+                model[0].requires_grad_(False)
+                if not set_to_none:  # a gradient of zeros would move it, in one process, too
+                    model[0].weight.grad = model[0].bias.grad = None
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@OPTIMIZERS
+def test_frozen_with_a_gradient_that_stays(equals_one_process, make):
+    """Torch steps whatever has a gradient: the last one, again and again."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(make(model.parameters()), model)
+        for index, (x, y) in enumerate(world.batches()):
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = None
+            loss(model(x), y).backward()
+            optimizer.step()
+            if index == 7:
+                model[0].requires_grad_(False)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@WAYS
+@OPTIMIZERS
+def test_thawing_in_mid_training(equals_one_process, make, way):
+    def train(world):
+        model = world.network()
+        model[0].requires_grad_(False)
+        optimizer = world.wrap(make(model.parameters()), model, **way)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                model[0].requires_grad_(True)
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@WAYS
+@pytest.mark.parametrize("clip", [False, True], ids=["", "clip"])
+def test_freezing_and_thawing_by_turns(equals_one_process, clip, way):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model, **way)
+        for index, (x, y) in enumerate(world.batches()):
+            optimizer.zero_grad()
+            model[0].requires_grad_(index % 3 != 0)
+            model[2].requires_grad_(index % 3 != 1)
+            loss(model(x), y).backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+# ---- groups -----------------------------------------------------------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize("frozen", [False, True], ids=["trained before by nobody", "thawed"])
+@pytest.mark.parametrize("all_named", [True, False], ids=["named", "without a name"])
+def test_adding_a_group(equals_one_process, way, frozen, all_named):
+    """It has the options that the optimizer was made with."""
+    def train(world):
+        model = world.network()
+        if frozen:
+            model[0].requires_grad_(False)
+        optimizer = world.wrap(torch.optim.Adam(model[2].parameters(), lr=0.03, betas=(0.8, 0.9), weight_decay=0.1),
+                               model if all_named else model[2], **way)
+        world.begin(model, optimizer)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                model[0].requires_grad_(True)
+                optimizer.add_param_group({"params": model[0].parameters()})
+            optimizer.zero_grad()
+            model.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_a_group_for_a_new_layer(equals_one_process):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                head = world.network(torch.nn.Linear, CLASSES, CLASSES)
+                world.begin(head)
+                model.append(head)
+                optimizer.add_param_group({"params": head.parameters(), "lr": 0.5})
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_a_group_that_is_taken_away(equals_one_process):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD([{"params": model[0].parameters()}, {"params": model[2].parameters()}],
+                                               lr=0.1, momentum=0.9), model)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                del optimizer.param_groups[0]
+            optimizer.zero_grad()
+            model.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):
+    """As libraries do that prune, or resize embeddings."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                old = model[2].weight
+                model[2].weight = new = torch.nn.Parameter(old.detach() * 0.5)
+                group = optimizer.param_groups[0]
+                group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
+                optimizer.state[new] = optimizer.state.pop(old)
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_parameters_whose_values_are_replaced(equals_one_process):
+    """parameter.data = ..., as model.to() does it."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        for index, batch in enumerate(world.batches()):
+            if index == 7:
+                for parameter in model.parameters():
+                    parameter.data = parameter.data.clone()
+            if index == 12:
+                model.float()
+                model.double()
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+# ---- unused parameters ------------------------------------------------------------------------------------------
+
+
+class Branches(torch.nn.Module):
+    """Rows go through the branch that is asked for."""
+
+    def __init__(self, branches=2):
+        super().__init__()
+        self.branches = torch.nn.ModuleList(network() for _ in range(branches))
+
+
+@WAYS
+@OPTIMIZERS
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_unused_on_all_ranks(equals_one_process, make, set_to_none, way):
+    """No gradient, no step: weight decay leaves it where it is, in steps 5 to 11 and always."""
+    def train(world):
+        model = world.network(Branches, 3)
+        optimizer = world.wrap(make(model.parameters()), model, **way)
+        for index, batch in enumerate(world.batches()):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            step(model, optimizer, batch, model.branches[5 <= index < 12](batch[0]))
+        assert model.branches[2][0].weight.grad is None
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@WAYS
+@OPTIMIZERS
+@pytest.mark.parametrize("clip", [False, True], ids=["", "after synchronize and clip"])
+def test_used_on_one_rank_only(equals_one_process, make, clip, way):
+    """Its gradient is averaged with zeros: each half of a batch goes through a branch of its own, by turns."""
+    def train(world):
+        model = world.network(Branches)
+        optimizer = world.wrap(make(model.parameters()), model, **way)
+        for index, (x, y) in enumerate(world.batches()):
+            optimizer.zero_grad()
+            outputs = [model.branches[(rank + index // 3) % 2](part) for rank, part, _ in world.parts(x, y)]
+            loss(torch.cat(outputs), y).backward()
+            if clip:
+                world.synchronize(optimizer)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+                with world.skip_synchronize(optimizer):
+                    optimizer.step()
+            else:
+                optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_used_on_one_rank_only_and_clipped_at_once(equals_one_process, monkeypatch):
+    """A norm over what one rank has is not that of the others: right numbers or a named error, on no rank a hang."""
+    monkeypatch.setattr("horovod.torch.gradients.PATIENCE_SECONDS", 0.1)
+
+    def train(world):
+        model = world.network(Branches)
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        for x, y in world.batches(3):
+            optimizer.zero_grad()
+            output = torch.cat([model.branches[rank % 2](part) for rank, part, _ in world.parts(x, y)])
+            loss(output, y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+        return model
+
+    try:
+        equals_one_process(train)
+    except AssertionError as error:
+        assert "synchronize()" in str(error)
+
+
+def test_a_rank_whose_batch_has_nothing_to_learn(equals_one_process):
+    """It does no backward pass at all in some steps."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)
+        for index, (x, y) in enumerate(world.batches()):
+            optimizer.zero_grad()
+            parts = world.parts(x, y)
+            losses = [loss(model(part), wanted) for rank, part, wanted in parts if (index + rank) % 3]
+            if losses:
+                (sum(losses) / len(parts)).backward()
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@WAYS
+def test_layers_that_are_left_out_by_chance(equals_one_process, way):
+    """Stochastic depth, with the same chance on all ranks."""
+    def train(world):
+        model = world.network(torch.nn.ModuleList, [torch.nn.Linear(FEATURES, FEATURES) for _ in range(4)])
+        model.append(world.network(torch.nn.Linear, FEATURES, CLASSES))
+        optimizer = world.wrap(torch.optim.AdamW(model.parameters(), lr=0.01), model, **way)
+        chance = torch.Generator().manual_seed(8)
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            for layer in model[:4]:
+                if torch.rand((), generator=chance) < 0.6:
+                    x = x + torch.tanh(layer(x))
+            loss(model[4](x), y).backward()
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+# ---- one parameter in two places --------------------------------------------------------------------------------
+
+
+@WAYS
+def test_tied_weights(equals_one_process, way):
+    def train(world):
+        model = world.network(lambda: torch.nn.Sequential(torch.nn.Linear(FEATURES, FEATURES), torch.nn.Tanh(),
+                                                          torch.nn.Linear(FEATURES, FEATURES)))
+        model[2].weight = model[0].weight
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model, **way)
+        for batch in world.batches():
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_two_optimizers_of_one_parameter(equals_one_process):
+    """Both make their step with the average."""
+    def train(world):
+        model = world.network()
+        world.begin(model)
+        optimizers = [world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model),
+                      world.wrap(torch.optim.SGD(model[2].parameters(), lr=0.05, momentum=0.9), model[2])]
+        for x, y in world.batches():
+            model.zero_grad()
+            loss(model(x), y).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        return model, optimizers
+
+    equals_one_process(train)

@@ -1,0 +1,243 @@
+"""N ranks give the numbers of one process: what that means, and how every test here finds out.
+
+A test writes a training loop once, as a function of a world, and gives it to `equals_one_process` (conftest.py):
+
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.Adam(model.parameters()), model)
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+        return model, optimizer
+
+1. It runs in one process: the world gives whole batches, and wrap() nothing but the optimizer.
+2. It runs on all ranks: the world gives each rank its part of the same batches, and wrap() does what every script
+   does: hvd.DistributedOptimizer, hvd.broadcast_parameters, hvd.broadcast_optimizer_state. Every rank begins with
+   other values.
+3. What it returned (tensors, numbers, models, optimizers with state and options, lists of such) is equal on all ranks
+   to the last bit, and equal to one process within rounding. Nothing warns that did not warn in one process.
+
+Numbers are double, so that rounding is far from any fault. A rank that fails alone leaves the job, so that the others
+fail, too; then all meet again, and tell each other.
+"""
+import contextlib
+import itertools
+import traceback
+import warnings
+
+import torch
+
+STEPS = 20
+ROWS = 8  # of a whole batch
+FEATURES, CLASSES = 6, 3
+
+loss = torch.nn.functional.cross_entropy
+
+
+def network(bias=True):
+    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 5, bias=bias), torch.nn.Tanh(),
+                               torch.nn.Linear(5, CLASSES, bias=bias))
+
+
+class OneProcess:
+    """The world of one process, which has the whole batch."""
+    rank, size = 0, 1
+    distributed = False
+
+    def __init__(self, ranks=1):
+        self.ranks = ranks  # of the job that it stands for
+
+    def network(self, make=network, *arguments, **options):
+        """A model with the values that the job is to begin with."""
+        torch.manual_seed(17)
+        return make(*arguments, **options)
+
+    def share(self, tensor):
+        """The rows of a whole batch that this rank has."""
+        return tensor
+
+    def batches(self, steps=STEPS, first=0, rows=ROWS):
+        """This rank's part of the steps' batches; the same ones in every run."""
+        for step in range(first, first + steps):
+            generator = torch.Generator().manual_seed(1000 + step)
+            x = torch.randn(rows, FEATURES, generator=generator)
+            y = torch.randint(0, CLASSES, (rows,), generator=generator)
+            self.be_late_by_turns(step)
+            yield self.share(x), self.share(y)
+
+    def be_late_by_turns(self, step):
+        pass
+
+    def parts(self, x, y):
+        """(rank, x, y) of the batch, for loops in which ranks do different things: in one process of all ranks."""
+        return list(zip(range(self.ranks), x.chunk(self.ranks), y.chunk(self.ranks)))
+
+    def wrap(self, optimizer, model, named=True, begin=True, **options):
+        """The optimizer as the script uses it; begin: the root's values are everybody's."""
+        return optimizer
+
+    def begin(self, model, optimizer=None):
+        pass
+
+    def synchronize(self, optimizer):
+        pass
+
+    def skip_synchronize(self, optimizer):
+        return contextlib.nullcontext()
+
+    def average(self, value):
+        """The mean over all ranks of a number that each computed from its part of a batch."""
+        return value
+
+
+class Ranks(OneProcess):
+    """The world of a rank."""
+    distributed = True
+
+    def __init__(self, hvd):
+        super().__init__(hvd.size())
+        self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
+
+    def network(self, make=network, *arguments, **options):
+        torch.manual_seed(17 + self.rank)
+        return make(*arguments, **options)
+
+    def share(self, tensor):
+        rows = len(tensor) // self.size
+        return tensor[self.rank * rows:(self.rank + 1) * rows]
+
+    def parts(self, x, y):
+        return [(self.rank, x, y)]
+
+    def be_late_by_turns(self, step):
+        """What one rank sends is in flight for a while before the others send theirs."""
+        if step % self.size == self.rank:
+            work = torch.ones(160, 160)
+            for _ in range(2):
+                work = work @ work / 160
+
+    def wrap(self, optimizer, model, named=True, begin=True, **options):
+        optimizer = self.hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters() if named else None, **options)
+        if begin:
+            self.begin(model, optimizer)
+        return optimizer
+
+    def begin(self, model, optimizer=None):
+        self.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        # Horovod has no broadcast for LBFGS.
+        if optimizer is not None and not isinstance(optimizer, torch.optim.LBFGS):
+            self.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+    def synchronize(self, optimizer):
+        optimizer.synchronize()
+
+    def skip_synchronize(self, optimizer):
+        return optimizer.skip_synchronize()
+
+    def average(self, value):
+        tensor = torch.as_tensor(value, dtype=torch.float64).detach()
+        return self.hvd.allreduce(tensor, name="average").item()
+
+
+# ---- what a loop returned ---------------------------------------------------------------------------------------
+
+
+def numbers(result, name="result"):
+    """Every tensor and number in it, by where it is."""
+    if isinstance(result, torch.nn.Module):
+        return numbers({key: value for key, value in result.state_dict().items()}, f"{name}.model")
+    if isinstance(result, torch.optim.Optimizer):
+        parameters = [parameter for group in result.param_groups for parameter in group["params"]]
+        options = [{key: value for key, value in group.items() if key not in ("params", "param_names")}
+                   for group in result.param_groups]
+        return {**numbers([result.state.get(parameter, {}) for parameter in parameters], f"{name}.state"),
+                **numbers(options, f"{name}.options")}
+    if isinstance(result, torch.Tensor):
+        result = result.detach()
+        return {name: (result.to_dense() if result.is_sparse else result).clone()}
+    if isinstance(result, dict):
+        return _merged(numbers(value, f"{name}[{key!r}]") for key, value in result.items())
+    if isinstance(result, (list, tuple)):
+        return _merged(numbers(value, f"{name}[{index}]") for index, value in enumerate(result))
+    if result is None or isinstance(result, (bool, int, float, str)):
+        return {name: result}
+    raise TypeError(f"{name}: no numbers in a {type(result).__name__}")
+
+
+def _merged(parts):
+    return dict(itertools.chain.from_iterable(part.items() for part in parts))
+
+
+def run(train, world):
+    """(numbers of what it returned, texts of what it warned of)"""
+    torch.manual_seed(4 + world.rank)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = numbers(train(world))
+    return result, {f"{warning.category.__name__}: {warning.message}" for warning in caught
+                    if not issubclass(warning.category, (DeprecationWarning, FutureWarning))}
+
+
+def run_on_all_ranks(hvd, train):
+    """What run() gave on each rank; if it failed on any, an AssertionError with the causes on all of them."""
+    done, failure = None, None
+    try:
+        done = run(train, Ranks(hvd))
+    except Exception:
+        failure = traceback.format_exc()
+    outcomes = _exchanged(hvd, (done, failure))
+    failures = [f"rank {rank} of {len(outcomes)}:\n{text}" for rank, (_, text) in enumerate(outcomes) if text]
+    if failures:
+        raise AssertionError("fails on ranks, not in one process\n" + "\n".join(failures))
+    return [done for done, _ in outcomes]
+
+
+def _exchanged(hvd, outcome):
+    """The outcomes of all ranks. A rank that failed may have left operations that the others wait for."""
+    if outcome[1] is None:
+        try:
+            return hvd.allgather_object(outcome)
+        except hvd.HorovodInternalError:
+            pass  # another rank failed, and left the job
+    hvd.shutdown()
+    hvd.init()
+    return hvd.allgather_object(outcome)
+
+
+def check(expected, found, rtol, atol, warns):
+    """Rank by rank, the same on all of them."""
+    (wanted, warned_alone), ranks = expected, found
+    problems = []
+    for rank, (result, warned) in enumerate(ranks):
+        problems += [f"rank {rank} warns, one process does not: {text}" for text in warned - warned_alone
+                     if not (warns and warns in text)]
+        if result.keys() != wanted.keys():
+            problems.append(f"rank {rank}: missing {sorted(wanted.keys() - result.keys())}, "
+                            f"not in one process {sorted(result.keys() - wanted.keys())}")
+    for key, value in wanted.items():
+        values = [result[key] for result, _ in ranks if key in result]
+        if not isinstance(value, (torch.Tensor, float)):
+            problems += [f"{key}: {other!r} on rank {rank}, {value!r} in one process"
+                         for rank, other in enumerate(values) if other != value]
+            continue
+        tensors = [torch.as_tensor(each) for each in values]
+        problems += [f"{key}: rank {rank} differs from rank 0 by {_difference(other, tensors[0])}"
+                     for rank, other in enumerate(tensors) if not _same_bits(other, tensors[0])]
+        try:
+            if tensors:
+                torch.testing.assert_close(tensors[0], torch.as_tensor(value), rtol=rtol, atol=atol)
+        except AssertionError:
+            problems.append(f"{key}: differs from one process by {_difference(tensors[0], torch.as_tensor(value))}")
+    assert not problems, "\n".join(problems)
+
+
+def _same_bits(one, other):
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _difference(one, other):
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return f"shape or type ({tuple(one.shape)} {one.dtype}, {tuple(other.shape)} {other.dtype})"
+    return f"{(one.double() - other.double()).abs().max().item():.3g}" if one.numel() else "nothing"
