@@ -51,6 +51,7 @@ std::string in_one_line(const std::string& text) {
 }  // namespace
 
 void HostLink::tell(const Message& order) {
+  if (is_waiting()) return;  // nobody is there who should know
   channel.send(order);
   channel.flush();
 }
@@ -92,6 +93,7 @@ std::vector<std::string> HostLink::read_complaints() {
 }
 
 std::string HostLink::why_not(const std::string& program) const {
+  if (is_waiting()) return "there was no time left to reach for it, since others did not answer";
   std::string said = in_one_line(complaints);
   std::string said_so = said.empty() ? "" : " (" + said + ")";
   std::string other = channel.other_greeting(greeting_beginning);

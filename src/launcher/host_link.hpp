@@ -14,6 +14,7 @@ namespace hvd::launcher {
 
 struct HostLink {
   enum class State {
+    waiting,      // its turn to be reached for has not come
     reached_for,  // not ready yet
     ready,
     gone,  // nothing of ours is left there, or nobody can tell any more
@@ -39,7 +40,8 @@ struct HostLink {
   void note(const Message& report);  // what it tells about the link itself
   // Whether what leads to the agent has ended; its wait status then.
   void reap();
-  bool is_cut() const { return channel.closed() || process == 0; }
+  bool is_cut() const { return state != State::waiting && (channel.closed() || process == 0); }
+  bool is_waiting() const { return state == State::waiting; }
   // Reads what there is of complaints; lines for the user (none before the host is ready).
   std::vector<std::string> read_complaints();
   // Why a host whose stream ended before it was ready could not be used; `program` is what was to be started there.

@@ -25,16 +25,45 @@ Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings
     links_[at].channel = std::move(agent->channel);
   }
   for (std::size_t at = 0; at < links_.size(); ++at) {
-    const HostPlan& plan = options.hosts[at];
-    if (plan.reach.empty()) continue;
-    std::vector<std::string> command = plan.reach;
-    command.push_back(remote_agent_command(options.network.remote_program, options.grace));
-    auto link = reach_host(plan.name, command, settings.inheritance);
-    if (!link) return link.error();
-    links_[at] = std::move(*link);
+    if (options.hosts[at].reach.empty()) continue;
+    links_[at].name = options.hosts[at].name;
+    links_[at].state = HostLink::State::waiting;
   }
   for (const Placement& placement : options.placements) links_[placement.host_index].ranks.push_back(placement.rank);
+  options_ = &options;
+  settings_ = &settings;
   return {};
+}
+
+Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
+  for (; next_ < links_.size(); ++next_) {
+    HostLink& link = links_[next_];
+    if (link.is_waiting() && is_held_up()) break;
+    reached_.push_back(Clock::now());
+    if (!link.is_waiting()) continue;
+    const HostPlan& plan = options_->hosts[next_];
+    std::vector<std::string> command = plan.reach;
+    command.push_back(remote_agent_command(options_->network.remote_program, options_->grace));
+    auto reached = reach_host(plan.name, command, settings_->inheritance);
+    if (!reached) return reached.error();
+    reached->ranks = std::move(link.ranks);
+    link = std::move(*reached);
+    greet(next_);
+  }
+  return {};
+}
+
+// Whether as many as may be are on their way.
+bool HostLinks::is_held_up() const {
+  Clock::time_point since = Clock::now() - long_time;
+  std::size_t under_way = 0;
+  for (std::size_t at = 0; at < next_; ++at)
+    under_way += links_[at].state == HostLink::State::reached_for && !links_[at].is_here && reached_[at] > since;
+  return under_way >= most_at_once;
+}
+
+bool HostLinks::is_any_waiting() const {
+  return std::any_of(links_.begin(), links_.end(), [](const HostLink& link) { return link.is_waiting(); });
 }
 
 bool HostLinks::are_all_ready() const {
@@ -81,7 +110,9 @@ void HostLinks::forward(int signal) {
 void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
   for (HostLink& link : links_) {
     if (link.is_gone()) continue;
-    if (link.is_here || link.channel.was_greeted()) link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
+    if (link.is_waiting()) link.be_gone();
+    else if (link.is_here || link.channel.was_greeted())
+      link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
     else if (link.process > 0) ::kill(link.process, SIGTERM);  // ssh, and nobody there yet
   }
 }

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -17,12 +18,20 @@ class HostLinks {
  public:
   HostLinks() = default;
   explicit HostLinks(std::vector<HostLink> links) : links_(std::move(links)) {}
-  // Forks the agent of this machine, and one command for each other host. Where it fails some may have been reached.
-  // The caller has a single thread, and nothing that the agent could inherit.
+  // Forks the agent of this machine. The caller has a single thread, and nothing that the agent could inherit. The other hosts
+  // wait for their turn. Both arguments outlive this.
   Status reach(const JobOptions& options, const AgentSettings& settings);
+  // Starts the commands that lead to other hosts: not all at once, for they would starve each other, and this machine. The next
+  // ones start as the first ones answer, or take long. `greet` says the first word. The caller has a single thread.
+  Status reach_more(const std::function<void(std::size_t at)>& greet);
+  static constexpr std::size_t most_at_once = 64;
+  static constexpr std::chrono::seconds long_time{5};  // after which who has not answered holds up nobody
+  bool is_any_waiting() const;
 
   auto begin() { return links_.begin(); }
   auto end() { return links_.end(); }
+  auto begin() const { return links_.begin(); }
+  auto end() const { return links_.end(); }
   HostLink& operator[](std::size_t at) { return links_[at]; }
   std::size_t size() const { return links_.size(); }
   bool are_all_ready() const;
@@ -48,7 +57,13 @@ class HostLinks {
   void dismiss(Deadline deadline);
 
  private:
+  bool is_held_up() const;
+
   std::vector<HostLink> links_;
+  const JobOptions* options_ = nullptr;
+  const AgentSettings* settings_ = nullptr;
+  std::size_t next_ = 0;                    // before it nobody waits
+  std::vector<Clock::time_point> reached_;  // of those before it, since when
 };
 
 }  // namespace hvd::launcher

@@ -22,6 +22,7 @@
 #include "launcher/console.hpp"
 #include "launcher/failure_inquiry.hpp"
 #include "launcher/host_links.hpp"
+#include "launcher/host_progress.hpp"
 #include "launcher/host_watch.hpp"
 #include "launcher/input_relay.hpp"
 #include "launcher/job_ending.hpp"
@@ -76,25 +77,25 @@ class Job {
  private:
   // From here to launch(): how it starts.
   Status start() {
-    AgentSettings settings{
-        folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
+    settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
     auto signals = prepare_own_process(ranks_.size(), options_.hosts.size());
     if (!signals) return signals.error();
     signals_.emplace(std::move(*signals));
     if (!options_.printer.folder.empty()) HVD_RETURN_IF_ERROR(console_.printer().open_files());
-    HVD_RETURN_IF_ERROR(reach_hosts(settings));
+    HVD_RETURN_IF_ERROR(reach_hosts());
     HVD_RETURN_IF_ERROR(wire_up());
     for (std::size_t at = 0; at < hosts_.size(); ++at)
       hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines()));
+    HVD_RETURN_IF_ERROR(reach_more());
     // Here is nobody who might not get ready.
     return watch_.lifelines() == nullptr ? launch() : Status();
   }
 
-  Status reach_hosts(const AgentSettings& settings) {
+  Status reach_hosts() {
     for (const HostPlan& plan : options_.hosts)
       if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach, " "));
-    HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings));
+    HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings_));
     console_.say_time("agents forked");
     if (host_of_first_rank().is_here && !input_.is_of_a_terminal()) return {};
     // To read from a terminal in the background is to be an error, not to stop us.
@@ -122,19 +123,29 @@ class Job {
     return {};
   }
 
+  Status reach_more() {
+    return hosts_.reach_more(
+        [this](std::size_t at) { hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines())); });
+  }
+
   // All hosts ready: off they go. Not all in time: that is the end.
   void launch_when_ready() {
     if (is_launched_ || ending_.begun() || watch_.lifelines() == nullptr) return;
+    if (Status reached = reach_more(); !reached) return fail_to_start(reached.error().message);
+    if (auto line = progress_.look(hosts_, Clock::now())) console_.say(*line);
     if (hosts_.are_all_ready()) {
       console_.say_time("all hosts ready");
       Status possible = hosts_.check_nodes();
       if (possible) possible = launch();
       if (!possible) fail_to_start(possible.error().message);
     } else if (start_by_.passed()) {
+      constexpr std::size_t most_named = 8;
+      std::size_t missing = 0;
       std::string text;
       for (const HostLink& host : hosts_)
-        if (!host.is_ready())
+        if (!host.is_ready() && ++missing <= most_named)
           text += (text.empty() ? "" : "; ") + host.name + ": " + host.why_not(options_.network.remote_program);
+      if (missing > most_named) text += "; and " + std::to_string(missing - most_named) + " more hosts";
       fail_to_start("not all hosts were ready within " + std::to_string(options_.network.start_timeout.count() / 1000) +
                     " s (--start-timeout sets another limit): " + text);
     }
@@ -188,6 +199,8 @@ class Job {
     hosts_.add_to(polled_);
     milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
     if (site_) span = std::min(span, site_->left());
+    bool may_be_long = watch_.lifelines() != nullptr && !is_launched_ && !ending_.begun();
+    if (may_be_long) span = std::min(span, milliseconds(500));  // for the next hosts, and a word on how far they are
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
     if (polled_[2].revents != 0) send_input();
@@ -374,7 +387,9 @@ class Job {
   SessionFolder folder_;
   Console console_;
   std::optional<posix::SignalReader> signals_;
+  AgentSettings settings_;
   HostLinks hosts_;
+  HostProgress progress_{Clock::now()};
   std::vector<pollfd> polled_;
   InputRelay input_;
   HostWatch watch_{hosts_};

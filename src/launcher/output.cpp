@@ -33,7 +33,8 @@ std::string padded(int rank, int size) {
 }
 
 bool same_file(int a, int b) {
-  struct stat one{}, other{};
+  struct stat one {
+  }, other{};
   return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
@@ -81,7 +82,7 @@ void LineCutter::feed(std::string_view bytes, const std::function<void(Piece)>& 
 // O_NONBLOCK belongs to the open file, which we share with the shell and whoever else: setting it would be felt there.
 // So terminals and pipes are opened once more for ourselves; sockets can be asked per call; files do not block.
 Sink::Sink(int descriptor) : descriptor_(descriptor) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     descriptor_ = -1;
     return;
