@@ -1,7 +1,7 @@
 """How fast a network trains on made-up data, on 1 rank and on many.
 
     horovodrun -np 4 python examples/torch_synthetic.py --layers 8 --width 1024
-    horovodrun -np 4 python examples/torch_synthetic.py --gradient-views
+    horovodrun -np 4 python examples/torch_synthetic.py --zero-in-place --gradient-views
 """
 import argparse
 import time
@@ -18,6 +18,7 @@ parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--warmup-steps", type=int, default=5)
 parser.add_argument("--fp16-allreduce", action="store_true", help="communicate gradients as float16")
 parser.add_argument("--gradient-views", action="store_true", help="keep gradients in memory that the node's ranks share")
+parser.add_argument("--zero-in-place", action="store_true", help="zero_grad(set_to_none=False): gradients keep their memory")
 arguments = parser.parse_args()
 
 hvd.init()
@@ -38,7 +39,7 @@ hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 
 def step():
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=not arguments.zero_in_place)
     torch.nn.functional.cross_entropy(model(rows), labels).backward()
     optimizer.step()
 

@@ -240,8 +240,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
     groups: a number of groups, or lists of parameters, that are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
-    gradient_views: reduce gradients in memory shared by the ranks of a node, without packing. By default as
-        HOROVOD_GRADIENT_VIEWS=1 in the environment says.
+    gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing: faster
+        with zero_grad(set_to_none=False), slower with torch's default. By default as HOROVOD_GRADIENT_VIEWS says.
     """
     if gradient_predivide_factor != 1.0:
         if rocm_built():
