@@ -123,6 +123,19 @@ class TestOptimizerArguments:
                       groups=[[self.model.weight], [self.model.weight]])
 
 
+    @pytest.mark.parametrize("arguments", [{}, dict(groups=2), dict(op=hvd.Adasum), dict(gradient_views=True)], ids=str)
+    def test_nothing_is_distributed_before_init(self, arguments):
+        """It would have no hooks, then and later: every rank would train alone without a word."""
+        plain = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        with pytest.raises(ValueError, match="not been initialized; use hvd.init"):
+            hvd.DistributedOptimizer(plain, self.model.named_parameters(), **arguments)
+        assert type(plain) is torch.optim.SGD
+
+    def test_what_is_no_optimizer(self):
+        with pytest.raises(TypeError, match="takes a torch optimizer, not Linear"):
+            hvd.DistributedOptimizer(self.model)
+
+
 @pytest.mark.parametrize("arguments", [dict(comm="world"), dict(comm=17), dict(comm=[0, 1]),
                                        dict(process_sets="static")], ids=str)
 def test_init_arguments(arguments):

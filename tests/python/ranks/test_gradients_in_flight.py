@@ -316,6 +316,20 @@ def test_the_optimizer_is_adopted_as_it_is(hvd, rank, size):
     assert seen == ["before", "after"]
 
 
+def test_attributes_that_users_read(hvd, rank):
+    class Own(torch.optim.SGD):
+        op = "its own"
+
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters, op=hvd.Sum, backward_passes_per_step=3, sparse_as_dense=True)
+    assert (optimizer.op, optimizer.backward_passes_per_step, optimizer.gradient_predivide_factor,
+            optimizer.sparse_as_dense, optimizer.process_set) == (hvd.Sum, 3, 1.0, True, hvd.global_process_set)
+    assert optimizer.find_duplicates(["a", "b", "a"]) == {"a"}
+    own = Own(parameters, lr=1.0)
+    own.op = "set by its constructor"
+    assert hvd.DistributedOptimizer(own).op == "set by its constructor"
+
+
 def test_a_step_that_the_program_has_replaced(hvd, rank, size):
     parameters = parameters_of(0)
     plain = torch.optim.SGD(parameters, lr=1.0)

@@ -66,32 +66,32 @@ class _Distributed:
                 parameter.grad = None
 
 
+class _Shown:
+    """An attribute that Horovod's users read; one of the same name that the optimizer has of its own goes before it."""
+
+    def __init__(self, find):
+        self._find = find
+
+    def __get__(self, optimizer, owner=None):
+        return self if optimizer is None else self._find(optimizer._distributed)
+
+
 class _DistributedOptimizer(torch.optim.Optimizer):
     """The methods of the classes that DistributedOptimizer() makes; `_wrapped_class` is the optimizer's own class."""
 
-    @property
-    def op(self):
-        return self._distributed.settings.op
+    op = _Shown(lambda distributed: distributed.settings.op)
+    process_set = _Shown(lambda distributed: distributed.settings.process_set)
+    backward_passes_per_step = _Shown(lambda distributed: distributed.settings.passes)
+    gradient_predivide_factor = _Shown(lambda distributed: distributed.settings.predivide_factor)
+    sparse_as_dense = _Shown(lambda distributed: distributed.settings.sparse_as_dense)
+    _compression = _Shown(lambda distributed: distributed.settings.compression)
+    _parameter_names = _Shown(lambda distributed: distributed.names.of_parameters)
+    _should_synchronize = _Shown(lambda distributed: distributed.should_synchronize)
 
-    @property
-    def process_set(self):
-        return self._distributed.settings.process_set
-
-    @property
-    def backward_passes_per_step(self):
-        return self._distributed.settings.passes
-
-    @property
-    def gradient_predivide_factor(self):
-        return self._distributed.settings.predivide_factor
-
-    @property
-    def sparse_as_dense(self):
-        return self._distributed.settings.sparse_as_dense
-
-    @property
-    def _parameter_names(self):
-        return self._distributed.names.of_parameters
+    @staticmethod
+    def find_duplicates(entries):
+        """Those that occur more than once."""
+        return {entry for entry, times in collections.Counter(entries).items() if times > 1}
 
     def set_backward_passes_per_step(self, passes):
         """From now on gradients of that many backward passes are summed locally before they are communicated."""
@@ -274,7 +274,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
 
 
 def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=True):
-    is_alone = not settings.process_set.included() or (size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1")
+    is_alone = size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1" or not settings.process_set.included()
     inner_step = _become_distributed(optimizer)
     names = _Names(names)
     distributed = _Distributed(settings, names, groups, gradient_views, inner_step)
@@ -335,11 +335,10 @@ def _names_of_parameters(optimizer, named_parameters):
     if any(not isinstance(entry, tuple) for entry in named_parameters):
         raise ValueError("named_parameters should be a sequence of tuples (name, parameter), usually produced by "
                          "model.named_parameters().")
-    duplicates = sorted(name for name, times in collections.Counter(name for name, _ in named_parameters).items()
-                        if times > 1)
+    duplicates = _DistributedOptimizer.find_duplicates(name for name, _ in named_parameters)
     if duplicates:
         raise ValueError("Parameter names in named_parameters must be unique. Found duplicates: "
-                         f"{', '.join(duplicates)}")
+                         f"{', '.join(sorted(duplicates))}")
     names = {parameter: name for name, parameter in named_parameters}
     unnamed = [parameter for parameter in _parameters_of(optimizer) if parameter not in names]
     if unnamed:
