@@ -3,11 +3,12 @@
 #include <algorithm>
 
 namespace hvd::bootstrap {
-namespace {
 
-constexpr const char* what_to_ask =
-    "Do they still run, are they before hvd.init(), or did they take another way? HOROVOD_START_TIMEOUT sets how long "
-    "the others wait";
+const char* const what_to_ask =
+    ". Do they still run, are they before hvd.init(), or did they take another way? HOROVOD_START_TIMEOUT sets how "
+    "long the others wait";
+
+namespace {
 
 // After a fence that was late: who has not put a card. What was put can be got though the fence has failed. Empty if
 // the launcher does not even answer what needs no waiting.
@@ -30,7 +31,7 @@ Status wait_for_all(Bootstrap& bootstrap, const Identity& identity, std::string_
   if (fenced || fenced.error().code != ErrorCode::timeout) return fenced;
   if (std::string absent = absent_ranks(bootstrap, identity, key); !absent.empty())
     fenced.error().message += ". Of " + std::to_string(identity.size) + " ranks these did not come to the meeting by " +
-                              bootstrap.name() + ": " + absent + ". " + what_to_ask;
+                              bootstrap.name() + ": " + absent + what_to_ask;
   return fenced;
 }
 
@@ -62,7 +63,7 @@ std::string who_is_absent(const std::vector<int>& ranks, int size) {
   for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   if (ranks.size() > most_named) text += " and " + std::to_string(ranks.size() - most_named) + " more";
-  return text + ". " + what_to_ask;
+  return text;
 }
 
 }  // namespace hvd::bootstrap

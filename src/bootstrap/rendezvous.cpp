@@ -1,11 +1,15 @@
 // Ranks that horovodrun started on many hosts over ssh: HOROVOD_RANK and HOROVOD_SIZE say who this is, and a store
 // inside of the launcher, reached over TCP, carries the values (store/tcp_server.hpp; the variables are its
-// variables()).
+// variables()). Where they say which ranks share a host, the first of each host speaks with the store for all of them
+// (node_circle.hpp): the store may be far, and has one thread.
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/sha256.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch.hpp"
+#include "bootstrap/node_circle.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 
@@ -36,29 +40,72 @@ class Rendezvous final : public Bootstrap {
       return Error(ErrorCode::invalid_argument, "HOROVOD_RANK=" + *environment.get("HOROVOD_RANK") +
                                                     ", HOROVOD_SIZE=" + *environment.get("HOROVOD_SIZE") +
                                                     ": expected a rank from 0 to the size less 1");
-    auto patience = milliseconds_of(config.start_timeout_s);
-    auto store = enter_tcp_store(*environment.get("HOROVOD_GLOO_RENDEZVOUS_ADDR"),
-                                 *environment.get("HOROVOD_GLOO_RENDEZVOUS_PORT"),
-                                 *environment.get("HOROVOD_SECRET_KEY"), Rank{*rank}, *size, Deadline::after(patience));
-    if (!store) return std::move(store.error());
-    store_ = std::move(*store);
-    return Identity{Rank{*rank}, *size, store_->job()};
+    identity_ = Identity{Rank{*rank}, *size, name_of_job(*environment.get("HOROVOD_SECRET_KEY"))};
+    environment_ = environment;
+    int local_rank = number_in(environment, "HOROVOD_LOCAL_RANK").value_or(0);
+    int local_size = number_in(environment, "HOROVOD_LOCAL_SIZE").value_or(1);
+    bool is_circle = local_rank < local_size;
+    circle_.emplace(identity_.job + " on " + environment.get("HOROVOD_HOSTNAME").value_or(""),
+                    !is_circle || local_rank == 0, is_circle ? local_size - 1 : 0);
+    if (circle_->leads()) HVD_RETURN_IF_ERROR(enter(Deadline::after(milliseconds_of(config.start_timeout_s))));
+    return identity_;
   }
 
   Status put(std::string_view key, ConstBytes value) override {
-    return store_->put(key, value, Deadline::after(store_answer_time));
+    Deadline deadline = Deadline::after(store_answer_time);
+    HVD_RETURN_IF_ERROR(enter(deadline));
+    return store_->put(key, value, deadline);
   }
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
+    HVD_RETURN_IF_ERROR(enter(deadline));
     return store_->get(from, key, deadline);
   }
-  Status fence(Deadline deadline) override { return store_->fence(deadline); }
-  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
-    return store_->exchange(key, card, deadline);
+  Status fence(Deadline deadline) override {
+    HVD_RETURN_IF_ERROR(enter(deadline));
+    return store_->fence(deadline);
   }
-  void abort(std::string_view reason) noexcept override { store_->abort(reason); }
+
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    auto table = table_of_all(key, {identity_.rank, encode(card)}, deadline);
+    if (!table) return std::move(table.error());
+    return Cards::decode(std::move(*table), identity_.size);
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    if (enter(Deadline::after(std::chrono::seconds(1)))) store_->abort(reason);
+  }
 
  private:
-  std::unique_ptr<StoreClient> store_;  // after join()
+  // Equal on all ranks, though not all of them have asked the store.
+  static std::string name_of_job(const std::string& secret) {
+    return "rendezvous-" + hexadecimal(hmac_sha256(as_bytes(secret), as_bytes("the name of the job"))).substr(0, 16);
+  }
+
+  Status enter(Deadline deadline) {
+    if (store_ != nullptr) return {};
+    auto store = enter_tcp_store(*environment_.get("HOROVOD_GLOO_RENDEZVOUS_ADDR"),
+                                 *environment_.get("HOROVOD_GLOO_RENDEZVOUS_PORT"),
+                                 *environment_.get("HOROVOD_SECRET_KEY"), identity_.rank, identity_.size, deadline);
+    if (!store) return std::move(store.error());
+    store_ = std::move(*store);
+    return {};
+  }
+
+  Result<Buffer> table_of_all(std::string_view key, BroughtCard mine, Deadline deadline) {
+    if (!circle_->leads())
+      if (auto table = circle_->bring(mine, key, deadline)) return std::move(*table);
+    std::vector<BroughtCard> cards = circle_->gather(key, deadline);
+    cards.push_back(std::move(mine));
+    auto entered = enter(deadline);
+    auto table = entered ? store_->exchange(key, cards, deadline) : Result<Buffer>(std::move(entered.error()));
+    circle_->hand_out(table);
+    return table;
+  }
+
+  Identity identity_;
+  Environment environment_;
+  std::optional<NodeCircle> circle_;
+  std::unique_ptr<StoreClient> store_;  // once this rank had something to say there
 };
 
 }  // namespace

@@ -1,33 +1,41 @@
 // Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
 // folder on a file system that all nodes see carries the values.
 //
-// What happens in the folder (mode 0700, its name belongs to one step and one meeting):
-//  1. At fence k every rank writes what it put since the last one into `k.rank`, under another name first.
-//  2. Rank 0 waits for all of them, joins them into `k.all` and removes them; the others wait for that one file, so a
-//     job of n ranks costs n small files and n readers of one. Who waits lists the folder: file systems over a network
-//     may otherwise answer "not there" from memory for a long time.
-//  3. At fence k+1 everybody has read `k.all`, and rank 0 removes it.
-//  4. Who has met the others writes `gone.rank`; who finds all of them removes the folder, long before the job ends.
+// The first rank of each node acts for all of them (node_circle.hpp); rank 0 is one of these. What happens in the folder (mode
+// 0700, its name belongs to one step and one meeting):
+//  1. At exchange k every first rank writes the cards of its node into `in/k.rank`, under another name first.
+//  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job of n nodes
+//     costs n small files, which rank 0 alone lists. Who waits lists `out`, where there is never more than one file or two: file
+//     systems over a network may otherwise answer "not there" from memory for a long time.
+//  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
+//  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was the last one,
+//     and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the last one.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/comma_list.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/exchange.hpp"
 #include "bootstrap/launch.hpp"
+#include "bootstrap/node_circle.hpp"
 #include "native/posix/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
@@ -35,6 +43,8 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
+constexpr auto longest_pause_per_rank =
+    std::chrono::microseconds(50);  // so that many ask no more of the file system than some
 
 // How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the folder
 // of the one before may be there still.
@@ -97,6 +107,11 @@ std::set<std::string> files_of(const std::string& folder) {
   return names;
 }
 
+void remove_files_of(const std::string& folder) {
+  for (const std::string& file : files_of(folder))
+    if (file != "." && file != "..") ::unlink((folder + "/" + file).c_str());
+}
+
 class Slurm final : public Bootstrap {
  public:
   const char* name() const override { return "slurm"; }
@@ -116,16 +131,20 @@ class Slurm final : public Bootstrap {
                                                     ": expected a rank below the number of tasks");
     identity_ = Identity{Rank{launch->rank}, launch->size, step_of(environment)};
     if (identity_.size == 1) return identity_;
+    node_ = ranks_of_node(environment, identity_.rank);
     HVD_RETURN_IF_ERROR(choose_place(environment, config));
     HVD_RETURN_IF_ERROR(make_folder());
     return identity_;
   }
 
+  ~Slurm() override { tidy_up(); }
+
   Status put(std::string_view key, ConstBytes value) override {
     Buffer bytes(value.begin(), value.end());
     if (!values_.try_emplace({identity_.rank, std::string(key)}, bytes).second)
       return Error(ErrorCode::invalid_argument, "\"" + std::string(key) + "\" was put already; a key is used once");
-    mine_[std::string(key)] = std::move(bytes);
+    mine_.push_back(std::string(key));
+    mine_.push_back(to_string(bytes));
     return {};
   }
 
@@ -138,37 +157,65 @@ class Slurm final : public Bootstrap {
 
   Status fence(Deadline deadline) override {
     if (identity_.size == 1) return {};
-    if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
-    if (folder_.empty()) HVD_RETURN_IF_ERROR(make_folder());
-    Status done = meet(std::to_string(fences_), deadline);
-    if (!done) broken_ = done.error().message;
-    ++fences_;
-    return done;
+    auto cards = meet(std::exchange(mine_, {}), deadline);
+    if (!cards) return std::move(cards.error());
+    for (int rank = 0; rank < identity_.size; ++rank) {
+      const auto& texts = cards->of(Rank{rank}).texts;
+      for (std::size_t at = 0; at + 1 < texts.size(); at += 2) {
+        ConstBytes value = as_bytes(texts[at + 1]);
+        values_.insert_or_assign({Rank{rank}, std::string(texts[at])}, Buffer(value.begin(), value.end()));
+      }
+    }
+    return {};
+  }
+
+  std::optional<Result<Cards>> exchange(std::string_view, const Card& card, Deadline deadline) override {
+    if (identity_.size == 1) return std::nullopt;
+    return meet(card, deadline);
   }
 
   void abort(std::string_view) noexcept override {}  // srun is not asked; it ends the step with its first bad exit code
 
   void tidy_up() noexcept override {
     std::string folder = std::exchange(folder_, {});
-    fences_ = 0;
-    if (folder.empty() || !broken_.empty() || !write_file(folder, "gone." + std::to_string(identity_.rank.value), {}))
-      return;
-    auto files = files_of(folder);
-    for (int rank = 0; rank < identity_.size; ++rank)
-      if (!files.contains("gone." + std::to_string(rank))) return;
-    for (const std::string& file : files)
-      if (file != "." && file != "..") ::unlink((folder + "/" + file).c_str());
+    circle_.reset();
+    exchanges_ = 0;
+    if (folder.empty()) return;
+    bool has_written = !written_.empty();
+    for (const std::string& file : std::exchange(written_, {})) ::unlink(file.c_str());
+    bool gave_up = !broken_.empty() && identity_.rank == Rank{0};
+    if (gave_up) remove_files_of(folder + "/in");
+    bool may_be_last = has_written || identity_.rank == Rank{0};
+    bool is_last = may_be_last && ::rmdir((folder + "/in").c_str()) == 0;
+    if (is_last || gave_up) remove_files_of(folder + "/out");
+    ::rmdir((folder + "/out").c_str());
     ::rmdir(folder.c_str());
   }
 
  private:
   // Equal on all ranks of a step and different from every other step, also from one of the same number after the
-  // controller lost its memory: srun's port tells them apart.
+  // controller lost its memory: srun's port tells them apart. The components of a heterogeneous step have a port each,
+  // and those of a heterogeneous job a number of the job each.
   static std::string step_of(const Environment& environment) {
-    std::string step = "slurm";
-    for (const char* part : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_SRUN_COMM_PORT"})
-      step += "-" + environment.get(part).value_or("0");
-    return step;
+    bool is_heterogeneous = environment.has("SLURM_HET_SIZE");
+    auto job = environment.get(environment.has("SLURM_HET_JOB_ID") ? "SLURM_HET_JOB_ID" : "SLURM_JOB_ID");
+    std::string step = "slurm-" + job.value_or("0");
+    for (const char* part : {"SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) step += "-" + environment.get(part).value_or("0");
+    return step + "-" + (is_heterogeneous ? "het" : environment.get("SLURM_SRUN_COMM_PORT").value_or("0"));
+  }
+
+  // The ranks of this node, by what slurmd says; this rank alone where it does not say it, or not clearly.
+  static std::vector<int> ranks_of_node(const Environment& environment, Rank me) {
+    std::vector<int> ranks;
+    for (const std::string& item : items_of(environment.get("SLURM_GTIDS").value_or(""))) {
+      int rank = -1;
+      auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), rank);
+      if (error != std::errc{} || *end != '\0') return {me.value};
+      ranks.push_back(rank);
+    }
+    std::size_t place = static_cast<std::size_t>(number_in(environment, "SLURM_LOCALID").value_or(0));
+    bool is_clear = place < ranks.size() && ranks[place] == me.value && std::is_sorted(ranks.begin(), ranks.end());
+    return is_clear ? ranks : std::vector<int>{me.value};
   }
 
   Status choose_place(const Environment& environment, const Config& config) {
@@ -186,118 +233,151 @@ class Slurm final : public Bootstrap {
                  "file system of this machine alone");
   }
 
+  // All ranks do it: who has nothing to do with it finds out, too, whether it can be used.
   Status make_folder() {
+    broken_.clear();
     folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings++);
-    if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
-      Error error = system_error("srun started no PMI server, and the folder " + folder_ +
-                                     ", through which the ranks could meet, cannot be made",
-                                 errno);
-      error.code = ErrorCode::unsupported;
+    struct stat status {};
+    bool is_there = false;
+    for (int tries = 0; tries < 100 && !is_there; ++tries) {  // another rank that gave up may remove it under our hands
+      if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
+        Error error = system_error("srun started no PMI server, and the folder " + folder_ +
+                                       ", through which the ranks could meet, cannot be made",
+                                   errno);
+        error.code = ErrorCode::unsupported;
+        folder_.clear();
+        return error;
+      }
+      is_there = ::lstat(folder_.c_str(), &status) == 0;
+    }
+    if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 077) != 0) {
+      Error error(
+          ErrorCode::invalid_argument,
+          folder_ + " exists, but is no folder that belongs to this user alone (mode 0700): somebody else made it");
       folder_.clear();
       return error;
     }
-    struct stat status {};
-    if (::lstat(folder_.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
-        (status.st_mode & 077) == 0)
-      return {};
-    Error error(
-        ErrorCode::invalid_argument,
-        folder_ + " exists, but is no folder that belongs to this user alone (mode 0700): somebody else made it");
-    folder_.clear();
-    return error;
+    circle_.emplace(folder_ + " " + std::to_string(node_.front()), node_.front() == identity_.rank.value,
+                    static_cast<int>(node_.size()) - 1);
+    return {};
   }
 
-  Status meet(const std::string& fence, Deadline deadline) {
+  Result<Cards> meet(const Card& card, Deadline deadline) {
+    if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
+    if (folder_.empty()) HVD_RETURN_IF_ERROR(make_folder());
+    auto table = table_of_all(std::to_string(exchanges_++), {identity_.rank, encode(card)}, deadline);
+    if (!table) broken_ = table.error().message;
+    if (!table) return std::move(table.error());
+    return Cards::decode(std::move(*table), identity_.size);
+  }
+
+  Result<Buffer> table_of_all(const std::string& number, BroughtCard mine, Deadline deadline) {
+    if (!circle_->leads())
+      if (auto table = circle_->bring(mine, number, deadline)) return std::move(*table);
+    std::vector<BroughtCard> cards = circle_->gather(number, deadline);
+    cards.push_back(std::move(mine));
+    auto table = identity_.rank == Rank{0} ? collect(number, cards, deadline) : bring(number, cards, deadline);
+    circle_->hand_out(table);
+    return table;
+  }
+
+  // A first rank other than rank 0.
+  Result<Buffer> bring(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
     Buffer content;
     ByteWriter out(content);
-    for (const auto& [key, value] : std::exchange(mine_, {})) write_value(out, identity_.rank, key, value);
-    std::string all = fence + ".all";
-    if (identity_.rank == Rank{0}) {
-      HVD_RETURN_IF_ERROR(gather(fence, content, deadline));
-      HVD_RETURN_IF_ERROR(write_file(folder_, all, content));
-      if (fences_ > 0) ::unlink((folder_ + "/" + std::to_string(fences_ - 1) + ".all").c_str());
-    } else {
-      HVD_RETURN_IF_ERROR(write_file(folder_, fence + "." + std::to_string(identity_.rank.value), content));
-      if (!wait_until(deadline, [&](const std::set<std::string>& files) { return files.contains(all); }))
-        return late("rank 0 did not find all others");
-      auto read = read_file(folder_ + "/" + all);
-      if (!read) return std::move(read.error());
-      content = std::move(*read);
+    for (const auto& [rank, card] : cards) {
+      out.put(rank.value);
+      out.put_string(to_string(card));
     }
-    return read_values(content);
+    make_inner_folders();
+    std::string name = number + "." + std::to_string(identity_.rank.value);
+    HVD_RETURN_IF_ERROR(write_file(folder_ + "/in", name, content));
+    written_.push_back(folder_ + "/in/" + name);
+    auto has_come = [&](const std::set<std::string>& files) { return files.contains(number); };
+    if (!wait_until("/out", deadline, has_come)) return late("Rank 0 did not come, or did not find all others");
+    return read_file(folder_ + "/out/" + number);
   }
 
-  // Rank 0 alone: appends what the others wrote.
-  Status gather(const std::string& fence, Buffer& content, Deadline deadline) {
-    std::set<int> missing;
-    for (int rank = 1; rank < identity_.size; ++rank) missing.insert(rank);
+  // Rank 0: what the others wrote.
+  Result<Buffer> collect(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
+    CardTable table(identity_.size);
+    std::vector<bool> has(static_cast<std::size_t>(identity_.size), false);
+    int missing = identity_.size;
+    auto add = [&](Rank rank, ConstBytes card) {
+      auto place = static_cast<std::size_t>(rank.value);
+      if (place >= has.size() || has[place]) return;
+      table.add(rank, decode_card(card));
+      has[place] = true;
+      --missing;
+    };
+    for (const auto& [rank, card] : cards) add(rank, card);
+    make_inner_folders();
     Status failed;
-    bool complete = wait_until(deadline, [&](const std::set<std::string>& files) {
-      for (auto rank = missing.begin(); rank != missing.end() && failed;) {
-        std::string file = fence + "." + std::to_string(*rank);
-        if (!files.contains(file)) {
-          ++rank;
-          continue;
-        }
-        auto read = read_file(folder_ + "/" + file);
-        if (!read) {
-          failed = std::move(read.error());
-          break;
-        }
-        content.insert(content.end(), read->begin(), read->end());
-        ::unlink((folder_ + "/" + file).c_str());
-        rank = missing.erase(rank);
-      }
-      return missing.empty() || !failed;
+    std::set<std::string> read;
+    bool complete = wait_until("/in", deadline, [&](const std::set<std::string>& files) {
+      for (const std::string& file : files)
+        if (failed && file.starts_with(number + ".") && read.insert(file).second) failed = read_cards(file, add);
+      return missing == 0 || !failed;
     });
-    if (!failed || complete) return failed;
-    std::string ranks;
-    for (int rank : missing)
-      if (ranks.size() < 60) ranks += (ranks.empty() ? " " : ", ") + std::to_string(rank);
-    return late("nothing came from " + std::to_string(missing.size()) + " ranks, among them" + ranks);
+    if (!failed) return std::move(failed.error());
+    if (!complete) {
+      std::vector<int> absent;
+      for (int rank = 0; rank < identity_.size; ++rank)
+        if (!has[static_cast<std::size_t>(rank)]) absent.push_back(rank);
+      return late(who_is_absent(absent, identity_.size));
+    }
+    Buffer all = table.encode();
+    HVD_RETURN_IF_ERROR(write_file(folder_ + "/out", number, all));
+    if (exchanges_ > 1) ::unlink((folder_ + "/out/" + std::to_string(exchanges_ - 2)).c_str());
+    return all;
+  }
+
+  template <typename Add>
+  Status read_cards(const std::string& file, const Add& add) {
+    auto content = read_file(folder_ + "/in/" + file);
+    if (!content) return std::move(content.error());
+    ByteReader in(*content);
+    while (in.ok() && !in.at_end()) {
+      Rank rank{in.get<std::int32_t>()};
+      ConstBytes card = as_bytes(in.get_string());
+      if (in.ok()) add(rank, card);
+    }
+    if (in.ok()) return {};
+    return Error(ErrorCode::mismatch, "Slurm: what a rank wrote into " + folder_ + "/in/" + file + " is damaged");
+  }
+
+  // By everybody who needs them: whoever was last in the meeting may just have removed them.
+  void make_inner_folders() const {
+    for (const char* inner : {"", "/in", "/out"}) (void)::mkdir((folder_ + inner).c_str(), 0700);
   }
 
   template <typename Condition>
-  bool wait_until(Deadline deadline, Condition condition) {
-    for (auto pause = shortest_pause;; pause = std::min<std::chrono::milliseconds>(pause * 2, longest_pause)) {
-      if (condition(files_of(folder_))) return true;
+  bool wait_until(const char* inner, Deadline deadline, Condition condition) {
+    const auto longest =
+        longest_pause + std::chrono::duration_cast<std::chrono::milliseconds>(longest_pause_per_rank * identity_.size);
+    for (auto pause = shortest_pause;; pause = std::min<std::chrono::milliseconds>(pause * 2, longest)) {
+      if (condition(files_of(folder_ + inner))) return true;
       if (deadline.passed()) return false;
       std::this_thread::sleep_for(pause);  // nothing tells of changes on another machine
     }
   }
 
   Error late(const std::string& what) const {
-    return {ErrorCode::timeout,
-            "Slurm: the ranks meet in the folder " + folder_ + ", but " + what +
-                " in time: do all nodes see this folder, and did all tasks start? Otherwise start the "
-                "ranks with `srun --mpi=pmix` or `srun --mpi=pmi2`"};
-  }
-
-  static void write_value(ByteWriter& out, Rank rank, const std::string& key, const Buffer& value) {
-    out.put(rank.value);
-    out.put_string(key);
-    out.put(static_cast<std::uint32_t>(value.size()));
-    out.put_raw(value.data(), value.size());
-  }
-
-  Status read_values(ConstBytes content) {
-    ByteReader in(content);
-    while (in.ok() && !in.at_end()) {
-      Rank rank{in.get<std::int32_t>()};
-      std::string key(in.get_string());
-      ConstBytes value = as_bytes(in.get_string());
-      values_.insert_or_assign({rank, std::move(key)}, Buffer(value.begin(), value.end()));
-    }
-    if (in.ok()) return {};
-    return Error(ErrorCode::mismatch, "Slurm: what the ranks wrote into " + folder_ + " is damaged");
+    return {ErrorCode::timeout, "Slurm: the ranks meet in the folder " + folder_ + ", but not all did in time. " +
+                                    what +
+                                    ". Do all nodes see this folder, and did all tasks start? Otherwise start the "
+                                    "ranks with `srun --mpi=pmix` or `srun --mpi=pmi2`"};
   }
 
   Identity identity_;
-  std::string place_;   // where each meeting has its folder
-  std::string folder_;  // empty between meetings, and for a single rank
-  std::uint64_t fences_ = 0;
+  std::string place_;      // where each meeting has its folder
+  std::string folder_;     // empty between meetings, and for a single rank
+  std::vector<int> node_;  // the ranks here, this one among them
+  std::optional<NodeCircle> circle_;
+  std::uint64_t exchanges_ = 0;       // in this meeting
+  std::vector<std::string> written_;  // files in `in`
   std::string broken_;
-  std::map<std::string, Buffer, std::less<>> mine_;  // put since the last fence
+  Card mine_;  // put since the last fence: keys and values by turns
   std::map<std::pair<Rank, std::string>, Buffer> values_;
 };
 

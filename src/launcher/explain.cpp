@@ -5,6 +5,7 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch.hpp"
+#include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
 
@@ -22,11 +23,13 @@ std::string more(const std::string& text) {
 }
 
 std::string scheduler(const Environment& environment) {
-  auto value = [&](const char* name) { return environment.get(name).value_or(""); };
+  auto value = [&](const std::string& name) { return environment.get(name).value_or(""); };
   if (environment.has("SLURM_JOB_ID")) {
     std::string text = "Slurm, job " + value("SLURM_JOB_ID");
-    if (environment.has("SLURM_JOB_NODELIST"))
-      text += ", nodes " + value("SLURM_JOB_NODELIST") + " with " + value("SLURM_JOB_CPUS_PER_NODE") + " processors";
+    for (const SlurmComponent& component : components_of_job(environment))
+      if (environment.has("SLURM_JOB_NODELIST" + component.suffix))
+        text += ", nodes " + value("SLURM_JOB_NODELIST" + component.suffix) + " with " +
+                value("SLURM_JOB_CPUS_PER_NODE" + component.suffix) + " processors";
     return text + (environment.has("SLURM_STEP_ID") ? "; inside of step " + value("SLURM_STEP_ID") : "");
   }
   if (environment.has("LSB_JOBID")) return "LSF, job " + value("LSB_JOBID") + " (not driven by this version)";

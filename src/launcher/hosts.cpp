@@ -5,7 +5,6 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "native/posix/host_identity.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -13,8 +12,9 @@
 namespace hvd::launcher {
 namespace {
 
+// A name that begins with a dash is an option to ssh and to every launcher.
 bool is_host_name(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
   });
 }
@@ -30,12 +30,32 @@ std::optional<std::string> read_host(std::string text) {
 std::optional<int> parse_slots(std::string_view text) {
   int slots = 0;
   auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (failed != std::errc{} || end != text.data() + text.size() || slots < 1) return std::nullopt;
+  if (failed != std::errc{} || end != text.data() + text.size() || slots < 0) return std::nullopt;
   return slots;
 }
 
 std::string_view first_label(std::string_view name) {
   return name.substr(0, name.find('.'));
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+// "slots=4", "slots = 4".
+std::optional<int> slots_in(std::string_view text) {
+  if (!text.starts_with("slots")) return std::nullopt;
+  text = trimmed(text.substr(5));
+  return text.starts_with('=') ? parse_slots(trimmed(text.substr(1))) : std::nullopt;
+}
+
+// Hosts without slots may stay in a list, and get no ranks.
+Status leave_out_hosts_without_slots(std::vector<HostSlots>& hosts, const std::string& list) {
+  std::erase_if(hosts, [](const HostSlots& host) { return host.slots == 0; });
+  if (!hosts.empty()) return {};
+  return Error(ErrorCode::invalid_argument, "of the hosts in " + list + " no host has a slot");
 }
 
 }  // namespace
@@ -44,40 +64,44 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> hosts;
   for (std::size_t at = 0; at <= text.size();) {
     std::size_t end = std::min(text.find(',', at), text.size());
-    std::string_view item = text.substr(at, end - at);
+    std::string_view item = trimmed(text.substr(at, end - at));
     std::size_t colon = item.find(':', item.starts_with('[') ? std::min(item.find(']'), item.size()) : 0);
     auto slots = colon == std::string_view::npos ? std::nullopt : parse_slots(item.substr(colon + 1));
     auto host = read_host(std::string(item.substr(0, colon)));
     if (!slots || !host)
-      return Error(ErrorCode::invalid_argument,
-                   "hosts must be given as name:slots with at least one slot, separated by "
-                   "commas (host1:4,host2:4 or [fd00::1]:4), but one is '" +
-                       std::string(item) + "'");
+      return Error(
+          ErrorCode::invalid_argument,
+          "hosts must be given as name:slots, separated by commas (host1:4,host2:4 or [fd00::1]:4), but one is '" +
+              std::string(item) + "'");
     hosts.push_back({*host, *slots});
     at = end + 1;
   }
+  HVD_RETURN_IF_ERROR(leave_out_hosts_without_slots(hosts, "'" + std::string(text) + "'"));
   return hosts;
 }
 
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name) {
   std::vector<HostSlots> hosts;
-  std::istringstream lines{std::string(text)};
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8, as editors of Windows write it
   int number = 0;
-  for (std::string line; std::getline(lines, line);) {
+  while (!text.empty()) {
     ++number;
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string first, slots_text, more;
-    if (!(words >> first)) continue;
-    auto host = read_host(first);
-    bool well_formed = static_cast<bool>(words >> slots_text) && slots_text.starts_with("slots=") && !(words >> more);
-    auto slots = well_formed ? parse_slots(std::string_view(slots_text).substr(6)) : std::nullopt;
+    std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end), content = trimmed(line.substr(0, line.find('#')));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (content.empty()) continue;
+    std::size_t blank = std::min(content.find_first_of(" \t"), content.size());
+    auto host = read_host(std::string(content.substr(0, blank)));
+    auto slots = slots_in(trimmed(content.substr(blank)));
     if (!slots || !host)
       return Error(ErrorCode::invalid_argument, file_name + ", line " + std::to_string(number) +
-                                                    " must be 'host slots=N' with N of at least 1, not '" + line + "'");
+                                                    " must be 'host slots=N', not '" + std::string(trimmed(line)) +
+                                                    "'");
     hosts.push_back({*host, *slots});
   }
   if (hosts.empty())
     return Error(ErrorCode::invalid_argument, file_name + " names no host: lines must be 'host slots=N'");
+  HVD_RETURN_IF_ERROR(leave_out_hosts_without_slots(hosts, file_name));
   return hosts;
 }
 

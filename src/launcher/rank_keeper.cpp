@@ -68,11 +68,11 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
   for (int descriptor : sorted) {
     if (descriptor <= STDERR_FILENO) continue;
     auto number = static_cast<unsigned>(descriptor);
-    if (number > first) ::close_range(first, number - 1, 0);
+    if (number > first) posix::close_descriptors(first, number - 1);
     first = number + 1;
   }
   nothing.release();  // closed by one of these
-  ::close_range(first, ~0u, 0);
+  posix::close_descriptors(first, ~0u);
 }
 
 void add_bridge(const char* command) {

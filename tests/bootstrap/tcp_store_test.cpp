@@ -193,6 +193,36 @@ TEST(TcpStore, is_found_by_the_rendezvous_bootstrap) {
             std::string::npos);
 }
 
+TEST(TcpStore, is_spoken_with_by_one_rank_of_each_host) {
+  constexpr int size = 7;  // hosts of 3, 3 and 1
+  auto store = store_of(size);
+  auto variables = store->server().variables();
+  on_threads(size, [&](int rank) {
+    Environment environment({{"HOROVOD_RANK", std::to_string(rank)},
+                             {"HOROVOD_SIZE", std::to_string(size)},
+                             {"HOROVOD_HOSTNAME", "host" + std::to_string(rank / 3)},
+                             {"HOROVOD_LOCAL_RANK", std::to_string(rank % 3)},
+                             {"HOROVOD_LOCAL_SIZE", rank == 6 ? "1" : "3"}});
+    for (const auto& [name, value] : variables) environment.set(name, value);
+    std::vector<Notice> notices;
+    auto chosen = choose(environment, Config(), notices);
+    ASSERT_TRUE(chosen) << chosen.error().message;
+    Bootstrap& bootstrap = *chosen->bootstrap;
+    for (const char* key : {"first", "second"}) {
+      auto cards = *bootstrap.exchange(key, {key, std::to_string(rank)}, soon());
+      ASSERT_TRUE(cards) << cards.error().message;
+      for (int from = 0; from < size; ++from) {
+        ASSERT_EQ(cards->of(Rank{from}).texts.size(), 2u);
+        EXPECT_EQ(cards->of(Rank{from}).texts[1], std::to_string(from));
+      }
+    }
+    // Other requests are everybody's own.
+    ASSERT_TRUE(bootstrap.put("value", as_bytes(std::to_string(rank))));
+    ASSERT_TRUE(bootstrap.fence(soon()));
+    EXPECT_EQ(to_string(*bootstrap.get(Rank{size - 1 - rank}, "value", soon())), std::to_string(size - 1 - rank));
+  });
+}
+
 TEST(LaterMeetings, happen_as_often_as_the_ranks_like) {
   constexpr int size = 3;
   std::vector<LaterMeetings> meetings(size);

@@ -206,6 +206,25 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertRegex(lines[0], r"^\[0\]<stdout>:n[12] 1 2$")
         self.assertTrue(all(line.split(":")[1] in ("n1", "n2") for line in lines[1:]), lines)
 
+    def test_of_several_components_all_run_the_ranks_of_one_job(self):
+        components = ("-N1", "-n2", "-w", "n1", ":", "-N1", "-n1", "-w", "n2")
+        for step in ((), ("srun", "--het-group=1", "-n1")):
+            result = in_slurm(*step, HOROVODRUN, "-np", "3", RANK, "pmix", "3", "n1,n1,n2", options=components)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        shell = "echo $(hostname) $SLURM_PROCID $(cat) $1"
+        result = in_slurm(HOROVODRUN, "-np", "3", "sh", "-c", shell, "sh", ":", options=components, stdin="1\n2\n")
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         ["[0]<stdout>:n1 0 1 2 :", "[1]<stdout>:n1 1 :", "[2]<stdout>:n2 2 :"], result.stderr)
+        result = in_slurm(HOROVODRUN, "-np", "3", "sh", "-c", "[ $SLURM_PROCID != 2 ] || exit 7; exec sleep 1000", options=components)
+        self.assertEqual(result.returncode, 7, result.stderr)
+        self.assertIn("FIRST FAILURE: rank 2 on host n2", result.stderr)
+        self.assertRegex(in_slurm(HOROVODRUN, "--explain", "-np", "3", "true", options=components).stdout,
+                         r"Slurm, job \d+, nodes n1 with 2 processors, nodes n2 with 1 processors\nlauncher +srun .*--het-group=0 -n 2 -N 1 "
+                         r".* true : .*--het-group=1 -n 1 -N 1 .* true\n")
+        self.assertIn("-H inside of a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true", options=components).stderr)
+        self.assertIn("has room for (3, by SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=2, SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
+                      in_slurm(HOROVODRUN, "-np", "4", "true", options=components).stderr)
+
     def test_ranks_beyond_its_room_are_refused_unless_they_may_share(self):
         result = in_slurm(HOROVODRUN, "-np", "6", "true", options=("-N2", "-n4"))
         self.assertEqual(result.returncode, 2)
@@ -279,7 +298,7 @@ class InAnAllocationOfSlurm(LauncherTest):
     def test_is_explained(self):
         text = in_slurm(HOROVODRUN, "--explain", "-np", "4", "true").stdout
         self.assertRegex(text, r"scheduler +Slurm, job \d+, nodes n\[1-2\]")
-        self.assertRegex(text, r"launcher +srun --mpi=pmix -n 4 .* true\n +since SLURM_JOB_ID=")
+        self.assertRegex(text, r"launcher +srun --mpi=pmix .* -n 4 .* true\n +since SLURM_JOB_ID=")
         self.assertRegex(text, r"bootstrap +pmix: ")
         text = on_n1("--explain", "-H", "n1:2,n2:2").stdout
         self.assertRegex(text, r"launcher +4 ranks below agents of ours")

@@ -218,6 +218,46 @@ TEST(ConfigFile, checks_stalls_when_it_has_the_section) {
             "0");
 }
 
+TEST(ConfigFile, has_quotes_where_a_value_begins) {
+  auto log_file = [](const char* value) {
+    std::string text = "autotune:\n  enabled: true\n  log_file: " + std::string(value) + "\n";
+    auto flags = with_file({}, text.c_str());
+    return flags ? flags->get("autotune_log_file") : "refused: " + flags.error().message;
+  };
+  EXPECT_EQ(log_file("it's.log # ours"), "it's.log");
+  EXPECT_EQ(log_file("a\"b.log # 'ours'"), "a\"b.log");
+  EXPECT_EQ(log_file("'it''s # here' # ours"), "it's # here");
+  EXPECT_EQ(log_file("\"a \\\"b\\\" # c\" # ours"), "a \"b\" # c");
+  EXPECT_NE(log_file("'a' b").find("behind the closing quote"), std::string::npos);
+  EXPECT_NE(log_file("'a").find("no closing quote"), std::string::npos);
+}
+
+TEST(ConfigFile, has_values_on_the_next_line) {
+  auto flags = with_file(
+      {},
+      "controller:\n  gloo\nparams:\n  fusion_threshold_mb:\n    # MiB\n    32 # or more\n  cache_capacity: 7\n"
+      "autotune:\n  enabled: true\n  log_file:\n    'a b'\n");
+  ASSERT_TRUE(flags) << flags.error().message;
+  EXPECT_TRUE(flags->is_set("use_gloo"));
+  EXPECT_EQ(flags->get("fusion_threshold_mb"), "32");
+  EXPECT_EQ(flags->get("cache_capacity"), "7");
+  EXPECT_EQ(flags->get("autotune_log_file"), "a b");
+}
+
+TEST(ConfigFile, says_which_keys_mean_nothing) {
+  auto flags = with_file({},
+                         "params:\n  fusion_treshold_mb: 32\n  xyz: 1\nstal_check:\n  enabled: true\n"
+                         "verbos: true\nother:\n  - a\n  b:\n    c: 1\nlogging:\n  level: INFO\n");
+  ASSERT_TRUE(flags) << flags.error().message;
+  EXPECT_EQ(flags->notices,
+            (std::vector<std::string>{"file.yaml, line 2: the key params.fusion_treshold_mb has no effect; did you "
+                                      "mean params.fusion_threshold_mb?",
+                                      "file.yaml, line 3: the key params.xyz has no effect",
+                                      "file.yaml, line 4: the key stal_check has no effect; did you mean stall_check?",
+                                      "file.yaml, line 6: the key verbos has no effect",
+                                      "file.yaml, line 7: the key other has no effect"}));
+}
+
 TEST(ConfigFile, has_its_mistakes_told_with_the_line) {
   auto message = [](const char* text) {
     auto flags = with_file({}, text);
@@ -232,6 +272,13 @@ TEST(ConfigFile, has_its_mistakes_told_with_the_line) {
             std::string::npos);
   EXPECT_NE(message("params:\n  cycle_time_ms: -1\n").find("at least 0"), std::string::npos);
   EXPECT_NE(message("params:\n\tcycle_time_ms: 1\n").find("line 2: the line indents with a tab"), std::string::npos);
+  for (const char* value : {"\n    a: 1", "\n    - 1", " |\n    1", " [1]", " {a: 1}", " &x 1", " *x", " !!int 1"})
+    EXPECT_NE(message(("params:\n  cache_capacity:" + std::string(value) + "\n").c_str())
+                  .find("params.cache_capacity must be"),
+              std::string::npos)
+        << value << message(("params:\n  cache_capacity:" + std::string(value) + "\n").c_str());
+  EXPECT_NE(message("autotune:\n  log_file: |\n    a\n").find("autotune.log_file"), std::string::npos);
+  EXPECT_NE(message("params:\n  - cache_capacity: 1\n").find("line 2"), std::string::npos);
   EXPECT_NE(message("just words\n").find("line 1"), std::string::npos);
   EXPECT_NE(message("params:\n  cycle_time_ms: 1\n cache_capacity: 2\n").find("line 3"), std::string::npos);
   EXPECT_NE(message("  cycle_time_ms: 1\n").find("no section"), std::string::npos);

@@ -16,8 +16,27 @@ TEST(Hosts, are_read_with_their_slots) {
   EXPECT_EQ(*addresses, (std::vector<HostSlots>{{"10.0.0.1", 2}, {"fd77::1", 4}}));
 }
 
+TEST(Hosts, may_have_blanks_between_them_and_no_slots) {
+  for (const char* text : {"h1:2, h2:4", " h1:2 ,\th2:4 ", "h1:2,h0:0,h2:4"}) {
+    auto hosts = parse_hosts(text);
+    ASSERT_TRUE(hosts) << text;
+    EXPECT_EQ(*hosts, (std::vector<HostSlots>{{"h1", 2}, {"h2", 4}})) << text;
+  }
+  auto none = parse_hosts("h1:0,h2:0");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("no host has a slot"), std::string::npos) << none.error().message;
+}
+
+// ssh, or another program that is given the name, would take it for an option.
+TEST(Hosts, that_begin_with_a_dash_are_refused) {
+  EXPECT_FALSE(parse_hosts("-V:1"));
+  EXPECT_FALSE(parse_hosts("h1:1,-oProxyCommand=x:1"));
+  EXPECT_FALSE(parse_host_file("-V slots=1\n", "file"));
+  EXPECT_TRUE(parse_hosts("node-1:1"));
+}
+
 TEST(Hosts, that_are_malformed_are_refused_by_name) {
-  for (const char* text : {"", "h1", "h1:", "h1:0", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2", "fd77::1:2",
+  for (const char* text : {"", "h1", "h1:", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2", "fd77::1:2",
                            "[fd77::1]", "[fd77::1:2", "[h1]x:2", "[]:2"}) {
     auto hosts = parse_hosts(text);
     ASSERT_FALSE(hosts) << text;
@@ -32,6 +51,13 @@ TEST(Hosts, come_from_files_of_lines_with_slots) {
   auto addresses = parse_host_file("fd77::1 slots=2\n[fd77::2] slots=3\n", "file");
   ASSERT_TRUE(addresses);
   EXPECT_EQ(*addresses, (std::vector<HostSlots>{{"fd77::1", 2}, {"fd77::2", 3}}));
+  auto others = parse_host_file("\xef\xbb\xbfh1 slots = 2\r\nh2 slots= 3\r\nh3 slots =4\nh4 slots=0\n", "file");
+  ASSERT_TRUE(others) << others.error().message;
+  EXPECT_EQ(*others, (std::vector<HostSlots>{{"h1", 2}, {"h2", 3}, {"h3", 4}}));
+  for (const char* text :
+       {"h1 slots=1 2\n", "h1 slots\n", "h1 slots=\n", "h1 2\n", "h1 slots=2 max_slots=4\n", "h1 slots=-1\n"})
+    EXPECT_FALSE(parse_host_file(text, "file")) << text;
+  EXPECT_FALSE(parse_host_file("h1 slots=0\n", "file"));
   auto wrong = parse_host_file("h1 slots=2\nh2 slots=none\n", "my_hosts");
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("my_hosts, line 2"), std::string::npos);

@@ -10,6 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import includes  # noqa: E402
 import names  # noqa: E402
+import libc_symbols  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
@@ -122,6 +123,18 @@ class Gates(unittest.TestCase):
         found = "\n".join(symbols.faults_of(str(self.root / "bad.so"), header))
         for words in ("needs MPI_Send", "exports stray", "does not export hvd_two"):
             self.assertIn(words, found)
+
+    def test_functions_of_a_late_c_library_are_found(self):
+        self.write({
+            "good.c": "#include <pthread.h>\n#include <sys/stat.h>\n"
+                      "int f(struct stat* s, pthread_t t) { return stat(\"\", s) + pthread_join(t, 0); }\n",
+            "bad.c": "#define _GNU_SOURCE\n#include <string.h>\nconst char* f(int s) { return strerrorname_np(s); }\n",
+        })
+        for name in ("good", "bad"):
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", self.root / f"{name}.so", self.root / f"{name}.c"], check=True)
+        self.assertEqual(list(libc_symbols.faults_of(str(self.root / "good.so"))), [])
+        found = "\n".join(libc_symbols.faults_of(str(self.root / "bad.so")))
+        self.assertIn("needs strerrorname_np, which came with glibc 2.32: sites have 2.28", found)
 
 
 if __name__ == "__main__":

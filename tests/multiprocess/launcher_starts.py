@@ -217,6 +217,15 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("far.away is named twice", self.refused(2, "-np", "2", "-H", "far.away:1,far.away:1", "true"))
         self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3", "true"))
 
+    def test_give_ssh_a_host_and_no_option(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ssh = os.path.join(folder, "ssh")
+            with open(ssh, "w") as file:
+                file.write('#!/bin/sh\necho "ssh got: $*" >&2\nexit 255\n')
+            os.chmod(ssh, 0o755)
+            self.assertIn(" -- far.away exec ", self.refused(1, "-np", "1", "-H", "far.away:1", "true", HOROVOD_SSH=ssh))
+            self.assertNotIn("ssh got", self.refused(2, "-np", "1", "-H", "-V:1", "true", HOROVOD_SSH=ssh))
+
     def test_that_name_a_script_of_this_folder_are_told_how_to_start_it(self):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "train.py"), "w"):

@@ -188,16 +188,29 @@ Status StoreClient::fence(Deadline deadline) {
 }
 
 Result<Cards> StoreClient::exchange(std::string_view key, const Card& card, Deadline deadline) {
-  Buffer mine = encode(card);
-  if (key.empty() || key.size() > store::largest_key || mine.size() > store::largest_value)
-    return Error(ErrorCode::invalid_argument, channel_.store + " takes cards of up to " +
-                                                  std::to_string(store::largest_value) + " bytes, found " +
-                                                  std::to_string(mine.size()));
+  auto table = exchange(key, std::vector<BroughtCard>{{rank_, encode(card)}}, deadline);
+  if (!table) return std::move(table.error());
+  return Cards::decode(std::move(*table), size_);
+}
+
+Result<Buffer> StoreClient::exchange(std::string_view key, const std::vector<BroughtCard>& cards, Deadline deadline) {
+  constexpr const char* what = "waiting for all ranks";
+  for (const auto& [rank, card] : cards) {
+    if (key.empty() || key.size() > store::largest_key || card.size() > store::largest_value)
+      return Error(ErrorCode::invalid_argument, channel_.store + " takes cards of up to " +
+                                                    std::to_string(store::largest_value) + " bytes, found " +
+                                                    std::to_string(card.size()));
+    if (!broken_.empty()) break;
+    Buffer message = store::message(Verb::card, ticket_ + 1);
+    ByteWriter out(message);
+    out.put_string(key);
+    out.put(rank.value);
+    out.put_string({reinterpret_cast<const char*>(card.data()), card.size()});
+    HVD_RETURN_IF_ERROR(send(message, deadline, what));
+  }
   Buffer body;
-  ByteWriter out(body);
-  out.put_string(key);
-  out.put_string({reinterpret_cast<const char*>(mine.data()), mine.size()});
-  auto reply = ask(static_cast<std::uint8_t>(Verb::exchange), body, deadline, "waiting for all ranks");
+  ByteWriter(body).put_string(key);
+  auto reply = ask(static_cast<std::uint8_t>(Verb::exchange), body, deadline, what);
   if (!reply) {
     if (reply.error().code == ErrorCode::timeout) name_absent(reply.error(), key);
     return std::move(reply.error());
@@ -205,8 +218,8 @@ Result<Cards> StoreClient::exchange(std::string_view key, const Card& card, Dead
   ByteReader in(reply->body);
   auto pieces = pieces_.extract(in.get<std::uint32_t>());
   pieces_.clear();
-  if (static_cast<Verb>(reply->verb) != Verb::all || !in.ok() || pieces.empty()) return gone("waiting for all ranks");
-  return Cards::decode(std::move(pieces.mapped()), size_);
+  if (static_cast<Verb>(reply->verb) != Verb::all || !in.ok() || pieces.empty()) return gone(what);
+  return std::move(pieces.mapped());
 }
 
 // A store that answers within a moment, though others are late, knows who they are.
@@ -220,7 +233,7 @@ void StoreClient::name_absent(Error& error, std::string_view key) {
   ConstBytes numbers = as_bytes(in.get_string());
   std::vector<int> absent;
   for (ByteReader each(numbers); !each.at_end() && each.ok();) absent.push_back(each.get<std::int32_t>());
-  if (in.ok() && !absent.empty()) error.message += ". " + who_is_absent(absent, size_);
+  if (in.ok() && !absent.empty()) error.message += ". " + who_is_absent(absent, size_) + what_to_ask;
 }
 
 void StoreClient::abort(std::string_view reason) noexcept {

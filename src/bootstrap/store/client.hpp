@@ -13,6 +13,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "bootstrap/cards.hpp"
+#include "bootstrap/node_circle.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -46,6 +47,8 @@ class StoreClient {
   Status fence(Deadline deadline);
   // Collective: each brings a card and gets those of all. Who is late is named.
   Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
+  // The same for several ranks, of which this is one; the table as it came.
+  Result<Buffer> exchange(std::string_view key, const std::vector<BroughtCard>& cards, Deadline deadline);
   void abort(std::string_view reason) noexcept;
   // Leaves for certain: this rank may enter again. Nothing can be asked afterwards.
   Status leave(Deadline deadline);

@@ -55,6 +55,7 @@ void StoreSeats::left(std::uint64_t connection, std::string_view why) {
   Seated& seat = seat_of(client.rank);
   seat.connection.reset();
   seat.fence_ticket.reset();
+  for (auto& [key, exchange] : exchanges_) exchange.about_to_ask.erase(connection);
   if (!client.said_goodbye) lose(client.rank, why);
 }
 
@@ -142,7 +143,8 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
   switch (verb) {
     case Verb::put: return put(connection, from->second.rank, ticket, in);
     case Verb::get: return get(connection, ticket, in);
-    case Verb::exchange: return exchange(connection, from->second.rank, ticket, in);
+    case Verb::card: return card(connection, ticket, in);
+    case Verb::exchange: return exchange(connection, ticket, in);
     case Verb::absent: return absent(connection, from->second.rank, ticket, in);
     case Verb::fence: return in.at_end() && fence(from->second.rank, ticket);
     case Verb::abort: {
@@ -211,24 +213,36 @@ bool StoreSeats::fence(Rank rank, std::uint32_t ticket) {
   return true;
 }
 
-bool StoreSeats::exchange(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {
+bool StoreSeats::card(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {
   std::string key(in.get_string());
+  auto rank = in.get<std::int32_t>();
   ConstBytes card = as_bytes(in.get_string());
-  if (!in.ok() || !in.at_end() || key.empty() || key.size() > store::largest_key) return false;
+  if (!in.ok() || !in.at_end() || !is_rank(rank) || key.empty() || key.size() > store::largest_key) return false;
   if (card.size() > store::largest_value) return false;
   auto [found, is_new] = exchanges_.try_emplace(key, options_.size);
   Exchange& exchange = found->second;
   if (is_new) exchange.number = ++exchanges_begun_;
-  auto place = static_cast<std::size_t>(rank.value);
-  if (exchange.has[place]) {
-    answer_failed(connection, ticket, ErrorCode::invalid_argument,
-                  "\"" + key + "\" was brought already; a key is used once");
-    return true;
+  if (auto place = static_cast<std::size_t>(rank); !exchange.has[place]) {
+    exchange.table.add(Rank{rank}, decode_card(card));
+    exchange.has[place] = true;
+    ++exchange.arrived;
+    exchange.about_to_ask.insert(connection);
+  } else {
+    answer_failed(
+        connection, ticket, ErrorCode::invalid_argument,
+        "the card \"" + key + "\" of rank " + std::to_string(rank) + " was brought already; a key is used once");
   }
-  exchange.table.add(rank, decode_card(card));
-  exchange.has[place] = true;
+  return true;
+}
+
+bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {
+  std::string key(in.get_string());
+  if (!in.ok() || !in.at_end()) return false;
+  auto found = exchanges_.find(key);
+  if (found == exchanges_.end() || found->second.about_to_ask.erase(connection) == 0) return true;  // refused already
+  Exchange& exchange = found->second;
   exchange.waiting.emplace_back(connection, ticket);
-  if (++exchange.arrived == options_.size) {
+  if (exchange.arrived == options_.size && exchange.about_to_ask.empty()) {
     auto complete = exchanges_.extract(found);  // an answer can end a connection, and that every exchange
     hand_out(complete.mapped());
   } else if (lost_ > 0 && fail_if_lost(exchange)) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -78,6 +79,7 @@ class StoreSeats {
     CardTable table;
     std::vector<bool> has;
     int arrived = 0;
+    std::set<std::uint64_t> about_to_ask;                          // connections that have brought cards
     std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
   };
 
@@ -90,7 +92,8 @@ class StoreSeats {
   bool put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
   bool get(std::uint64_t connection, std::uint32_t ticket, ByteReader& in);
   bool fence(Rank rank, std::uint32_t ticket);
-  bool exchange(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
+  bool card(std::uint64_t connection, std::uint32_t ticket, ByteReader& in);
+  bool exchange(std::uint64_t connection, std::uint32_t ticket, ByteReader& in);
   bool absent(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
   void answer(std::uint64_t connection, Buffer message);
   void hand_out(Exchange& exchange);

@@ -32,6 +32,7 @@ enum class Verb : std::uint8_t {
   value,
   failed,
   stranger,
+  card,
   exchange,
   piece,
   all,

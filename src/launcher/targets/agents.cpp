@@ -40,15 +40,20 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+bool is_ssh(const std::string& program) {
+  return std::filesystem::path(program).filename() == "ssh";
+}
+
 // ssh, or what the user has in its place, up to the host.
 std::vector<std::string> ssh_words(const Request& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty()) words = {"ssh"};
   // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
-  if (std::filesystem::path(words[0]).filename() == "ssh")
+  if (is_ssh(words[0]))
     words.insert(words.end(), {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"});
   if (request.flags.has("ssh_port")) words.insert(words.end(), {"-p", request.flags.get("ssh_port")});
   if (request.flags.has("ssh_identity_file")) words.insert(words.end(), {"-i", request.flags.get("ssh_identity_file")});
+  if (is_ssh(words[0])) words.push_back("--");  // what follows is a host, whatever it looks like
   return words;
 }
 

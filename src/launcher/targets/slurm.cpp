@@ -4,7 +4,7 @@
 
 #include "bootstrap/launch.hpp"
 #include "launcher/rank_keeper.hpp"
-#include "launcher/targets/slurm_sizes.hpp"
+#include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
@@ -78,25 +78,21 @@ std::string choose_mpi(const OnNodes& nodes) {
   return has("pmi2") ? "pmi2" : "none";
 }
 
-int number_of(const Environment& environment, const char* name) {
-  return bootstrap::number_in(environment, name).value_or(0);
-}
-
-Status check_room(const Request& request) {
-  const Environment& environment = request.environment;
+Status check_room(const Request& request, const std::vector<SlurmComponent>& components) {
   if (request.flags.is_set("oversubscribe")) return {};
-  std::string cpus = environment.get("SLURM_JOB_CPUS_PER_NODE").value_or("");
-  int cpus_per_rank = std::max(1, number_of(environment, "SLURM_CPUS_PER_TASK"));
+  const Environment& environment = request.environment;
   int room = 0;
-  for (int on_node : numbers_per_node(cpus)) room += on_node / cpus_per_rank;
-  // The batch system's own number may be larger, where it lets ranks share processors.
-  if (!environment.has("SLURM_STEP_ID")) room = std::max(room, number_of(environment, "SLURM_NTASKS"));
+  std::string why;
+  for (const SlurmComponent& component : components) {
+    room += component.room;
+    for (const char* name : {"SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK"})
+      if (auto value = environment.get(name + component.suffix))
+        why += (why.empty() ? ", by " : ", ") + (name + component.suffix) + "=" + *value;
+  }
   if (room == 0 || request.ranks <= room) return {};
   return Error(ErrorCode::invalid_argument,
                "-np " + std::to_string(request.ranks) + " asks for more ranks than Slurm's job " +
-                   environment.get("SLURM_JOB_ID").value_or("") + " has room for (" + std::to_string(room) +
-                   ", by SLURM_JOB_CPUS_PER_NODE=" + cpus +
-                   (cpus_per_rank > 1 ? " and SLURM_CPUS_PER_TASK=" + std::to_string(cpus_per_rank) : "") +
+                   environment.get("SLURM_JOB_ID").value_or("") + " has room for (" + std::to_string(room) + why +
                    "): ask for more (sbatch -n " + std::to_string(request.ranks) +
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
 }
@@ -130,23 +126,11 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
-Result<JobOptions> plan(const Request& request) {
-  const Environment& environment = request.environment;
-  HVD_RETURN_IF_ERROR(check_room(request));
-  SiteLauncher site;
-  site.dialect = &dialect_of_srun;
-  OnNodes nodes = ask_nodes(environment);
-  site.command = {"srun",
-                  "--mpi=" + choose_mpi(nodes),
-                  "-n",
-                  std::to_string(request.ranks),
-                  "--label",
-                  "--kill-on-bad-exit=1",
-                  "--quit-on-interrupt",
-                  "--input=0"};
-  auto add = [&](std::initializer_list<std::string> words) {
-    site.command.insert(site.command.end(), words.begin(), words.end());
-  };
+// Where the ranks of a component go; of the named hosts, if there are any.
+Result<std::vector<std::string>> place_in(const SlurmComponent& component, const Request& request) {
+  std::vector<std::string> words;
+  auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
+  add({"-n", std::to_string(component.ranks)});
   if (!request.hosts.empty()) {
     auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
     if (!hosts) return hosts.error();
@@ -154,17 +138,47 @@ Result<JobOptions> plan(const Request& request) {
     if (!placements) return placements.error();
     add({"-N", std::to_string(placements->back().host_index + 1), "--distribution=arbitrary", "-w",
          host_of_each_rank(*placements)});
-  } else if (int nodes = number_of(environment, "SLURM_JOB_NUM_NODES"); nodes > 0) {
-    add({"-N", std::to_string(std::min(nodes, request.ranks))});
+  } else if (component.nodes > 0) {
+    add({"-N", std::to_string(std::min(component.nodes, component.ranks))});
   }
-  if (environment.has("SLURM_STEP_ID")) add({"--overlap"});
-  if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
-  if (int cpus = number_of(environment, "SLURM_CPUS_PER_TASK"); cpus > 0) add({"-c", std::to_string(cpus)});
-  site.unset = of_the_step_around(environment);
+  if (component.cpus_per_rank > 0) add({"-c", std::to_string(component.cpus_per_rank)});
+  return words;
+}
+
+Result<JobOptions> plan(const Request& request) {
+  const Environment& environment = request.environment;
+  std::vector<SlurmComponent> components = components_of_job(environment);
+  if (components.size() > 1 && !request.hosts.empty())
+    return Error(ErrorCode::unsupported,
+                 "-H inside of a heterogeneous job of Slurm is not in this version: leave it out (each component gets "
+                 "as many ranks as it has tasks), or give --gloo to use ssh");
+  HVD_RETURN_IF_ERROR(check_room(request, components));
+  share_out(components, request.ranks);
+  OnNodes nodes = ask_nodes(environment);
+  const std::string mpi = "--mpi=" + choose_mpi(nodes);
   // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
-  auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
-                                          : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
-  site.command.insert(site.command.end(), command.begin(), command.end());
+  const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
+                                                : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
+  SiteLauncher site;
+  site.dialect = &dialect_of_srun;
+  site.unset = of_the_step_around(environment);
+  auto add = [&](const std::vector<std::string>& words) {
+    site.command.insert(site.command.end(), words.begin(), words.end());
+  };
+  // Every component has all of the options, and the command.
+  for (const SlurmComponent& component : components) {
+    if (component.ranks == 0) continue;
+    bool is_first = site.command.empty();
+    add({is_first ? "srun" : ":", mpi, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
+         is_first ? "--input=0" : "--input=none"});
+    if (!component.suffix.empty()) add({"--het-group=" + component.suffix.substr(component.suffix.rfind('_') + 1)});
+    auto where = place_in(component, request);
+    if (!where) return where.error();
+    add(*where);
+    if (environment.has("SLURM_STEP_ID")) add({"--overlap"});
+    if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
+    add(command);
+  }
   return plan_of_site(std::move(site));
 }
 

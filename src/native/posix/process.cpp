@@ -22,6 +22,14 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process_end.hpp"
 
+// Headers of older kernels lack these numbers, which are the same on all processors that have them.
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
 namespace hvd::posix {
 namespace {
 
@@ -75,6 +83,26 @@ DescriptorLimit descriptor_limit() {
 void set_descriptor_limit(const DescriptorLimit& limit) {
   rlimit wanted{limit.soft, limit.hard};
   if (limit.hard > 0) ::setrlimit(RLIMIT_NOFILE, &wanted);
+}
+
+void close_descriptors(unsigned first, unsigned last) {
+  // The C library has had a function for it since glibc 2.34.
+  if (::syscall(SYS_close_range, first, last, 0) != 0) close_descriptors_one_by_one(first, last);
+}
+
+void close_descriptors_one_by_one(unsigned first, unsigned last) {
+  std::vector<unsigned> open;
+  if (DIR* list = ::opendir("/proc/self/fd")) {
+    while (const dirent* entry = ::readdir(list))  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
+      if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+        open.push_back(static_cast<unsigned>(std::strtoul(entry->d_name, nullptr, 10)));
+    ::closedir(list);  // its own descriptor is among them, and is closed already below
+  } else {
+    auto most = static_cast<unsigned>(std::min<std::uint64_t>(descriptor_limit().soft, 1u << 20));
+    for (unsigned descriptor = first; descriptor < most && descriptor <= last; ++descriptor) open.push_back(descriptor);
+  }
+  for (unsigned descriptor : open)
+    if (descriptor >= first && descriptor <= last) ::close(static_cast<int>(descriptor));
 }
 
 Status become_subreaper() {

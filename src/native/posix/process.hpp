@@ -25,6 +25,11 @@ struct DescriptorLimit {
 DescriptorLimit descriptor_limit();
 void set_descriptor_limit(const DescriptorLimit& limit);
 
+// Closes all descriptors from first to last.
+void close_descriptors(unsigned first, unsigned last);
+// The same where the kernel (before 5.9) cannot do it at once.
+void close_descriptors_one_by_one(unsigned first, unsigned last);
+
 // Orphaned descendants of this process become its children from now on, so that nothing below it can hide.
 Status become_subreaper();
 

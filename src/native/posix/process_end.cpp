@@ -8,6 +8,10 @@
 #include <cerrno>
 #include <utility>
 
+#ifndef SYS_pidfd_open  // headers of older kernels; the same on all processors that have it
+#define SYS_pidfd_open 434
+#endif
+
 namespace hvd::posix {
 
 FileDescriptor handle_of_process(pid_t process) noexcept {

@@ -73,8 +73,44 @@ void end_by_signal(int signal) {
 }
 
 std::string name_of_signal(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+  // sigabbrev_np came with glibc 2.32.
+#define HVD_SIGNAL(name) \
+  case name: return #name;
+  switch (signal) {
+    HVD_SIGNAL(SIGHUP)
+    HVD_SIGNAL(SIGINT)
+    HVD_SIGNAL(SIGQUIT)
+    HVD_SIGNAL(SIGILL)
+    HVD_SIGNAL(SIGTRAP)
+    HVD_SIGNAL(SIGABRT)
+    HVD_SIGNAL(SIGBUS)
+    HVD_SIGNAL(SIGFPE)
+    HVD_SIGNAL(SIGKILL)
+    HVD_SIGNAL(SIGUSR1)
+    HVD_SIGNAL(SIGSEGV)
+    HVD_SIGNAL(SIGUSR2)
+    HVD_SIGNAL(SIGPIPE)
+    HVD_SIGNAL(SIGALRM)
+    HVD_SIGNAL(SIGTERM)
+    HVD_SIGNAL(SIGSTKFLT)
+    HVD_SIGNAL(SIGCHLD)
+    HVD_SIGNAL(SIGCONT)
+    HVD_SIGNAL(SIGSTOP)
+    HVD_SIGNAL(SIGTSTP)
+    HVD_SIGNAL(SIGTTIN)
+    HVD_SIGNAL(SIGTTOU)
+    HVD_SIGNAL(SIGURG)
+    HVD_SIGNAL(SIGXCPU)
+    HVD_SIGNAL(SIGXFSZ)
+    HVD_SIGNAL(SIGVTALRM)
+    HVD_SIGNAL(SIGPROF)
+    HVD_SIGNAL(SIGWINCH)
+    HVD_SIGNAL(SIGPOLL)
+    HVD_SIGNAL(SIGPWR)
+    HVD_SIGNAL(SIGSYS)
+  }
+#undef HVD_SIGNAL
+  return "signal " + std::to_string(signal);
 }
 
 }  // namespace hvd::posix

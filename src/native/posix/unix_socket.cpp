@@ -23,6 +23,24 @@ bool means_later(int reason) {
   return reason == EAGAIN || reason == EWOULDBLOCK || reason == ENOBUFS;
 }
 
+struct Name {
+  sockaddr_un content{};
+  socklen_t length = 0;
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&content); }
+};
+
+Result<Name> named(const std::string& address) {
+  Name name;
+  if (address.size() < 2 || address[0] != '@' || address.size() > sizeof name.content.sun_path) {
+    return Error(ErrorCode::invalid_argument,
+                 "\"" + address + "\" is no address of an abstract unix socket; expected \"@\" and a name");
+  }
+  name.content.sun_family = AF_UNIX;
+  std::memcpy(name.content.sun_path + 1, address.data() + 1, address.size() - 1);
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.size());
+  return name;
+}
+
 }  // namespace
 
 Result<ListeningSocket> listen_on_unix_socket() {
@@ -44,19 +62,26 @@ Result<ListeningSocket> listen_on_unix_socket() {
   return listening;
 }
 
-Result<FileDescriptor> connect_to_unix_socket(const std::string& address) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  if (address.size() < 2 || address[0] != '@' || address.size() > sizeof name.sun_path) {
-    return Error(ErrorCode::invalid_argument,
-                 "\"" + address + "\" is no address of an abstract unix socket; expected \"@\" and a name");
-  }
+Result<FileDescriptor> listen_on_unix_socket(const std::string& address) {
+  auto name = named(address);
+  if (!name) return std::move(name.error());
   auto socket = new_socket();
-  if (!socket) return std::move(socket.error());
-  std::memcpy(name.sun_path + 1, address.data() + 1, address.size() - 1);
-  auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.size());
+  if (!socket) return socket;
+  if (::bind(socket->get(), name->data(), name->length) != 0) {
+    if (errno == EADDRINUSE) return FileDescriptor();
+    return system_error("bind of unix socket " + address, errno);
+  }
+  if (::listen(socket->get(), SOMAXCONN) != 0) return system_error("listen on unix socket " + address, errno);
+  return socket;
+}
+
+Result<FileDescriptor> connect_to_unix_socket(const std::string& address) {
+  auto name = named(address);
+  if (!name) return std::move(name.error());
+  auto socket = new_socket();
+  if (!socket) return socket;
   int outcome = 0;
-  do outcome = ::connect(socket->get(), reinterpret_cast<sockaddr*>(&name), length);
+  do outcome = ::connect(socket->get(), name->data(), name->length);
   while (outcome != 0 && errno == EINTR);
   if (outcome != 0 && errno == EAGAIN) return FileDescriptor();
   if (outcome != 0) return system_error("connect to unix socket " + address, errno);

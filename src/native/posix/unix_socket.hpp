@@ -15,6 +15,8 @@ struct ListeningSocket {
   std::string address;  // "@0001f": the kernel's choice, in the abstract namespace
 };
 Result<ListeningSocket> listen_on_unix_socket();
+// Under a name of the caller's ("@" and the name). An empty descriptor if somebody has it.
+Result<FileDescriptor> listen_on_unix_socket(const std::string& address);
 
 // Succeeds as soon as the listener's queue has room, before it accepts. An empty descriptor while it has none.
 Result<FileDescriptor> connect_to_unix_socket(const std::string& address);

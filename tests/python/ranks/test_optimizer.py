@@ -257,6 +257,33 @@ def test_gradients_that_a_closure_computes_are_those_of_all_ranks(hvd, rank, siz
     assert_close(model.parameters(), trained_alone(size, sgd))
 
 
+def test_a_closure_that_clips_after_the_last_of_several_passes(hvd, rank, size):
+    """As Lightning accumulates: the first passes before the step, the last one and the clipping within it."""
+    def train(model, optimizer, passes):
+        def backward(x, y):
+            loss = F.cross_entropy(model(x), y) / len(passes)
+            loss.backward()
+            return loss
+
+        def closure():
+            loss = backward(*passes[-1])
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            return loss
+
+        for _ in range(4):
+            optimizer.zero_grad()
+            for x, y in passes[:-1]:
+                backward(x, y)
+            optimizer.step(closure)
+
+    model, alone = network(), network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), backward_passes_per_step=2)
+    train(model, optimizer, [share(2 * rank + i, 2 * size) for i in range(2)])
+    train(alone, sgd(alone), [share(i, 2 * size) for i in range(2 * size)])
+    assert_equal_on_all_ranks(hvd, model.parameters())
+    assert_close(model.parameters(), alone.parameters())
+
+
 def test_hooks_of_the_step_run_once_and_after_the_reduction(hvd, rank, size):
     parameter = torch.nn.Parameter(torch.zeros(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("hooked", parameter)])

@@ -20,7 +20,7 @@ from horovod.torch import grad_scaler, tracing
 from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.functions import broadcast_object
 from horovod.torch.gradients import Gradients, Settings
-from horovod.torch.mpi_ops import Adasum, Average, Sum, allreduce_, rocm_built, size
+from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_built, size
 
 
 class _Names:
@@ -40,6 +40,9 @@ class _Names:
         """That of the j-th parameter of the i-th group."""
         name = self.of_parameters.setdefault(parameter, f"allreduce.noname.{i}.{j}")
         return name if self.number == 0 else f"{name} (optimizer {self.number + 1})"
+
+    def of_closure(self):
+        return f"closure of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
 
     def of_loss(self):
         return f"loss of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
@@ -130,19 +133,21 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         distributed, gradients = self._distributed, self._distributed.gradients
         distributed.take_back_shown_gradients()
         if gradients is not None:
+            closure = args[0] if args else kwargs.get("closure")
             if distributed.should_synchronize:
                 if not gradients.is_synchronized:
-                    self.synchronize()
+                    # A closure computes gradients, and what was accumulated before is part of them.
+                    if not callable(closure) or _are_outstanding_anywhere(distributed):
+                        self.synchronize()
                 elif not gradients.is_ahead:
                     warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after "
                                   "optimizer.synchronize(). This can cause training slowdown. You may want to consider "
                                   "using optimizer.skip_synchronize() context if you use optimizer.synchronize() in "
                                   "your code.", stacklevel=2)
             gradients.is_synchronized = gradients.is_ahead = False
-            if args and callable(args[0]):
-                args = (_of_all_ranks(self, args[0]), *args[1:])
-            elif callable(kwargs.get("closure")):
-                kwargs = {**kwargs, "closure": _of_all_ranks(self, kwargs["closure"])}
+            if callable(closure):
+                closure = _of_all_ranks(self, closure)
+                args, kwargs = ((closure, *args[1:]), kwargs) if args else (args, {**kwargs, "closure": closure})
         if distributed.inner_step is not None:
             return distributed.inner_step(*args, **kwargs)
         return self._wrapped_class.step(self, *args, **kwargs)
@@ -196,6 +201,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return _distribute(copied, copy.copy(mine.settings), names, groups, mine.gradient_views, is_numbered=False)
 
 
+def _are_outstanding_anywhere(distributed):
+    """Whether any rank has gradients whose results nobody has waited for."""
+    gradients, process_set = distributed.gradients, distributed.settings.process_set
+    if not gradients.has_names:
+        gradients.take_names()
+    found = torch.tensor([gradients.are_outstanding], dtype=torch.uint8, device="cpu")
+    return allreduce_(found, None, distributed.names.of_closure(), Max, process_set=process_set).item()
+
+
 def _of_all_ranks(optimizer, closure):
     """A closure computes gradients and the loss within the step: they are to be those of all ranks, too."""
     distributed = optimizer._distributed
@@ -204,7 +218,8 @@ def _of_all_ranks(optimizer, closure):
     def compute():
         loss = closure()
         if distributed.should_synchronize:
-            optimizer.synchronize()
+            if not distributed.gradients.is_synchronized:
+                optimizer.synchronize()
             distributed.gradients.is_synchronized = False
         return _averaged(loss, distributed)
 

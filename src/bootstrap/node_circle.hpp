@@ -1,0 +1,56 @@
+#pragma once
+// The ranks of a node that meet as one, where what they meet at is far: they bring their cards to the first of them, which hands
+// back the table of all ranks. Over unix sockets of the abstract namespace, so it needs no file and no address; where the others
+// cannot come to the first one (containers with networks of their own) everybody goes alone.
+//
+//  1. The first rank listens under a name that only this circle has, for each exchange anew. The others come, when it is there.
+//  2. It waits while they come: when nobody came for `patience` it goes on without the others, and says so by another name.
+//     Who finds that, or finds nobody for that long, goes alone from then on.
+//  3. The answer is a descriptor of memory with the table, or an error.
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/deadline.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::bootstrap {
+
+using BroughtCard = std::pair<Rank, Buffer>;
+
+// Used by one thread at a time. Blocks.
+class NodeCircle {
+ public:
+  // `name` is equal in the circle, and no other's on this machine; `others` are in it besides this rank.
+  NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(5));
+
+  // Whether this rank acts for itself, and maybe for others.
+  bool leads() const { return leads_; }
+
+  // Of the first: what the others bring. Then hand_out() answers them.
+  std::vector<BroughtCard> gather(std::string_view key, Deadline deadline);
+  void hand_out(const Result<Buffer>& table);
+
+  // Of the others: the table. Nothing if this rank has to go alone; leads() from then on.
+  std::optional<Result<Buffer>> bring(const BroughtCard& card, std::string_view key, Deadline deadline);
+
+ private:
+  std::string address(std::string_view key, std::string_view purpose) const;
+  Result<posix::FileDescriptor> find_first(std::string_view key, Deadline deadline) const;
+
+  std::string name_;
+  bool leads_;
+  std::size_t others_;
+  std::chrono::milliseconds patience_;
+  std::vector<posix::FileDescriptor> guests_;   // whose cards are here
+  std::vector<posix::FileDescriptor> notices_;  // that this rank went on without some
+};
+
+}  // namespace hvd::bootstrap
