@@ -1,4 +1,5 @@
 """DistributedOptimizer."""
+import contextlib
 import gc
 import os
 import time
@@ -281,6 +282,32 @@ def test_a_closure_that_clips_after_the_last_of_several_passes(hvd, rank, size):
     train(model, optimizer, [share(2 * rank + i, 2 * size) for i in range(2)])
     train(alone, sgd(alone), [share(i, 2 * size) for i in range(2 * size)])
     assert_equal_on_all_ranks(hvd, model.parameters())
+    assert_close(model.parameters(), alone.parameters())
+
+
+@pytest.mark.parametrize("way", ["passes set", "synchronized", "neither"])
+def test_clipping_after_fewer_passes_than_usual(hvd, rank, size, way):
+    """An epoch's last step, where the number of batches is not a multiple of the passes."""
+    model, alone = network(), network()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), backward_passes_per_step=3)
+    x, y = share(rank, size)
+    if way == "passes set":
+        optimizer.set_backward_passes_per_step(1)
+    F.cross_entropy(model(x), y).backward()
+    if way == "synchronized":
+        optimizer.synchronize()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+    if way == "neither":
+        with pytest.raises(RuntimeError, match="changed after 1 of 3 backward passes"):
+            optimizer.step()
+        return
+    with optimizer.skip_synchronize() if way == "synchronized" else contextlib.nullcontext():
+        optimizer.step()
+    plain = sgd(alone)
+    x, y = data(size)
+    F.cross_entropy(alone(x), y).backward()
+    torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.05)
+    plain.step()
     assert_close(model.parameters(), alone.parameters())
 
 

@@ -27,7 +27,7 @@ class Gradient:
         self.store = None  # puts the result into the tensor, where that was not reduced in place
         self.is_done = False  # the result is there before the round has ended
         self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
-        self.used_version = 0  # its version counter when it was used early
+        self.used_version = 0  # its version counter then
         self.summed = None  # weak, under Sum: the tensor with the last round's result
         self.summed_version = 0
 
@@ -58,6 +58,8 @@ class Gradient:
                     "optimizer.synchronize() before gradients are used, and step() within "
                     "optimizer.skip_synchronize().")
             self.start(tensor)
+        else:
+            self.used_version = tensor._version
 
     def _count_anew_if_taken_away(self, tensor):
         """Who takes a gradient away does not want it: what comes then is the first of its round."""
@@ -103,6 +105,14 @@ class Gradient:
     def start_leftover(self, tensor):
         """Starts what no backward pass of this round has submitted: set by the program, or left from an earlier one."""
         is_sum = self.summed is not None and self.summed() is tensor and tensor._version == self.summed_version
+        if 0 < self.left < self.settings.passes and self.seen() is tensor and tensor._version != self.used_version and \
+                not tensor._is_view():
+            raise RuntimeError(
+                f"The gradient of {self.name!r} was changed after {self.settings.passes - self.left} of "
+                f"{self.settings.passes} backward passes (backward_passes_per_step), when it was not averaged yet: by a "
+                "norm of this rank's own, for one. Call optimizer.synchronize() before gradients are changed, and step() "
+                "within optimizer.skip_synchronize(); or optimizer.set_backward_passes_per_step() before a step of "
+                "fewer passes.")
         if is_sum and type(tensor) is not InFlight:
             tensor.div_(self.settings.process_set.size())  # every rank has the whole sum
         self.start(tensor)
