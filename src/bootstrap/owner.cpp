@@ -122,19 +122,35 @@ pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestor
   return is_of_another_launch(environment, *mark, list_ancestors) ? 0 : mark->process;
 }
 
-Environment of_this_launch(const Environment& environment, ListAncestors list_ancestors) {
+namespace {
+
+// A step of srun --mpi=pmix inside of one of --mpi=pmi2 inherits a PMI_FD, which is some other descriptor here.
+Environment without_pmi_of_step_around(const Environment& environment) {
+  std::string step = environment.get("SLURM_JOB_ID").value_or("") + "." + environment.get("SLURM_STEP_ID").value_or("");
+  bool is_stale = environment.get("PMIX_NAMESPACE") == "slurm.pmix." + step && environment.has("PMI_JOBID") &&
+                  environment.get("PMI_JOBID") != step;
+  Environment result = environment;
+  if (is_stale)
+    for (const char* name : {"PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"}) result.erase(name);
+  return result;
+}
+
+}  // namespace
+
+Environment of_this_launch(const Environment& all, ListAncestors list_ancestors) {
+  Environment environment = without_pmi_of_step_around(all);
   auto mark = mark_in(environment);
   if (!mark || (mark->process == ::getpid() && is_alive_here(*mark)) ||
-      !is_of_another_launch(environment, *mark, list_ancestors))
+      !is_of_another_launch(all, *mark, list_ancestors))
     return environment;
   Environment result = environment;
-  if (speaks_of_same(environment, *mark, 0)) {
+  if (speaks_of_same(all, *mark, 0)) {
     for (const char* name : group_of_horovodrun) result.erase(name);
     for (const char* name : {"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
                              "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY"})
       result.erase(name);
   }
-  if (speaks_of_same(environment, *mark, 1))
+  if (speaks_of_same(all, *mark, 1))
     for (const char* name : group_of_pmix) result.erase(name);
   return result;
 }

@@ -19,8 +19,7 @@ std::string owner_mark(const Environment& environment, bool has_left = false);
 // The process that has the place: 0 if nobody has, or it is this one.
 pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestors = &posix::ancestors_of_this_process);
 
-// `environment` without what speaks of the place of a rank around this launch, which has variables of its own.
-Environment of_this_launch(const Environment& environment,
-                           ListAncestors list_ancestors = &posix::ancestors_of_this_process);
+// `all` without what speaks of the place of a rank around this launch, which has variables of its own.
+Environment of_this_launch(const Environment& all, ListAncestors list_ancestors = &posix::ancestors_of_this_process);
 
 }  // namespace hvd::bootstrap

@@ -72,7 +72,7 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
       return Error(
           ErrorCode::invalid_argument,
           "hosts must be given as name:slots, separated by commas (host1:4,host2:4 or [fd00::1]:4), but one is '" +
-              std::string(item) + "'");
+              std::string(item) + (item.starts_with('-') ? "', which begins with a dash" : "'"));
     hosts.push_back({*host, *slots});
     at = end + 1;
   }

@@ -115,9 +115,9 @@ void complete_environment(Launch& launch, const Share& share, const std::optiona
       return line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name);
     });
   };
-  if (own)
-    for (const auto& [name, value] : own->variables())
-      if (!has(name)) launch.environment.push_back(name + "=" + value);
+  Environment local = own ? without_traces_of_launchers(*own) : Environment();
+  for (const auto& [name, value] : local.variables())
+    if (!has(name)) launch.environment.push_back(name + "=" + value);
   // Without it every rank of an unpatched OpenMP may take all cores of the machine.
   if (share.threads > 0 && !has("OMP_NUM_THREADS"))
     for (const char* name : {"OMP_NUM_THREADS", share_variable})

@@ -85,6 +85,18 @@ TEST(Owner, of_another_launch_is_none_of_ours) {
   EXPECT_EQ(owner_of_place(environment, &no_launcher_above), 0) << "a step of srun";
 }
 
+TEST(Owner, needs_no_mark_where_a_step_of_slurm_is_inside_of_another) {
+  Environment inner({{"SLURM_JOB_ID", "7"},
+                     {"SLURM_STEP_ID", "1"},
+                     {"PMIX_NAMESPACE", "slurm.pmix.7.1"},
+                     {"PMI_JOBID", "7.0"},
+                     {"PMI_FD", "11"}});
+  EXPECT_FALSE(of_this_launch(inner, &no_launcher_above).has("PMI_FD"));
+  EXPECT_TRUE(of_this_launch(inner, &no_launcher_above).has("PMIX_NAMESPACE"));
+  inner.set("PMI_JOBID", "7.1");
+  EXPECT_TRUE(of_this_launch(inner, &no_launcher_above).has("PMI_FD"));
+}
+
 TEST(Owner, leaves_variables_that_another_launch_does_not_go_by) {
   for (bool has_left : {false, true}) {
     Environment environment = marked_by_parent(of_horovodrun, has_left);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "launcher/rank_environment.hpp"
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
@@ -113,6 +114,19 @@ TEST(Hosts, know_this_machine_by_all_of_its_names) {
   EXPECT_TRUE(is_this_machine("n12", {"n12.site.org", {}}));
   for (const char* name : {"n1", "n123", "10.0.0.1", "fd77::1"}) EXPECT_FALSE(is_this_machine(name, own)) << name;
   EXPECT_EQ(OwnNames::of_this_machine().name, posix::host_name());
+}
+
+// The agent of another host may have been started by something that is a launcher itself.
+TEST(RankEnvironment, takes_what_another_host_has_but_no_traces_of_launchers_there) {
+  Launch launch;
+  launch.environment = {"PATH=/here", "HOROVOD_RANK=1"};
+  complete_environment(launch, Share{},
+                       Environment({{"PATH", "/there"},
+                                    {"HOME", "/home"},
+                                    {"HOROVOD_RANK", "7"},
+                                    {"PMIX_NAMESPACE", "x"},
+                                    {"HOROVOD_OWNER", "1"}}));
+  EXPECT_EQ(launch.environment, (std::vector<std::string>{"PATH=/here", "HOROVOD_RANK=1", "HOME=/home"}));
 }
 
 }  // namespace
