@@ -85,14 +85,25 @@ bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
-bool is_alive_here(const Mark& mark) {
-  if (mark.space != posix::process_space()) return false;
+// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are numbers that
+// repeat, those of all others name the launch.
+bool is_out_of_sight(const Mark& mark) {
+  return mark.space != posix::process_space();
+}
+
+bool is_alive(const Environment& environment, const Mark& mark) {
+  if (is_out_of_sight(mark)) return !environment.has("PMI_FD") && !environment.has("PMI_PORT");
   return mark.began == 0 ? ::kill(mark.process, 0) == 0 : posix::began_at(mark.process) == mark.began;
+}
+
+bool is_this_process(const Mark& mark) {
+  return !is_out_of_sight(mark) && mark.process == ::getpid() &&
+         (mark.began == 0 || posix::began_at(mark.process) == mark.began);
 }
 
 // A launcher that the owner, or a program of its, started on this host; its variables may have the same values.
 bool launcher_is_between(const Mark& mark, ListAncestors list_ancestors) {
-  if (mark.space != posix::process_space()) return false;
+  if (is_out_of_sight(mark)) return false;
   bool launcher_was_seen = false;
   for (const posix::Ancestor& ancestor : list_ancestors()) {
     if (ancestor.process == mark.process) return launcher_was_seen;
@@ -118,7 +129,7 @@ std::string owner_mark(const Environment& environment, bool has_left) {
 
 pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestors) {
   auto mark = mark_in(environment);
-  if (!mark || mark->has_left || !is_alive_here(*mark) || mark->process == ::getpid()) return 0;
+  if (!mark || mark->has_left || is_this_process(*mark) || !is_alive(environment, *mark)) return 0;
   return is_of_another_launch(environment, *mark, list_ancestors) ? 0 : mark->process;
 }
 
@@ -140,9 +151,7 @@ Environment without_pmi_of_step_around(const Environment& environment) {
 Environment of_this_launch(const Environment& all, ListAncestors list_ancestors) {
   Environment environment = without_pmi_of_step_around(all);
   auto mark = mark_in(environment);
-  if (!mark || (mark->process == ::getpid() && is_alive_here(*mark)) ||
-      !is_of_another_launch(all, *mark, list_ancestors))
-    return environment;
+  if (!mark || is_this_process(*mark) || !is_of_another_launch(all, *mark, list_ancestors)) return environment;
   Environment result = environment;
   if (speaks_of_same(all, *mark, 0)) {
     for (const char* name : group_of_horovodrun) result.erase(name);

@@ -55,6 +55,14 @@ foreach(outer IN LISTS launchers)
   endforeach()
 endforeach()
 
+if(NOT HVD_SANITIZE)
+  # It finds another first process where that of its rank has number 1, too. Without the right to do so there is nothing to see.
+  add_test(NAME runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
+           COMMAND horovodrun -np 2 sh -c "unshare -pf --mount-proc true || exit 0; exec ${nested} 2 inside unshare -pf --mount-proc ${nested} refused")
+  set_tests_properties(runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
+                       PROPERTIES LABELS ranks TIMEOUT 60)
+endif()
+
 # A program that leaves by _exit has not joined its threads.
 set(runtime_sanitizer TSAN_OPTIONS=report_thread_leaks=0)
 if(TARGET horovod_pmix)
