@@ -12,8 +12,9 @@ struct Member {
   std::string host;  // as people know it; for messages
   std::string node;  // ranks with an equal node id can map each other's memory (an equal host name is not enough)
   std::int32_t pid = 0;
-  std::string address;    // of this rank's unix socket (abstract name)
-  std::string endpoints;  // of its TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without one
+  std::string address;          // of this rank's unix socket (abstract name)
+  std::string endpoints;        // of its TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without one
+  std::string process_space{};  // in which the pid is one: of the machine, or of a PID namespace there (a container's)
   // Of this rank alone, since they are equal on all that have met.
   std::string release{};  // of Horovod
   std::string knobs{};    // lines of NAME=value
@@ -29,6 +30,10 @@ struct World {
   int size() const noexcept { return static_cast<int>(members.size()); }
   const Member& member(Rank r) const { return members[static_cast<std::size_t>(r.value)]; }
   const Member& me() const { return member(rank); }
+  // Whether its pid says anything to this process.
+  bool can_see_process_of(Rank r) const {
+    return member(r).node == me().node && member(r).process_space == me().process_space;
+  }
 };
 
 // "rank 3 (host n12, process 4711)"

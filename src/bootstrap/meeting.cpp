@@ -8,6 +8,7 @@
 #include "bootstrap/exchange.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
+#include "native/posix/process.hpp"
 #include "native/posix/random.hpp"
 
 namespace hvd::bootstrap {
@@ -16,7 +17,7 @@ namespace {
 // The card of a rank: (u32 mark, u32 protocol version), and only then what belongs to that version.
 constexpr std::uint32_t mark = 0x48766443;
 struct Text {
-  enum : std::size_t { head, host, node, release, knobs, addresses, own, secret, count };
+  enum : std::size_t { head, host, node, processes, release, knobs, addresses, own, secret, count };
 };
 
 constexpr const char* same_release =
@@ -56,6 +57,7 @@ Card card_of(const Member& member, const std::string& secret) {
   card[Text::head] = to_string(version);
   card[Text::host] = member.host;
   card[Text::node] = member.node;
+  card[Text::processes] = member.process_space;
   card[Text::release] = member.release;
   card[Text::knobs] = member.knobs;
   card[Text::own] = to_string(mine);
@@ -86,6 +88,7 @@ Result<Member> read_card(const CardView& card, Rank from, Rank me, std::string& 
   Member member;
   member.host = card.texts[Text::host];
   member.node = card.texts[Text::node];
+  member.process_space = card.texts[Text::processes];
   member.pid = in.get<std::int32_t>();
   member.address = in.get_string();
   member.endpoints = joined(card.texts[Text::addresses], in);
@@ -125,6 +128,7 @@ Member introduce_myself(const Environment& environment, std::string address) {
   me.host = given.empty() ? posix::host_name() : given;
   me.node = posix::node_id();
   me.pid = ::getpid();
+  me.process_space = posix::process_space();
   me.address = std::move(address);
   me.release = posix::plugin_stamp(0).version;
   return me;

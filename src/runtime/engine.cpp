@@ -30,6 +30,7 @@ Engine::Engine(Parts parts)
       layout_(*parts.layout),
       board_(*parts.board),
       teams_(*parts.teams),
+      net_(parts.net),
       operations_(*parts.operations),
       handles_(*parts.handles),
       observers_(std::move(parts.observers)),
@@ -146,9 +147,10 @@ void Engine::connect(Deadline deadline) {
     }
     if (progress()) continue;
     if (deadline.passed()) {
-      end({ErrorCode::timeout,
-           "the links between the ranks were not there in time; is a rank stuck before hvd.init()? "
-           "HOROVOD_START_TIMEOUT sets the time"});
+      std::string missing = net_ != nullptr ? net_->describe_missing() : "";
+      end({ErrorCode::timeout, "the links between the ranks were not there in time" +
+                                   (missing.empty() ? "" : ": " + missing) +
+                                   "; is a rank stuck in hvd.init()? HOROVOD_START_TIMEOUT sets the time"});
       return;
     }
     if (patience.look_again()) continue;

@@ -102,6 +102,7 @@ class Engine final : private transport::Exchange {
   const topology::Layout& layout_;
   transport::NodeBoard& board_;
   Teams& teams_;
+  const transport::NetPeers* net_;  // null on one node
   OperationTable& operations_;
   Handles& handles_;
   std::vector<Observer*> observers_;

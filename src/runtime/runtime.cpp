@@ -109,7 +109,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     // A dying process closes its sockets before its parent is told. The launcher should hear of it before anybody fails
     // because of it, or it would take a survivor's error for the first failure.
     runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
-      if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)))
+      if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)) && raw->world_.can_see_process_of(peer))
         posix::wait_for_process_end(raw->world_.member(peer).pid, std::chrono::seconds(1));
       raw->engine_->report_lost(peer);
     });

@@ -82,6 +82,24 @@ Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& envi
                                                 why_no_mpi.message + "): launch that many processes instead");
 }
 
+namespace {
+
+// Alike on all ranks, so that nobody waits for one that cannot be reached.
+Status check_network(const World& world, const std::string& why_mine_is_none) {
+  bool is_on_one_node = std::all_of(world.members.begin(), world.members.end(),
+                                    [&](const Member& member) { return member.node == world.me().node; });
+  for (int rank = 0; rank < world.size() && !is_on_one_node; ++rank) {
+    if (!world.member(Rank{rank}).endpoints.empty()) continue;
+    bool is_mine = Rank{rank} == world.rank;
+    return Error(ErrorCode::unsupported, describe(world, Rank{rank}) +
+                                             " has no network address by which the other nodes could reach it" +
+                                             (is_mine ? ": " + why_mine_is_none : "; see its own output"));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, Config config, const Meeting& meeting,
                                                Deadline deadline) {
   const bootstrap::Identity& identity = meeting.identity;
@@ -90,11 +108,14 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   auto listener = transport::PeerListener::open();
   if (!listener) return listener.error();
   // Whether the job has other nodes is known when the ranks have met, who must know each other's endpoints by then.
+  // A job on one node needs none: that this host has no address, say, is known to be an error only then.
   std::optional<transport::NetListener> net_listener;
+  std::string why_no_network;
   if (identity.size > 1) {
     auto opened = transport::NetListener::open(config);
-    if (!opened) return opened.error();
-    net_listener = std::move(*opened);
+    if (opened) net_listener = std::move(*opened);
+    else if (!config.network_interfaces.empty()) return opened.error();
+    else why_no_network = opened.error().message;
   }
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
@@ -106,6 +127,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     return world.error();
   }
 
+  HVD_RETURN_IF_ERROR(check_network(*world, why_no_network));
   Runtime::Parts parts;
   parts.config = std::move(config);
   parts.world = std::move(*world);

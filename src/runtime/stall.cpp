@@ -9,10 +9,10 @@ namespace {
 
 // The kernel's letter for what a process of this node is doing; ' ' where nothing can be said, 'X' if it is gone.
 char state_of(const World& world, Rank rank) {
-  if (world.member(rank).node != world.me().node) return ' ';
+  if (!world.can_see_process_of(rank)) return ' ';
   std::ifstream status("/proc/" + std::to_string(world.member(rank).pid) + "/stat");
   std::string line;
-  if (!std::getline(status, line)) return 'X';
+  if (!std::getline(status, line)) return std::ifstream("/proc/self/stat").good() ? 'X' : ' ';
   auto name_end = line.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }

@@ -171,14 +171,18 @@ Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std
 
 std::string NetPeers::describe_missing() const {
   std::lock_guard lock(state_->mutex);
+  constexpr std::size_t most_named = 4;
   std::string text;
+  std::size_t count = 0;
   for (const auto& [key, name] : state_->missing) {
+    if (++count > most_named) continue;
     const Rank peer = key.first;
     text += (text.empty() ? "" : "; ") + hvd::describe(state_->world, peer);
     if (peer < state_->world.rank) text += " has not answered yet at " + state_->world.member(peer).endpoints;
     else text += " has not connected yet to " + state_->world.me().endpoints;
     text += " (" + name + ")";
   }
+  if (count > most_named) text += "; and " + std::to_string(count - most_named) + " more";
   return text;
 }
 

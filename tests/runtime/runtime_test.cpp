@@ -562,6 +562,23 @@ TEST(Runtime, names_a_lost_peer_in_the_error_of_every_rank) {
   }
 }
 
+TEST(Runtime, names_who_is_missing_when_a_start_takes_too_long) {
+  Runtime::Parts parts;
+  parts.config.network_interfaces = "lo";
+  parts.world = testing::made_up_world({1, 1});
+  parts.world.secret = "of the test";
+  auto net = transport::NetListener::open(parts.config);
+  ASSERT_TRUE(net);
+  for (Member& member : parts.world.members) member.endpoints = net->endpoints();
+  parts.net = std::move(*net);
+  auto started = Runtime::start(std::move(parts), Deadline::after(std::chrono::milliseconds(20)));
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, ErrorCode::timeout);
+  EXPECT_NE(started.error().message.find("rank 1 (host n1, process 1001) has not connected yet to 127.0.0.1"),
+            std::string::npos)
+      << started.error().message;
+}
+
 TEST(Runtime, starts_again_in_the_same_process) {
   Ensemble ensemble(testing::made_up_world({2}));
   for (std::uint32_t epoch = 0; epoch < 20; ++epoch) {

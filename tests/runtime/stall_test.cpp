@@ -2,6 +2,10 @@
 #include "runtime/stall.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "made_up_world.hpp"
 
 namespace hvd::runtime {
 namespace {
@@ -68,6 +72,17 @@ TEST(StallWatch, reports_nothing_with_a_check_time_of_0_and_may_still_end_the_jo
   StallWatch none(disabled);
   none.begun(at(0));
   EXPECT_FALSE(none.is_due(at(1000)));
+}
+
+TEST(Stalls, know_nothing_of_a_process_in_another_pid_namespace) {
+  pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
+  World world = testing::made_up_world({2});
+  world.members[1].pid = ended;
+  EXPECT_EQ(what_it_does(world, Rank{1}), ", process has ended");
+  world.members[1].process_space = "another";
+  EXPECT_EQ(what_it_does(world, Rank{1}), "");
 }
 
 }  // namespace

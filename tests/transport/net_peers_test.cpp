@@ -93,6 +93,15 @@ TEST(NetPeers, tell_which_connections_are_missing) {
             "rank 1 (host n1, process 1001) has not connected yet to " + ranks[0].world.me().endpoints + " (control)");
 }
 
+TEST(NetPeers, name_a_handful_of_the_missing_and_count_the_rest) {
+  NetRanks ranks(9);
+  for (int peer = 1; peer < 9; ++peer) ASSERT_TRUE(ranks[0].peers->connection(Rank{peer}, "control"));
+  std::string missing = ranks[0].peers->describe_missing();
+  EXPECT_NE(missing.find("rank 4 (host n4"), std::string::npos) << missing;
+  EXPECT_EQ(missing.find("rank 5"), std::string::npos) << missing;
+  EXPECT_TRUE(missing.ends_with("; and 4 more")) << missing;
+}
+
 TEST(NetPeers, refuse_a_connection_to_oneself_or_to_nobody) {
   NetRanks ranks(2);
   for (int peer : {0, -1, 2}) EXPECT_FALSE(ranks[0].peers->connection(Rank{peer}, "x")) << peer;
