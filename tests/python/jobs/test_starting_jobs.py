@@ -1,4 +1,4 @@
-"""A rank starts a job of its own, within its own and after it."""
+"""Jobs that a rank starts, within its own and after it; the launcher from Python."""
 import os
 import subprocess
 import sys
@@ -32,3 +32,11 @@ def test_a_rank_may_start_a_job_and_its_children_may_not_join(tmp_path):
     found = subprocess.run([HOROVODRUN, "-np", "2", sys.executable, str(tmp_path / "program.py"), "2"], text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200)
     assert found.returncode == 0, found.stdout
+
+
+def test_the_launcher_is_a_module_too():
+    for start in (["-m", "horovod.runner.launch"],
+                  ["-c", "from horovod.runner.launch import run_commandline; run_commandline()"]):
+        found = subprocess.run([sys.executable, *start, "-np", "2", "echo", "-np"], stdout=subprocess.PIPE, text=True,
+                               timeout=100)
+        assert found.returncode == 0 and sorted(found.stdout.split()) == ["[0]<stdout>:-np", "[1]<stdout>:-np"], found
