@@ -92,6 +92,42 @@ def test_a_hook_of_the_program_that_was_registered_later(hvd, rank, size):
     assert torch.equal(parameters[1].detach(), torch.full((3,), -(size + 1) / 2))
 
 
+def test_a_hook_of_the_program_that_takes_gradients_away(hvd, rank, size):
+    """As programs do that step within the backward pass; registered before, it has its own way with them."""
+    parameters = parameters_of(0, 0)
+    seen = []
+
+    def take(parameter):
+        seen.append(parameter.grad.clone())
+        parameter.grad = None
+
+    parameters[0].register_post_accumulate_grad_hook(take)
+    optimizer = sgd(hvd, parameters)
+    for _ in range(2):
+        optimizer.zero_grad()
+        sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
+        optimizer.step()
+    assert torch.equal(parameters[0].detach(), torch.zeros(3)) and len(seen) == 2
+    assert torch.equal(parameters[1].detach(), torch.full((3,), -(size + 1.0)))
+
+
+def test_an_optimizer_for_each_parameter_that_steps_in_the_backward_pass(hvd, rank, size):
+    parameters = parameters_of(0, 0, 0)
+    optimizers = {parameter: hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [(str(i), parameter)])
+                  for i, parameter in enumerate(parameters)}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(step)
+    for _ in range(2):
+        sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
+    for parameter in parameters:
+        assert torch.equal(parameter.detach(), torch.full((3,), -(size + 1.0))) and parameter.grad is None
+
+
 # ---- what goes wrong has a name ---------------------------------------------------------------------------------
 
 

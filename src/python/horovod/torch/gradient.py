@@ -44,6 +44,8 @@ class Gradient:
 
     def has_accumulated(self, tensor):
         """The hook: a backward pass has added to the parameter's gradient."""
+        if tensor is None:
+            return  # a hook of the program that was there before has taken it away
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
         if self.summed is not None:
