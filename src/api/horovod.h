@@ -149,7 +149,8 @@ HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
 /* Waits until the handle is done; timeout_ms < 0: for ever. HVD_TIMEOUT if it is not done by then (it goes on). Any
  * other value is the outcome of the operations; hvd_last_error() has the text. The handle stays valid. */
 HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms);
-/* Forgets a handle, and with it a result that the runtime kept. One that is not done is forgotten when it is. */
+/* Forgets a handle, and with it a result that the runtime kept. One that is not done is forgotten when it is. No other
+ * thread may be in a call with this handle. */
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
 
 /* An allgather's result, of the index-th operation of a done handle: dimensions and the rows each rank gave. */

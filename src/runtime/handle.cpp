@@ -4,6 +4,14 @@
 
 namespace hvd::runtime {
 
+Handles::Handles(void (*discard)(void* context, Operation* operation), void* context)
+    : runtime_([] {
+        static std::atomic<std::uint32_t> runtimes{0};
+        return runtimes.fetch_add(1, std::memory_order_relaxed) << index_bits;
+      }()),
+      discard_(discard),
+      discard_context_(context) {}
+
 HandleCell* Handles::open(std::uint32_t operations) {
   HandleCell* cell = nullptr;
   {
@@ -14,7 +22,7 @@ HandleCell* Handles::open(std::uint32_t operations) {
       owned_.push_back(std::make_unique<HandleCell[]>(cells_per_block));
       free_.reserve(owned_.size() * cells_per_block);
       for (std::uint32_t i = cells_per_block; i-- > 0;) {
-        owned_.back()[i].index = block * cells_per_block + i;
+        owned_.back()[i].place = runtime_ | (block * cells_per_block + i + 1);
         free_.push_back(&owned_.back()[i]);
       }
       blocks_[block].store(owned_.back().get(), std::memory_order_release);
@@ -28,8 +36,8 @@ HandleCell* Handles::open(std::uint32_t operations) {
 }
 
 HandleCell* Handles::find(Number number) {
-  auto index = static_cast<std::uint32_t>(number) - 1;
-  if (static_cast<std::uint32_t>(number) == 0 || index / cells_per_block >= most_blocks) return nullptr;
+  const std::uint32_t index = (static_cast<std::uint32_t>(number) ^ runtime_) - 1;  // far too great for a stranger's
+  if (index / cells_per_block >= most_blocks) return nullptr;
   HandleCell* block = blocks_[index / cells_per_block].load(std::memory_order_acquire);
   if (block == nullptr) return nullptr;
   HandleCell& cell = block[index % cells_per_block];

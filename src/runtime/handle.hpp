@@ -30,7 +30,7 @@ struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
-  std::uint32_t index = 0;
+  std::uint32_t place = 0;  // see Handles::Number
   // Written by the engine while running, read by callers once done:
   std::uint32_t remaining = 0;   // operations
   std::unique_ptr<Error> error;  // the first one
@@ -40,16 +40,16 @@ struct HandleCell {
 
 class Handles {
  public:
-  using Number = std::uint64_t;  // generation << 32 | index + 1
+  // generation << 32 | place of the cell: runtime << 23 | index + 1. A number of one runtime means nothing to the next.
+  using Number = std::uint64_t;
 
   // Called with every cell that is recycled, for its transients.
-  explicit Handles(void (*discard)(void* context, Operation* operation), void* context)
-      : discard_(discard), discard_context_(context) {}
+  explicit Handles(void (*discard)(void* context, Operation* operation), void* context);
 
   // ---- callers
   HandleCell* open(std::uint32_t operations);
   static Number number_of(const HandleCell& cell) {
-    return static_cast<Number>(cell.generation.load(std::memory_order_relaxed)) << 32 | (cell.index + 1);
+    return static_cast<Number>(cell.generation.load(std::memory_order_relaxed)) << 32 | cell.place;
   }
   HandleCell* find(Number number);  // null if there is none
   static bool is_done(const HandleCell& cell) { return cell.state.load(std::memory_order_acquire) == HandleCell::done; }
@@ -66,8 +66,12 @@ class Handles {
   static constexpr std::uint32_t cells_per_block = 256;
   static constexpr std::uint32_t most_blocks = 1 << 14;  // 4 Mi handles that nobody released
 
+  static constexpr std::uint32_t index_bits = 23;
+  static_assert(cells_per_block * most_blocks < 1u << index_bits);
+
   void recycle(HandleCell& cell);
 
+  const std::uint32_t runtime_;  // among those of this process; in its place within a number
   void (*discard_)(void*, Operation*);
   void* discard_context_;
   std::mutex mutex_;

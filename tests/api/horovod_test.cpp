@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <thread>
 
 namespace {
@@ -79,6 +80,28 @@ TEST(Api, ends_what_threads_wait_for_when_it_stops) {
   EXPECT_FALSE(hvd_is_running(runtime));
   hvd_stop(runtime);
   hvd_shutdown(runtime);
+}
+
+TEST(Api, handles_of_one_runtime_mean_nothing_to_the_next) {
+  float data = 1;
+  hvd_handle handles[2] = {};
+  std::unique_ptr<horovod::Runtime> jobs[2];
+  for (int i = 0; i < 2; ++i) {
+    jobs[i] = std::make_unique<horovod::Runtime>();
+    const hvd_op_description description = floats("tensor", HVD_ALLREDUCE, nullptr, 0);
+    hvd_op* op = nullptr;
+    horovod::check(hvd_prepare(jobs[i]->get(), &description, &op));
+    hvd_start_arguments arguments{op, &data, &data, 0};
+    horovod::check(hvd_start(jobs[i]->get(), &arguments, 1, &handles[i]));
+    horovod::check(hvd_wait(jobs[i]->get(), handles[i], -1));
+  }
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(hvd_poll(jobs[i]->get(), handles[i]), 1);
+    EXPECT_EQ(hvd_poll(jobs[i]->get(), handles[1 - i]), -1);
+    EXPECT_EQ(hvd_wait(jobs[i]->get(), handles[1 - i], -1), HVD_INVALID_ARGUMENT);
+    hvd_release(jobs[i]->get(), handles[1 - i]);
+    EXPECT_EQ(hvd_poll(jobs[i]->get(), handles[i]), 1) << "a stranger's release";
+  }
 }
 
 TEST(Api, keeps_shared_memory_that_is_held_beyond_the_runtime) {

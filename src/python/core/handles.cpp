@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -20,12 +21,19 @@ struct Entry {
   Reference value;
   Reference result;  // null, or a function: result(handle, value) is given instead
   Reference keep;
+  int waiting = 0;  // threads in collect(); the last of them releases the handle
 };
 
 // By handle. Whatever is taken out is destroyed afterwards, since that may run code which comes back here.
 std::unordered_map<hvd_handle, Entry>& pending() {
   static auto* table = new std::unordered_map<hvd_handle, Entry>;  // outlives the interpreter
   return *table;
+}
+
+// Those that were pending when Horovod was shut down or this process was forked.
+std::unordered_set<hvd_handle>& lost() {
+  static auto* handles = new std::unordered_set<hvd_handle>;
+  return *handles;
 }
 
 // Those whose finish() was interrupted.
@@ -114,30 +122,48 @@ bool forget(hvd_handle handle) {
   return !pending().extract(handle).empty();
 }
 
+// Releases the handle and takes it out of the table, when no other thread is in the runtime with it. False if it was
+// taken out before.
+bool let_go(hvd_handle handle) {
+  const auto found = pending().find(handle);
+  if (found == pending().end()) return false;
+  if (found->second.waiting > 0) return true;
+  release(handle);
+  return forget(handle);
+}
+
 // Waits, takes the handle out of the table and gives what synchronize(number) returns.
 Waited collect(PyObject* number, Reference& value) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return Waited::failed;
   auto found = pending().find(handle);
   if (found == pending().end()) {
+    if (lost().erase(handle) != 0) {
+      raise(internal_error(), Session::get().forked()
+                                  ? "this operation was started by the process that this one was forked from, and can "
+                                    "only be waited for there"
+                                  : "Horovod has been shut down by this process before it waited for this operation");
+      return Waited::failed;
+    }
     value = Reference(none());
     return Waited::succeeded;
   }
   // Waiting lets other threads run, and they may take it out.
   Reference result = Reference::to(found->second.result.get());
   value = Reference::to(found->second.value.get());
+  ++found->second.waiting;
   const Waited waited = wait_until_done(handle);
+  found = pending().find(handle);
+  if (found != pending().end()) --found->second.waiting;
   if (waited == Waited::interrupted) return waited;
   if (waited == Waited::succeeded && result)
     value = Reference(PyObject_CallFunctionObjArgs(result.get(), number, value.get(), nullptr));
   if (waited == Waited::succeeded && value) {
-    release(handle);
-    forget(handle);
+    (void)let_go(handle);
     return waited;
   }
   Failure failure;
-  release(handle);
-  if (!forget(handle) && waited != Waited::shut_down) {
+  if (!let_go(handle) && waited != Waited::shut_down) {
     value = Reference(none());  // another thread has collected it meanwhile
     return Waited::succeeded;
   }
@@ -184,6 +210,8 @@ PyObject* forget_all(PyObject*, PyObject*) {
   interrupted().clear();
   std::unordered_map<hvd_handle, Entry> forgotten;
   forgotten.swap(pending());
+  lost().clear();
+  for (const auto& [handle, entry] : forgotten) lost().insert(handle);
   return none();
 }
 

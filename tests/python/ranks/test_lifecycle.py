@@ -77,6 +77,18 @@ def test_a_handle_from_before_shutdown(hvd):
     assert hvd.synchronize(handle) is None
 
 
+def test_a_handle_from_before_a_restart_is_not_taken_for_one_of_the_new_job(hvd):
+    old = hvd.allreduce_async(torch.ones(10), name="old")
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    new = hvd.allreduce_async(torch.zeros(3), name="new")
+    with pytest.raises(hvd.HorovodInternalError, match="shut down by this process before it waited"):
+        hvd.synchronize(old)
+    assert hvd.synchronize(old) is None
+    assert torch.equal(hvd.synchronize(new), torch.zeros(3))
+
+
 def test_barrier_waits_for_everybody(hvd, rank, size):
     handle = None
     if rank == size - 1:
