@@ -10,6 +10,7 @@ import collections
 import itertools
 import os
 import threading
+import weakref
 
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
@@ -55,6 +56,8 @@ operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys a
 latest = _core.latest
 # How many distributed optimizers have had parameters of a name; from 0 after each init.
 optimizers_with = collections.Counter()
+# What has state of a job; its begin_anew() is called after a shutdown, when the next job has begun.
+to_begin_anew = weakref.WeakSet()
 _remembered = 0  # operations of `latest`, and those that were replaced there
 # Numbers the operations without a name, by which the ranks match them; from 1 after each init.
 new_unnamed = itertools.count(1).__next__
@@ -71,6 +74,8 @@ def init(*members):
             _forget_everything()
             _core.init(*members)
             _copy_mark()
+            for each in list(to_begin_anew):
+                each.begin_anew()
         if not _atexit_registered:
             atexit.register(shutdown)
             _atexit_registered = True

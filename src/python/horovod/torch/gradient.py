@@ -4,8 +4,9 @@ import weakref
 import torch
 
 from horovod import _core, _ops
+from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.gradient_presence import DENSE
-from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off
+from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off, version_of
 from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 
 _start_again = _core.start_again
@@ -61,7 +62,7 @@ class Gradient:
                     "optimizer.skip_synchronize().")
             self.start(tensor)
         else:
-            self.used_version = tensor._version
+            self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
         """Who takes a gradient away does not want it: what comes then is the first of its round."""
@@ -101,13 +102,13 @@ class Gradient:
             handle, tensor = self._start_the_long_way(tensor)
         self.handle = handle
         self.tensor = tensor
-        self.version = tensor._version
+        self.version = version_of(tensor)
         take_off(tensor, self)
 
     def start_leftover(self, tensor):
         """Starts what no backward pass of this round has submitted: set by the program, or left from an earlier one."""
-        is_sum = self.summed is not None and self.summed() is tensor and tensor._version == self.summed_version
-        if 0 < self.left < self.settings.passes and self.seen() is tensor and tensor._version != self.used_version and \
+        is_sum = self.summed is not None and self.summed() is tensor and version_of(tensor) == self.summed_version
+        if 0 < self.left < self.settings.passes and self.seen() is tensor and version_of(tensor) != self.used_version and \
                 not tensor._is_view():
             raise RuntimeError(
                 f"The gradient of {self.name!r} was changed after {self.settings.passes - self.left} of "
@@ -184,19 +185,23 @@ class Gradient:
                 raise RuntimeError(
                     f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
                     "there, with which it is reduced. Call optimizer.synchronize() first.")
-        self.of_all.wait_for_others(flight)
-        if self.tensor is None:
-            return
-        handle, flight.handle = flight.handle, None
-        tensor = self.tensor
-        try:
-            if handle is not None:
-                _ops.synchronize(handle)
-        finally:
-            self.is_done = True
-            self.land()
-        self.seen = weakref.ref(tensor)
-        self.used_version = tensor._version
+        tensor, handle = self.tensor, flight.handle
+        self.of_all.wait_for_others(handle)
+        failure = None
+        if handle is not None:
+            try:
+                _ops.synchronize(handle)  # what a signal's handler raises leaves everything as it is
+            except HorovodInternalError as error:
+                failure = error
+                self.of_all.failures.append(error)
+        with self.of_all.landing:
+            if self.tensor is not None and self.tensor is tensor:  # else another thread was first
+                self.is_done = True
+                self.land()
+                self.seen = weakref.ref(tensor)
+                self.used_version = version_of(tensor)
+        if failure is not None:
+            raise failure
 
     def land(self):
         """The result is there, and the gradient an ordinary tensor again."""
@@ -204,7 +209,7 @@ class Gradient:
         store, self.store = self.store, None
         self.handle = None
         land(tensor)
-        was_changed = tensor._version != self.version and not tensor._is_view()  # views share their base's counter
+        was_changed = version_of(tensor) != self.version and not tensor._is_view()  # views share their base's counter
         if store is not None:
             with torch.no_grad():
                 store(tensor)
@@ -229,7 +234,7 @@ class Gradient:
         tensor = self.parameter.grad
         if type(tensor) is InFlight:  # another optimizer's, too
             in_flight_with(tensor).settle()
-        elif others_have_more and self.seen is not None and (tensor is not self.seen() or tensor._version != self.used_version):
+        elif others_have_more and self.seen is not None and (tensor is not self.seen() or version_of(tensor) != self.used_version):
             raise RuntimeError(
                 f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of all "
                 "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
@@ -252,15 +257,45 @@ class Gradient:
         if self.group is not None:
             self.group.members.remove(self)
 
+    def leave_group(self):
+        """The optimizer is gone: what waits for others of its group will not be reduced."""
+        if self.group is not None and not self.group.is_started:
+            if self.tensor is not None:
+                land(self.tensor)
+                self.tensor = None
+            self.group = None
+
+    def lands_if_done(self):
+        """For who abandons it. True if it has landed, or nothing tells when it will."""
+        handle = self.handle if self.group is None else self.group.handle
+        if self.tensor is None or handle is None:
+            return True
+        if not _ops.poll(handle):
+            return False
+        try:
+            self.settle()
+        except RuntimeError:  # nobody is there who wants to know
+            pass
+        return True
+
+    def lose(self):
+        """Nobody will reduce what is in flight."""
+        tensor, self.tensor = self.tensor, None
+        self.store = self.handle = None
+        if tensor is not None:
+            land(tensor)
+            if self.parameter.grad is tensor:
+                self.parameter.grad = None
+
     # ---- under Sum ----------------------------------------------------------------------------------------------
 
     def remember_sum(self):
         tensor = self.parameter.grad
         self.summed = None if tensor is None else weakref.ref(tensor)
-        self.summed_version = 0 if tensor is None else tensor._version
+        self.summed_version = 0 if tensor is None else version_of(tensor)
 
     def _check_that_no_sum_is_counted_again(self, tensor):
-        if self.summed() is tensor and tensor._version == self.summed_version + 1:
+        if self.summed() is tensor and version_of(tensor) == self.summed_version + 1:
             raise RuntimeError(
                 f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
                 f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "
@@ -284,7 +319,7 @@ class Group:
 
     def hold(self, gradient, tensor):
         gradient.tensor = tensor
-        gradient.version = tensor._version
+        gradient.version = version_of(tensor)
         take_off(tensor, gradient)
         self.held += 1
         if self.held == len(self.members):
@@ -305,7 +340,7 @@ class Group:
                 dense.append(gradient)
                 reduced.append(given)
             gradient.tensor = tensor
-            gradient.version = tensor._version
+            gradient.version = version_of(tensor)
             take_off(tensor, gradient)
         if dense:
             settings = dense[0].settings

@@ -2,6 +2,7 @@
 import torch
 
 from horovod import _ops
+from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.mpi_ops import Max, allreduce_async_
 
 NONE, DENSE = 0, 1  # a sparse gradient: DENSE and the number of its sparse dimensions
@@ -31,12 +32,16 @@ class Presence:
     def hear(self):
         """The kinds that the ranks have together. Waits for all of them to tell."""
         if self._handle is not None:
-            handle, self._handle = self._handle, None
-            _ops.synchronize(handle)
+            try:
+                _ops.synchronize(self._handle)
+            except HorovodInternalError:
+                self._handle, self.is_told = None, False
+                raise
+            self._handle = None  # only now: a signal's handler may have ended the wait
         return self._kinds
 
     def forget(self):
         """The round is over, or is told of anew; what is under way is waited for."""
         if self.is_told:
-            self.is_told = False
             self.hear()
+            self.is_told = False

@@ -7,6 +7,7 @@
 3. collect() waits for all of them. Until then whoever uses a gradient waits for it (gradients_in_flight).
 """
 import operator
+import threading
 import time
 
 from horovod import _ops
@@ -14,6 +15,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.compression import NoneCompressor
 from horovod.torch.gradient import Gradient, Group
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
+from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum
 
 # Who uses a gradient in flight waits so long before it assumes that another rank waits for what this one lacks.
@@ -46,8 +48,12 @@ class Gradients:
         self._groups = []
         self._parameters = []  # as in the optimizer's groups
         self._unhooked = []
+        self._lacking = None  # what this rank closed the round without, until it has heard of the others
         self._filled = []  # those that only other ranks have
+        self.failures = []  # of those that were used early
+        self.landing = threading.RLock()  # users in several threads may wait for one gradient
         self._presence = Presence(None, 0, settings.process_set)
+        _ops.to_begin_anew.add(self)
 
     # ---- which parameters ---------------------------------------------------------------------------------------
 
@@ -114,10 +120,19 @@ class Gradients:
         """The optimizer is gone, or wrapped anew. What is in flight lands when it is used."""
         for gradient in self._all:
             gradient.unhook()
-            if gradient.tensor is None:
-                gradient.group = None
+            gradient.leave_group()
+        abandon([gradient for gradient in self._all if gradient.tensor is not None])
         self._all, self._groups, self._parameters, self._unhooked = [], [], [], []
         self.is_closed = True
+
+    def begin_anew(self):
+        """After hvd.shutdown() and hvd.init(). What was in flight is lost, and half done: it is taken away."""
+        for gradient in self._all:
+            gradient.lose()
+        self._filled = []
+        self._sort()  # what the ranks told each other is lost, too
+        self._end_round()
+        self.is_synchronized = self.is_ahead = False
 
     # ---- a round ------------------------------------------------------------------------------------------------
 
@@ -149,7 +164,7 @@ class Gradients:
         self._collect(failures)
         self.is_synchronized = True
 
-    def wait_for_others(self, flight):
+    def wait_for_others(self, handle):
         """Before somebody uses a gradient in the middle of a round.
 
         A rank that lacks it takes part when it closes its round; for that it has to hear what this rank has.
@@ -157,10 +172,11 @@ class Gradients:
         if self.is_closed:
             return
         if self.submitted == len(self._all):
-            self._tell()
-        elif flight.handle is not None:
+            with self.landing:
+                self._tell()
+        elif handle is not None:
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while not _ops.poll(flight.handle):
+            while not _ops.poll(handle):
                 if time.monotonic() > deadline:
                     self.close()
                     break
@@ -168,8 +184,19 @@ class Gradients:
 
     def close(self):
         """Submits what is there and was not submitted, and takes part in what only other ranks have."""
-        if self.is_closed:
-            return
+        if not self.is_closed:
+            self._lacking = self._submit_what_is_there()
+            self._tell()
+            self.is_closed = True
+        if self._lacking is not None:  # also when a signal's handler has ended this before
+            kinds = self._presence.hear()
+            lacking, self._lacking = self._lacking, None
+            if kinds != self.kinds:
+                self._check_kinds(kinds)
+            self._fill(lacking, kinds)
+
+    def _submit_what_is_there(self):
+        """Returns what is not."""
         if not self.has_names:
             self.take_names()
         lacking = []
@@ -184,12 +211,7 @@ class Gradients:
                         gradient.start_leftover(tensor)
             if lacking:
                 self._presence.forget()  # it said that there is everything, and some was taken away since
-        self._tell()
-        self.is_closed = True
-        kinds = self._presence.hear()
-        if kinds != self.kinds:
-            self._check_kinds(kinds)
-        self._fill(lacking, kinds)
+        return lacking
 
     def _tell(self):
         if not self._presence.is_told:
@@ -220,6 +242,14 @@ class Gradients:
             _ops.synchronize_all(handles)
         except HorovodInternalError as error:
             failures.append(error)
+        with self.landing:
+            failures += self.failures
+            self._land(failures)
+            self._end_round()
+        if failures:
+            raise failures[0]
+
+    def _land(self, failures):
         others_have_more = self._take_what_others_have()
         for gradient in self._all:
             try:
@@ -229,9 +259,6 @@ class Gradients:
                     gradient.check_early_use(others_have_more)
             except (RuntimeError, ValueError) as error:  # told after all others have landed, too
                 failures.append(error)
-        self._end_round()
-        if failures:
-            raise failures[0]
 
     def _take_what_others_have(self):
         """Whether there is any."""
@@ -259,3 +286,5 @@ class Gradients:
         self._presence.is_told = False
         self.submitted = 0
         self.is_closed = False
+        self._lacking = None
+        self.failures = []

@@ -10,6 +10,9 @@ import torch
 _waiting = {}  # id of a tensor -> what settle() is called of, which holds the tensor
 
 
+_abandoned = []
+
+
 class InFlight(torch.Tensor):
     """The class of a gradient while it is reduced."""
 
@@ -35,6 +38,19 @@ def land(tensor):
     _waiting.pop(id(tensor), None)
     if type(tensor) is InFlight:
         tensor.__class__ = torch.Tensor
+
+
+def abandon(gradients):
+    """Their optimizer is gone. They land when somebody uses them, or at the next call after they are done."""
+    _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
+
+
+def version_of(tensor):
+    """What grows with every change of the tensor; tensors made in inference mode count none."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
 
 
 def in_flight_with(tensor):

@@ -1,0 +1,156 @@
+"""Rounds of gradients that do not end as they began: signals, threads, a restart, a fork, an optimizer that goes."""
+import gc
+import threading
+
+import pytest
+import torch
+from interrupting import interrupted
+from test_forked_children import in_child
+
+from horovod import _ops
+from horovod.torch import gradients_in_flight
+
+
+def parameters_of(*values):
+    return [torch.nn.Parameter(torch.full((3,), float(value))) for value in values]
+
+
+def sgd(hvd, parameters, **options):
+    plain = torch.optim.SGD(parameters, lr=1.0)
+    return hvd.DistributedOptimizer(plain, [(str(i), parameter) for i, parameter in enumerate(parameters)], **options)
+
+
+def backward(parameters, rank):
+    sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
+
+
+@pytest.mark.parametrize("has_all", [True, False])
+def test_who_was_interrupted_while_he_waited_for_a_gradient_waits_again(hvd, rank, size, has_all):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+    used = parameters if has_all else parameters[:1]
+    if rank == 0:
+        backward(used, rank)
+        assert interrupted(lambda: parameters[0].grad.sum())  # the others submit later
+    hvd.barrier()
+    if rank != 0:
+        backward(used, rank)
+    assert parameters[0].grad.sum().item() == 3 * (size + 1) / 2
+    optimizer.step()
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1) / 2))
+
+
+def test_a_step_that_was_interrupted_while_it_heard_of_the_others_goes_on(hvd, rank, size):
+    """Rank 0 takes part in what only others have, although it had closed its round before."""
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+    backward(parameters[min(rank, 1):][:1], rank)
+    if rank == 0:
+        assert interrupted(optimizer.step)
+    hvd.barrier()
+    optimizer.step()
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -1 / size))
+    assert torch.allclose(parameters[1].detach(), torch.full((3,), -((size + 1) / 2 - 1 / size)))
+
+
+def test_threads_that_use_one_gradient_all_wait_for_it(hvd, rank, size, monkeypatch):
+    parameters = parameters_of(0)
+    optimizer = sgd(hvd, parameters)
+    synchronize, found, threads = _ops.synchronize, [], []
+    for _ in range(3):
+        waits = threading.Event()
+
+        def waiting(handle, waits=waits):
+            waits.set()
+            return synchronize(handle)
+
+        if rank == 0:
+            if not threads:
+                backward(parameters, rank)
+            monkeypatch.setattr(_ops, "synchronize", waiting)
+            threads.append(threading.Thread(target=lambda: (found.append(parameters[0].grad.sum().item()), waits.set())))
+            threads[-1].start()
+            waits.wait()
+    monkeypatch.undo()
+    hvd.barrier()
+    if rank != 0:
+        backward(parameters, rank)
+    optimizer.step()
+    for thread in threads:
+        thread.join()
+    assert found == [3 * (size + 1) / 2] * len(threads)
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1) / 2))
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=1), dict(backward_passes_per_step=2), dict(gradient_views=True)],
+                         ids=["plain", "groups", "passes", "views"])
+def test_what_was_in_flight_when_horovod_was_restarted_is_gone(hvd, rank, size, options):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters, **options)
+    for _ in range(options.get("backward_passes_per_step", 1)):
+        backward(parameters if rank == 0 else parameters[:1], rank)  # the ranks had come to different places
+    hvd.shutdown()
+    hvd.init()
+    waiting = len(gradients_in_flight._waiting)
+    handle = hvd.allreduce_async(torch.ones(2), name="another")
+    assert parameters[0].grad is None
+    optimizer.zero_grad()
+    for _ in range(2):
+        for _ in range(options.get("backward_passes_per_step", 1)):
+            backward(parameters, rank)
+        optimizer.step()
+        optimizer.zero_grad()
+    expected = -(size + 1.0) * options.get("backward_passes_per_step", 1)
+    assert torch.equal(parameters[1].detach(), torch.full((3,), expected))
+    assert torch.equal(hvd.synchronize(handle), torch.ones(2))
+    assert len(gradients_in_flight._waiting) == waiting
+
+
+def test_gradients_of_an_optimizer_that_is_gone_go_too(hvd, rank):
+    gc.collect()
+    before = len(gradients_in_flight._waiting)
+    for _ in range(20):
+        parameters = parameters_of(0, 0)
+        optimizer = sgd(hvd, parameters)
+        backward(parameters, rank)
+        del optimizer, parameters
+        gc.collect()
+        hvd.barrier()
+    assert len(gradients_in_flight._waiting) <= before + 4
+
+
+def test_a_group_that_will_not_be_complete_is_given_up_with_its_optimizer(hvd, rank):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters, groups=1)
+    backward(parameters[:1], rank)
+    del optimizer
+    gc.collect()
+    assert parameters[0].grad.sum().item() == 3 * (rank + 1)
+
+
+def test_gradients_that_were_made_in_inference_mode(hvd, rank, size):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+    for _ in range(2):
+        with torch.inference_mode():
+            for parameter in parameters:
+                parameter.grad = torch.full((3,), rank + 1.0)
+        optimizer.step()
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1.0)))
+
+
+def test_a_forked_child_does_not_take_what_is_in_flight_for_done(hvd, rank, size):
+    parameters = parameters_of(0)
+    optimizer = sgd(hvd, parameters)
+    if rank == 0:
+        handle = hvd.allreduce_async(torch.ones(3), name="forked")
+        backward(parameters, rank)
+        for call in (lambda: hvd.synchronize(handle), lambda: parameters[0].grad.sum().item()):
+            assert "forked from" in str(in_child(call))
+    hvd.barrier()
+    if rank != 0:
+        handle = hvd.allreduce_async(torch.ones(3), name="forked")
+        backward(parameters, rank)
+    hvd.synchronize(handle)
+    optimizer.step()
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1) / 2))
