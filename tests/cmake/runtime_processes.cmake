@@ -63,6 +63,15 @@ if(NOT HVD_SANITIZE)
                        PROPERTIES LABELS ranks TIMEOUT 60)
 endif()
 
+# Without the right to have namespaces there is nothing to see.
+add_test(NAME runtime.a_job_on_one_node_needs_no_network_address
+         COMMAND sh -c "unshare -rn true || exit 0; exec unshare -rn $<TARGET_FILE:horovodrun> -np 2 ${nested} 2")
+add_test(NAME runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
+         COMMAND sh -c "unshare -rpf true || exit 0; exec $<TARGET_FILE:horovodrun> -np 2 unshare -rpf ${nested} 2")
+set_tests_properties(runtime.a_job_on_one_node_needs_no_network_address
+                     runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
+                     PROPERTIES LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=environment)
+
 # A program that leaves by _exit has not joined its threads.
 set(runtime_sanitizer TSAN_OPTIONS=report_thread_leaks=0)
 if(TARGET horovod_pmix)

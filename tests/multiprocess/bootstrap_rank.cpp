@@ -38,6 +38,8 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
   std::vector<std::string> warnings;
   auto config = Config::from(environment, warnings);
   if (!config) return fail(0, config.error().message);
+  std::chrono::milliseconds patience = std::chrono::seconds(60);
+  if (environment.has("HOROVOD_START_TIMEOUT")) patience = milliseconds_of(config->start_timeout_s);
   std::optional<Chosen> chosen;
   for (int round = 0; round < rounds; ++round) {
     if (fresh) chosen.reset();
@@ -54,8 +56,8 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
       return fail(round, "another rank or size than the launcher says");
     std::string address = "@" + std::to_string(identity.rank.value) + "." + std::to_string(round);
     auto epoch = static_cast<std::uint32_t>(round + (fresh ? 1000 : 0));
-    auto world = meet(*chosen->bootstrap, identity, epoch, introduce_myself(environment, address),
-                      Deadline::after(std::chrono::seconds(60)));
+    auto world =
+        meet(*chosen->bootstrap, identity, epoch, introduce_myself(environment, address), Deadline::after(patience));
     if (!world) return fail(round, world.error().message);
     chosen->bootstrap->tidy_up();
     for (int rank = 0; rank < world->size(); ++rank) {
