@@ -48,19 +48,28 @@ class ByVisits final : public Bootstrap {
     return {};
   }
   Status fence(Deadline deadline) override {
-    auto store = enter(deadline);
-    if (!store) return std::move(store.error());
     auto sent = std::exchange(unsent_, {});
-    for (const auto& [key, value] : sent)
-      HVD_RETURN_IF_ERROR((*store)->put(key, value, Deadline::after(store_answer_time)));
-    HVD_RETURN_IF_ERROR((*store)->fence(deadline));
-    for (const auto& [key, mine] : sent)
-      for (Rank rank{0}; rank.value < identity_.size; ++rank.value) {
-        auto value = rank == identity_.rank ? Result<Buffer>(mine) : (*store)->get(rank, key, deadline);
-        if (!value) return std::move(value.error());
-        values_[{rank.value, key}] = std::move(*value);
+    std::string names;
+    Card card;
+    for (auto& [name, value] : sent) {
+      names += name + "\n";
+      card.push_back(to_string(value));
+    }
+    auto cards = visit(names, card, deadline);
+    if (!cards) return std::move(cards.error());
+    for (Rank rank{0}; rank.value < cards->size(); ++rank.value) {
+      const auto& texts = cards->of(rank).texts;
+      if (texts.size() != sent.size())
+        return Error(ErrorCode::mismatch, "rank " + std::to_string(rank.value) + " does something else");
+      for (std::size_t at = 0; at < sent.size(); ++at) {
+        ConstBytes value = as_bytes(texts[at]);
+        values_[{rank.value, sent[at].first}] = Buffer(value.begin(), value.end());
       }
-    return (*store)->leave(deadline);
+    }
+    return {};
+  }
+  std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
+    return visit(key, card, deadline);
   }
   Result<Buffer> get(Rank from, std::string_view key, Deadline) override {
     auto found = values_.find({from.value, std::string(key)});
@@ -72,6 +81,14 @@ class ByVisits final : public Bootstrap {
   }
 
  private:
+  Result<Cards> visit(std::string_view key, const Card& card, Deadline deadline) {
+    auto store = enter(deadline);
+    if (!store) return std::move(store.error());
+    auto cards = (*store)->exchange(key, card, deadline);
+    if (!cards) return cards;
+    HVD_RETURN_IF_ERROR((*store)->leave(deadline));
+    return cards;
+  }
   Result<std::unique_ptr<StoreClient>> enter(Deadline deadline) const {
     auto value_of = [this](const char* name) { return environment_.get(name).value_or(""); };
     if (environment_.has(local_store::address_variable))
@@ -87,8 +104,10 @@ class ByVisits final : public Bootstrap {
   std::map<std::pair<std::int32_t, std::string>, Buffer> values_;
 };
 
+// horovodrun's store lets several programs of a rank do so, one after the other; its PMIx server does not.
 std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
-  if (!environment.has("PMIX_NAMESPACE")) return std::make_unique<ByVisits>();
+  auto store = std::make_unique<ByVisits>();
+  if (store->detected(environment)) return store;
   for (const Maker& maker : registry())
     if (std::string_view(maker.name) == "pmix") return maker.make();
   return nullptr;

@@ -336,6 +336,12 @@ void on_hosts() {
   }
 }
 
+// A program of a rank that has nothing to do with the library.
+void only_mpi_on_hosts() {
+  begin(MPI_THREAD_SINGLE);
+  check_hosts();
+}
+
 // Between nodes MPICH 4's MPI_Finalize hangs in every other job, of any program, when ranks come to it one after another
 // (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: only say goodbye.
 void end_without_finalize() {
@@ -374,6 +380,7 @@ int main(int count, char** words) {
                 {"one_comes", &one_comes},
                 {"one_of_a_list_comes", &one_of_a_list_comes},
                 {"on_hosts", &on_hosts},
+                {"only_mpi_on_hosts", &only_mpi_on_hosts},
                 {"library_starts_it_on_hosts", &library_starts_it_on_hosts}};
   for (const auto& scene : scenes) {
     if (count != 2 || std::strcmp(words[1], scene.name) != 0) continue;

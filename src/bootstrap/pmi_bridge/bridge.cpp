@@ -34,8 +34,9 @@ bool mpi_is_running() {
   return std::any_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; });
 }
 
-std::string key_of(std::uint32_t barrier) {
-  return "pmi." + std::to_string(barrier);
+// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0 again.
+std::string key_of(const std::string& space, std::uint32_t barrier) {
+  return "pmi." + space + "." + std::to_string(barrier);
 }
 
 // The number that a key ends with, as in "-allgather-shm-1-3-seg-1/2"; -1 if it does not.
@@ -203,7 +204,7 @@ std::string PmiBridge::put(std::string_view request) {
 std::string PmiBridge::barrier() {
   // Not every server can keep a value without bytes.
   unsent_.push_back(std::byte{0});
-  Status status = bootstrap_.put(key_of(barriers_), unsent_);
+  Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
   bool is_farewell = mpi_is_running();
   if (status) status = bootstrap_.fence(Deadline::after(is_farewell ? std::min(patience_, farewell_time) : patience_));
@@ -234,7 +235,7 @@ std::string PmiBridge::get(std::string_view key) {
 Status PmiBridge::fetch(int rank) {
   std::uint32_t& fetched = fetched_[static_cast<std::size_t>(rank)];
   for (; fetched < barriers_; ++fetched) {
-    auto bytes = bootstrap_.get(Rank{rank}, key_of(fetched), Deadline::after(patience_));
+    auto bytes = bootstrap_.get(Rank{rank}, key_of(space_, fetched), Deadline::after(patience_));
     if (!bytes) return std::move(bytes.error());
     ByteReader in(ConstBytes(*bytes).first(bytes->empty() ? 0 : bytes->size() - 1));
     while (in.ok() && !in.at_end()) {
