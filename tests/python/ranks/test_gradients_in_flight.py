@@ -269,6 +269,22 @@ def test_gradients_that_nobody_wants(hvd, rank, size, passes):
     assert torch.equal(parameters[0].detach(), torch.full((3,), -3 * passes * (size + 1) / 2))
 
 
+@pytest.mark.parametrize("empty", [lambda module: module.zero_grad(set_to_none=False),
+                                   lambda module: torch._foreach_zero_([p.grad for p in module.parameters()]),
+                                   lambda module: [p.grad.zero_() for p in module.parameters()]],
+                         ids=["module", "foreach", "each"])
+def test_a_batch_that_is_dropped_in_place(hvd, rank, size, empty):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+    for factor in (100, 1):
+        sum((parameter * (rank + 1) * factor).sum() for parameter in parameters).backward()
+        if factor == 100:
+            empty(torch.nn.ParameterList(parameters))
+    optimizer.step()
+    for parameter in parameters:
+        assert torch.equal(parameter.detach(), torch.full((3,), -(size + 1) / 2))
+
+
 def test_a_parameter_of_two_optimizers(hvd, rank, size):
     shared, own = parameters_of(0, 0)
     both, one = sgd(hvd, [shared, own]), sgd(hvd, [shared])

@@ -204,6 +204,26 @@ def test_optimizers_that_differ(hvd, rank):
         hvd.broadcast_optimizer_state(torch.optim.SGD(groups, lr=0.1, momentum=0.9), root_rank=0)
 
 
+def test_optimizers_whose_parameters_have_other_shapes(hvd, rank):
+    parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(3))]
+    optimizer = torch.optim.SGD(parameters if rank == 0 else parameters[::-1], lr=0.1, momentum=0.9)
+    with pytest.raises(ValueError, match=r"rank 1 .here. differ: parameter 0 has shape \[2\] there, \[3\] here"):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+
+def test_state_goes_by_names_where_parameters_have_them(hvd, rank):
+    """A rank has put its parameters into the optimizer in another order."""
+    parameters = [(str(i), torch.nn.Parameter(torch.zeros(2))) for i in range(3)]
+    mine = parameters if rank == 0 else parameters[::-1]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in mine], lr=0.1, momentum=0.9), mine)
+    if rank == 0:
+        for name, parameter in parameters:
+            optimizer.state[parameter]["momentum_buffer"] = torch.full((2,), float(name))
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for name, parameter in parameters:
+        assert torch.equal(optimizer.state[parameter]["momentum_buffer"], torch.full((2,), float(name)))
+
+
 OBJECTS = [None, 17, "text", {"a": [1, 2.5, (3,)], "b": None}, list(range(100_000)), torch.arange(5), lambda x: x + 1]
 
 

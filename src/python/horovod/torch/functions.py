@@ -75,7 +75,7 @@ def _show_zero_gradients(optimizer, parameters, model):
 
 
 def _describe(optimizer, parameters):
-    """What the root tells: options per group, and per parameter its state, with tensors told by shape and dtype.
+    """What the root tells: options per group, its parameters, and their state, with tensors told by shape and dtype.
 
     An optimizer may have state under other keys than parameters; that travels as it is.
     """
@@ -87,7 +87,13 @@ def _describe(optimizer, parameters):
             state = {key: _TensorLike(value) if _is_dense(value) else value for key, value in state.items()}
         states.append(state)
     others = {key: value for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
-    return options, states, others
+    return options, _known_as(optimizer, parameters), states, others
+
+
+def _known_as(optimizer, parameters):
+    """Name (None if there is none) and shape of each parameter."""
+    names = optimizer._parameter_names if hasattr(optimizer, "_distributed") else {}
+    return [(names.get(parameter), tuple(parameter.shape)) for parameter in parameters]
 
 
 def _is_dense(value):
@@ -108,15 +114,33 @@ class _TensorLike:
         return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.on_host else parameter.device)
 
 
+def _in_the_order_of(known_as, optimizer, parameters):
+    """This rank's parameters as the root has them; by name, where they have names. Or a text of what differs."""
+    own = _known_as(optimizer, parameters)
+    if len(own) != len(known_as):
+        return f"{len(known_as)} parameters there, {len(own)} here"
+    if {name for name, _ in own} == {name for name, _ in known_as} and len({name for name, _ in own}) == len(own):
+        of_name = {name: parameter for (name, _), parameter in zip(own, parameters)}
+        parameters = [of_name[name] for name, _ in known_as]
+    for i, ((name, shape), parameter) in enumerate(zip(known_as, parameters)):
+        if tuple(parameter.shape) != shape:
+            return f"parameter {name or i} has shape {list(shape)} there, {list(parameter.shape)} here"
+    return parameters
+
+
 def _adopt(optimizer, parameters, described, root_rank):
-    options, states, others = described
+    options, known_as, states, others = described
     problem = None
-    if len(options) != len(optimizer.param_groups) or len(states) != len(parameters):
-        problem = (f"rank {root_rank} has {len(options)} parameter groups with {len(states)} parameters, rank {rank()} "
-                   f"has {len(optimizer.param_groups)} with {len(parameters)}")
-    problems = [found for found in allgather_object(problem, "broadcast_optimizer_state") if found]
+    if len(options) != len(optimizer.param_groups):
+        problem = f"{len(options)} parameter groups there, {len(optimizer.param_groups)} here"
+    else:
+        parameters = _in_the_order_of(known_as, optimizer, parameters)
+        problem = parameters if isinstance(parameters, str) else None
+    problems = {who: found for who, found in enumerate(allgather_object(problem, "broadcast_optimizer_state")) if found}
     if problems:  # on all ranks, so that none waits for the others
-        raise ValueError(f"broadcast_optimizer_state: {problems[0]}; build the optimizer in the same way on all ranks")
+        who, found = next(iter(problems.items()))
+        raise ValueError(f"broadcast_optimizer_state: the optimizers of rank {root_rank} (there) and rank {who} (here) "
+                         f"differ: {found}; build the optimizer in the same way on all ranks")
     for group, values in zip(optimizer.param_groups, options):
         group.update(values)
     for key in [key for key in optimizer.state if not isinstance(key, torch.Tensor) and key not in others]:

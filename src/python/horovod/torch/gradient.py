@@ -7,7 +7,7 @@ from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off, version_of
-from horovod.torch.mpi_ops import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
+from horovod.torch.mpi_ops import Sum, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 
 _start_again = _core.start_again
 
@@ -65,9 +65,11 @@ class Gradient:
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
-        """Who takes a gradient away does not want it: what comes then is the first of its round."""
+        """Who takes a gradient away, or sets it to zero, does not want it: what comes then is the first of its round."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
-        if self.left < self.settings.passes and seen is not tensor:
+        # The backward pass has added once. Whatever else was done to a mean that is there, it is equal on all ranks.
+        was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
+        if self.left < self.settings.passes and (seen is not tensor or was_changed):
             self.discard()
         elif self.left <= 0:
             raise AssertionError(
