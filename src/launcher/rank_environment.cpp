@@ -36,6 +36,35 @@ bool is_trace_of_launcher(std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
+// What orterun tells its ranks besides, under names that users set, too. It does not start inside of a rank that has them.
+bool is_trace_of_open_mpi(std::string_view name) {
+  constexpr std::string_view names[] = {"OMPI_MCA_ess",
+                                        "OMPI_MCA_ess_base_jobid",
+                                        "OMPI_MCA_ess_base_vpid",
+                                        "OMPI_MCA_initial_wdir",
+                                        "OMPI_MCA_orte_app_num",
+                                        "OMPI_MCA_orte_bound_at_launch",
+                                        "OMPI_MCA_orte_ess_node_rank",
+                                        "OMPI_MCA_orte_ess_num_procs",
+                                        "OMPI_MCA_orte_hnp_uri",
+                                        "OMPI_MCA_orte_jobfam_session_dir",
+                                        "OMPI_MCA_orte_launch",
+                                        "OMPI_MCA_orte_local_daemon_uri",
+                                        "OMPI_MCA_orte_num_nodes",
+                                        "OMPI_MCA_orte_precondition_transports",
+                                        "OMPI_MCA_orte_tmpdir_base",
+                                        "OMPI_MCA_orte_top_session_dir",
+                                        "OMPI_MCA_pmix",
+                                        "OMPI_MCA_shmem_RUNTIME_QUERY_hint",
+                                        "OMPI_APP_CTX_NUM_PROCS",
+                                        "OMPI_ARGV",
+                                        "OMPI_COMMAND",
+                                        "OMPI_FILE_LOCATION",
+                                        "OMPI_FIRST_RANKS",
+                                        "OMPI_NUM_APP_CTX"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 // "a:b" without the bridge, which the ranks of this job get if they are to.
 std::string without_bridge(const std::string& preloaded) {
   std::string result;
@@ -52,6 +81,7 @@ std::string without_bridge(const std::string& preloaded) {
 // The value without traces; nothing if it is one.
 std::optional<std::string> cleaned(const Environment& own, const std::string& name, const std::string& value) {
   if (is_trace_of_launcher(name)) return std::nullopt;
+  if (own.has("OMPI_COMM_WORLD_RANK") && is_trace_of_open_mpi(name)) return std::nullopt;
   if (name == "OMP_NUM_THREADS" && own.get(share_variable) == value) return std::nullopt;
   if (name != "LD_PRELOAD" || value.find("libhorovod_pmi_bridge.so") == std::string::npos) return value;
   std::string left = without_bridge(value);

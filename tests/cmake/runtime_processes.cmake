@@ -72,6 +72,14 @@ set_tests_properties(runtime.a_job_on_one_node_needs_no_network_address
                      runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
                      PROPERTIES LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=environment)
 
+if(launcher_orterun)
+  # orterun itself refuses to start inside of a rank of its own.
+  add_test(NAME runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun
+           COMMAND ${launcher_orterun} 2 ${nested} 2 inside $<TARGET_FILE:horovodrun> --mpi --mpi-args=--oversubscribe -np 3 ${nested} 3)
+  set_tests_properties(runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun PROPERTIES
+                       LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_MPIEXEC=${HVD_MPIEXEC_OPENMPI})
+endif()
+
 # A program that leaves by _exit has not joined its threads.
 set(runtime_sanitizer TSAN_OPTIONS=report_thread_leaks=0)
 if(TARGET horovod_pmix)

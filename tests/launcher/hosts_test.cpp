@@ -116,6 +116,15 @@ TEST(Hosts, know_this_machine_by_all_of_its_names) {
   EXPECT_EQ(OwnNames::of_this_machine().name, posix::host_name());
 }
 
+TEST(RankEnvironment, keeps_what_users_set_for_open_mpi_but_not_what_its_launcher_did) {
+  using Entries = std::map<std::string, std::string, std::less<>>;
+  Entries user = {{"OMPI_MCA_pmix", "x"}, {"OMPI_MCA_btl", "tcp,self"}};
+  EXPECT_EQ(without_traces_of_launchers(Environment(user)).variables(), user);
+  Entries rank = user;
+  rank.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_MCA_orte_hnp_uri", "1"}, {"OMPI_MCA_ess", "^singleton"}});
+  EXPECT_EQ(without_traces_of_launchers(Environment(rank)).variables(), (Entries{{"OMPI_MCA_btl", "tcp,self"}}));
+}
+
 // The agent of another host may have been started by something that is a launcher itself.
 TEST(RankEnvironment, takes_what_another_host_has_but_no_traces_of_launchers_there) {
   Launch launch;
