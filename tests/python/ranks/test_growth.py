@@ -1,4 +1,6 @@
 """A program may use ever new names, shapes and scales: what is kept of them is bounded, and what is used again is found."""
+import gc
+
 import pytest
 import torch
 
@@ -60,3 +62,31 @@ def test_a_scale_that_changes_from_step_to_step_is_planned_once(hvd):
     for tokens in range(2, 100):
         step(tokens)
     assert _core.counter("plans") == plans
+
+
+def test_shared_memory_of_gradients_that_are_gone_is_given_back(hvd, rank, size):
+    """Also if one rank has lost its last tensor there before the others."""
+    def views():
+        parameter = torch.nn.Parameter(torch.zeros(5000))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), gradient_views=True)
+        (parameter * (rank + 1)).sum().backward()
+        optimizer.step()
+        assert parameter[0].item() == -(size + 1) / 2
+        return parameter.grad
+
+    def blocks():
+        with open("/proc/self/maps") as maps:
+            return sum("horovod.shared" in line for line in maps)
+
+    gc.collect()
+    kept = views()
+    before = blocks()
+    for _ in range(4):
+        views()
+        gc.collect()
+    assert blocks() <= before + 1
+    assert kept[0].item() == (size + 1) / 2
+    if rank == 0:
+        del kept
+    views()
+    assert rank == 0 or kept[0].item() == (size + 1) / 2

@@ -1,9 +1,11 @@
 """Gradients that live in memory shared by the ranks of a node, where they are reduced without being packed."""
 import ctypes
+import weakref
 
 import torch
 
 from horovod import _core, _ops
+from horovod.torch.mpi_ops import Min, allreduce_
 
 _ALIGNMENT_BYTES = 64
 
@@ -13,7 +15,8 @@ class GradientViews:
 
     Collective over the ranks of a node: all make it for the same parameters. Autograd leaves a gradient where it computed
     it, which costs nothing, and it is moved to its place when it is submitted: a copy. To keep it there would cost zeroing
-    and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown().
+    and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown(); it is given back when
+    all ranks have none any more and make others.
     """
 
     def __init__(self, parameters):
@@ -24,7 +27,7 @@ class GradientViews:
             places.append(end)
             bytes_needed = parameter.numel() * parameter.element_size()
             end += -(-bytes_needed // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
-        block = _shared_block(max(end, _ALIGNMENT_BYTES))
+        block = _blocks.make(max(end, _ALIGNMENT_BYTES))
         self._views = {}
         for parameter, place in zip(parameters, places):
             # Each is a tensor of its own: views of one would share a version counter.
@@ -44,11 +47,39 @@ class GradientViews:
         return view
 
 
-def _shared_block(size):
-    """So many bytes of shared memory, as an array of which tensors are made. Collective."""
-    # Here a rank waits for the others with an ear for signals; after that they come at once.
-    _ops.barrier()
-    address, owner = _core.shared_allocate(size)
-    memory = (ctypes.c_uint8 * size).from_address(address)
-    memory.owner = owner  # a tensor's storage holds the array
-    return memory
+class _Blocks:
+    """The shared memory of this job, in the order in which all ranks have made it."""
+
+    def __init__(self):
+        self._blocks = []  # (address, weak reference to the array)
+        _ops.to_begin_anew.add(self)
+
+    def begin_anew(self):
+        self._blocks = []
+
+    def make(self, size):
+        """So many bytes, as an array of which tensors are made. Collective."""
+        self._free_what_nobody_has()
+        address, owner = _core.shared_allocate(size)
+        memory = (ctypes.c_uint8 * size).from_address(address)
+        memory.owner = owner  # a tensor's storage holds the array
+        self._blocks.append((address, weakref.ref(memory)))
+        return memory
+
+    def _free_what_nobody_has(self):
+        """Only all ranks together can give memory back, and each collects its garbage when it likes.
+
+        Here a rank waits for the others with an ear for signals; after that they come at once.
+        """
+        is_gone = torch.tensor([True] + [memory() is None for _, memory in self._blocks], dtype=torch.uint8, device="cpu")
+        allreduce_(is_gone, None, "shared memory that is not used any more", Min)
+        kept = []
+        for block, is_gone_everywhere in zip(self._blocks, is_gone[1:].tolist()):
+            if is_gone_everywhere:
+                _core.shared_free(block[0])
+            else:
+                kept.append(block)
+        self._blocks = kept
+
+
+_blocks = _Blocks()
