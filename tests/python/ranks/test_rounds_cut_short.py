@@ -109,7 +109,7 @@ def test_what_was_in_flight_when_horovod_was_restarted_is_gone(hvd, rank, size, 
 def test_gradients_of_an_optimizer_that_is_gone_go_too(hvd, rank):
     gc.collect()
     before = len(gradients_in_flight._waiting)
-    for _ in range(20):
+    for _ in range(6):
         parameters = parameters_of(0, 0)
         optimizer = sgd(hvd, parameters)
         backward(parameters, rank)
@@ -154,3 +154,16 @@ def test_a_forked_child_does_not_take_what_is_in_flight_for_done(hvd, rank, size
     hvd.synchronize(handle)
     optimizer.step()
     assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1) / 2))
+
+
+def test_a_parameter_that_was_removed_while_its_gradient_was_in_flight(hvd, rank, size):
+    parameters = parameters_of(0, 0, 0)
+    optimizer = sgd(hvd, parameters)
+    for _ in range(3):
+        backward(parameters, rank)
+        if len(optimizer.param_groups[0]["params"]) > 1:
+            optimizer.param_groups[0]["params"].pop()
+        optimizer.step()
+        for parameter in parameters:
+            parameter.grad = None
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -1.5 * (size + 1)))

@@ -80,10 +80,10 @@ class Gradients:
                     gradient = Gradient(parameter, self.names.find(parameter, i, j), self)
                     self._unhooked.append(gradient)
                 self._all.append(gradient)
+        self._sort()
         for gradient in known.values():
             self._unhooked = [other for other in self._unhooked if other is not gradient]
-            gradient.let_go()
-        self._sort()
+            gradient.let_go()  # which may wait, and tell the others what there is of those that remain
 
     def take_names(self):
         """From now on the ranks can match them."""
