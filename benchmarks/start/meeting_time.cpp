@@ -3,9 +3,10 @@
 //
 //   hvd_meeting_time [--ranks 16,256,1024,4096] [--ways environment,rendezvous,slurm,values] [--per-node 4] [--rounds 3]
 //
-// A row has the time from the word "go" until the last rank has met all others, on this machine with all ranks on its few
-// cores; and of that what the serving thread used, and the bytes that it sent: what is left where every rank has a core
-// of its own elsewhere. Both are fitted (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
+// Rows: the time from the word "go" until the last rank has met all others, on this machine with all ranks on its few cores;
+// and what of processor time one thread used that serves all of them (rank 0 where nobody serves), and a rank on the average:
+// where every rank has a core of its own, elsewhere, a start takes about as long as these two together. All are fitted
+// (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -39,9 +40,9 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
 }
 
-double thread_ms() {
+double used_ms(clockid_t clock) {
   timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
 }
 
@@ -59,7 +60,8 @@ struct Options {
 
 struct Sample {
   double ms = 0;         // until the last rank has met all others
-  double server_ms = 0;  // of the serving thread
+  double server_ms = 0;  // of the serving thread, or of rank 0
+  double rank_ms = 0;    // of a rank on the average
 };
 
 // What all processes of a round see.
@@ -68,6 +70,8 @@ struct Shared {
   std::atomic<int> done{0};
   std::atomic<int> failed{0};
   std::atomic<double> last_ms{0};
+  std::atomic<double> first_rank_ms{0};
+  std::atomic<double> all_ranks_ms{0};
 };
 
 // What the ranks' environment is, and who serves them.
@@ -157,6 +161,7 @@ void be_rank(const Way& way, int rank, int per_node, int round, Shared& shared, 
   shared.ready.fetch_add(1);
   char none = 0;
   (void)!::read(go, &none, 1);
+  double before = used_ms(CLOCK_PROCESS_CPUTIME_ID);
   Environment environment = way.environment(rank);
   std::vector<Notice> notices;
   auto chosen = choose(environment, way.config, notices);
@@ -165,7 +170,10 @@ void be_rank(const Way& way, int rank, int per_node, int round, Shared& shared, 
     auto world = meet(*chosen->bootstrap, chosen->identity, static_cast<std::uint32_t>(round),
                       member(environment, rank, per_node), Deadline::after(std::chrono::seconds(300)));
     if (!world) why = world.error().message;
-    double end = now_ms();
+    double end = now_ms(), used = used_ms(CLOCK_PROCESS_CPUTIME_ID) - before;
+    if (rank == 0) shared.first_rank_ms = used;
+    for (double sum = shared.all_ranks_ms; !shared.all_ranks_ms.compare_exchange_weak(sum, sum + used);) {
+    }
     chosen->bootstrap->tidy_up();
     for (double last = shared.last_ms; last < end && !shared.last_ms.compare_exchange_weak(last, end);) {
     }
@@ -193,14 +201,16 @@ Sample measure(const std::string& name, int size, const Options& options, int ro
     ranks.push_back(pid);
   }
   while (shared.ready < size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  double begin = now_ms(), cpu = thread_ms();
+  double begin = now_ms(), cpu = used_ms(CLOCK_THREAD_CPUTIME_ID);
   ::close(go[1]);
   while (shared.done < size) {
     pollfd entry{way.descriptor, POLLIN, 0};
     ::poll(&entry, 1, 1);
     if (way.serve) way.serve();
   }
-  Sample sample{shared.last_ms - begin, way.serve ? thread_ms() - cpu : 0};
+  Sample sample{shared.last_ms - begin,
+                way.serve ? used_ms(CLOCK_THREAD_CPUTIME_ID) - cpu : shared.first_rank_ms.load(),
+                shared.all_ranks_ms / size};
   for (pid_t pid : ranks) ::waitpid(pid, nullptr, 0);
   if (shared.failed > 0) fail(std::to_string(shared.failed) + " of " + std::to_string(size) + " ranks failed");
   ::close(go[0]);
@@ -220,7 +230,7 @@ Sample measure_values(int size, const Options& options, int round) {
       pollfd entry{(*server)->descriptor(), POLLIN, 0};
       ::poll(&entry, 1, 1);
       (*server)->serve();
-      used = thread_ms();
+      used = used_ms(CLOCK_THREAD_CPUTIME_ID);
     }
   });
   std::string address = (*server)->variables()[0].second, secret = (*server)->variables()[1].second;
@@ -241,7 +251,7 @@ Sample measure_values(int size, const Options& options, int round) {
           fail("a get failed");
     });
   for (std::thread& rank : node) rank.join();
-  Sample sample{now_ms() - begin, used - cpu};
+  Sample sample{now_ms() - begin, used - cpu, 0};
   stop = true;
   serving.join();
   return sample;
@@ -278,7 +288,7 @@ void print_row(const std::string& name, const Options& options, const std::map<i
 }
 
 void measure_way(const std::string& name, const Options& options, const std::string& folder) {
-  std::map<int, double> wall, server;
+  std::map<int, double> wall, server, rank;
   for (int size : options.ranks) {
     if (name == "environment" && size > 1024) continue;  // the ranks of one host
     std::vector<Sample> samples;
@@ -293,9 +303,11 @@ void measure_way(const std::string& name, const Options& options, const std::str
     };
     wall[size] = median(&Sample::ms);
     server[size] = median(&Sample::server_ms);
+    rank[size] = median(&Sample::rank_ms);
   }
   print_row(name + (name == "values" ? ", of one node" : ", all ranks here"), options, wall);
-  if (name != "slurm") print_row(name + ", the serving thread", options, server);
+  print_row(name + (name == "slurm" ? ", rank 0's core" : ", the serving thread's core"), options, server);
+  if (name != "values") print_row(name + ", the core of a rank", options, rank);
 }
 
 Options parse(int argc, char** argv) {

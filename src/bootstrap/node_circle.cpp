@@ -85,7 +85,7 @@ std::vector<BroughtCard> NodeCircle::gather(std::string_view key, Deadline deadl
   guests_.clear();
   if (others_ == 0) return cards;
   auto listening = posix::listen_on_unix_socket(address(key, "come"));
-  Deadline until = Deadline::after(std::min(patience_, deadline.left() / 2));
+  Deadline until = Deadline::after(std::min(patience_, deadline.left() / 6));
   while (listening && *listening && cards.size() < others_ && !until.passed()) {
     pollfd entry{listening->get(), POLLIN, 0};
     ::poll(&entry, 1, poll_time(until));
@@ -95,7 +95,7 @@ std::vector<BroughtCard> NodeCircle::gather(std::string_view key, Deadline deadl
     if (!card) continue;
     cards.push_back(std::move(*card));
     guests_.push_back(std::move(*guest));
-    until = Deadline::after(std::min(patience_, deadline.left() / 2));
+    until = Deadline::after(std::min(patience_, deadline.left() / 6));
   }
   if (cards.size() == others_) return cards;
   // First the notice, then no door any more: who sees that there is none sees the notice.
@@ -123,7 +123,7 @@ void NodeCircle::hand_out(const Result<Buffer>& table) {
 
 // An empty descriptor: there is none.
 Result<posix::FileDescriptor> NodeCircle::find_first(std::string_view key, Deadline deadline) const {
-  Deadline until = Deadline::after(std::min(patience_, deadline.left() / 2));
+  Deadline until = Deadline::after(std::min(patience_, deadline.left() / 6));
   for (std::chrono::milliseconds nap(1);; nap = std::min(nap * 2, longest_nap)) {
     bool has_passed = bool(posix::connect_to_unix_socket(address(key, "passed")));
     auto found = posix::connect_to_unix_socket(address(key, "come"));

@@ -4,8 +4,8 @@
 // cannot come to the first one (containers with networks of their own) everybody goes alone.
 //
 //  1. The first rank listens under a name that only this circle has, for each exchange anew. The others come, when it is there.
-//  2. It waits while they come: when nobody came for `patience` it goes on without the others, and says so by another name.
-//     Who finds that, or finds nobody for that long, goes alone from then on.
+//  2. It waits while they come: when nobody came for `patience`, or a sixth of the time that is left, it goes on without the
+//     others, and says so by another name. Who finds that, or finds nobody for that long, goes alone from then on.
 //  3. The answer is a descriptor of memory with the table, or an error.
 #include <chrono>
 #include <memory>
@@ -29,7 +29,7 @@ using BroughtCard = std::pair<Rank, Buffer>;
 class NodeCircle {
  public:
   // `name` is equal in the circle, and no other's on this machine; `others` are in it besides this rank.
-  NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(5));
+  NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(60));
 
   // Whether this rank acts for itself, and maybe for others.
   bool leads() const { return leads_; }

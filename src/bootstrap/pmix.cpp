@@ -72,11 +72,8 @@ class Pmix final : public Bootstrap {
     std::atexit([] {
       if (foreign_job->process == ::getpid()) delete foreign_job;
     });
-    if (identity->size > 1 && identity->rank == Rank{0}) {
-      auto invitation = foreign_->later.open(*identity, config);
-      if (!invitation) return std::move(invitation.error());
-      HVD_RETURN_IF_ERROR(foreign_->client->put(invitation_key, *invitation));
-    }
+    if (identity->size > 1 && identity->rank == Rank{0})
+      HVD_RETURN_IF_ERROR(foreign_->client->put(invitation_key, foreign_->later.open(*identity, config)));
     return identity;
   }
 

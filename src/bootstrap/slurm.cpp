@@ -10,10 +10,7 @@
 //  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
 //  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was the last one,
 //     and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the last one.
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,81 +33,18 @@
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/launch.hpp"
 #include "bootstrap/node_circle.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "bootstrap/slurm/files.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
-constexpr auto longest_pause_per_rank =
-    std::chrono::microseconds(50);  // so that many ask no more of the file system than some
+constexpr auto longest_pause_per_rank = std::chrono::microseconds(50);  // or many would ask much of the file system
 
 // How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the folder
 // of the one before may be there still.
 std::atomic<int> meetings{0};
-
-// File systems of one machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that all nodes see.
-bool is_of_one_machine(const std::string& folder) {
-  struct statfs status {};
-  if (::statfs(folder.c_str(), &status) != 0) return false;
-  switch (static_cast<unsigned long>(status.f_type)) {
-    case 0x01021994:  // tmpfs
-    case 0x858458f6:  // ramfs
-    case 0xef53:      // ext2, ext3, ext4
-    case 0x58465342:  // xfs
-    case 0x9123683e:  // btrfs
-    case 0x794c7630:  // overlayfs: a container's
-    case 0x73717368:  // squashfs
-    case 0x2fc12fc1:  // zfs
-    case 0xf2f52010:  // f2fs
-      return true;
-    default: return false;
-  }
-}
-
-Result<Buffer> read_file(const std::string& path) {
-  posix::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file) return system_error("cannot read " + path, errno);
-  Buffer content;
-  std::byte bytes[16 << 10];
-  for (;;) {
-    ssize_t got = ::read(file.get(), bytes, sizeof bytes);
-    if (got == 0) return content;
-    if (got < 0 && errno != EINTR) return system_error("cannot read " + path, errno);
-    if (got > 0) content.insert(content.end(), bytes, bytes + got);
-  }
-}
-
-// Whoever sees the file sees all of it.
-Status write_file(const std::string& folder, const std::string& name, ConstBytes content) {
-  std::string unfinished = folder + "/." + name;
-  posix::FileDescriptor file(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file) return system_error("cannot make " + unfinished, errno);
-  while (!content.empty()) {
-    ssize_t written = ::write(file.get(), content.data(), content.size());
-    if (written < 0 && errno != EINTR) return system_error("cannot write " + unfinished, errno);
-    if (written > 0) content = content.subspan(static_cast<std::size_t>(written));
-  }
-  // Some file systems over a network tell of a full disk at the close only.
-  if (::close(file.release()) != 0) return system_error("cannot write " + unfinished, errno);
-  if (::rename(unfinished.c_str(), (folder + "/" + name).c_str()) != 0)
-    return system_error("cannot rename " + unfinished, errno);
-  return {};
-}
-
-std::set<std::string> files_of(const std::string& folder) {
-  std::set<std::string> names;
-  std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(folder.c_str()), &::closedir);
-  if (listing == nullptr) return names;
-  while (const dirent* entry = ::readdir(listing.get())) names.insert(entry->d_name);  // NOLINT(concurrency-mt-unsafe)
-  return names;
-}
-
-void remove_files_of(const std::string& folder) {
-  for (const std::string& file : files_of(folder))
-    if (file != "." && file != "..") ::unlink((folder + "/" + file).c_str());
-}
 
 class Slurm final : public Bootstrap {
  public:

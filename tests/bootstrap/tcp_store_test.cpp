@@ -228,12 +228,11 @@ TEST(LaterMeetings, happen_as_often_as_the_ranks_like) {
   std::vector<LaterMeetings> meetings(size);
   Config config;
   config.network_interfaces = "lo";
-  auto invitation = meetings[0].open({Rank{0}, size, "job"}, config);
-  ASSERT_TRUE(invitation) << invitation.error().message;
+  Buffer invitation = meetings[0].open({Rank{0}, size, "job"}, config);
   on_threads(size, [&](int rank) {
     auto& mine = meetings[static_cast<std::size_t>(rank)];
     if (rank > 0) {
-      ASSERT_TRUE(mine.invited({Rank{rank}, size, "job"}, *invitation));
+      ASSERT_TRUE(mine.invited({Rank{rank}, size, "job"}, invitation));
     }
     for (int round = 0; round < 10; ++round) {
       std::string key = "round" + std::to_string(round);
@@ -245,6 +244,19 @@ TEST(LaterMeetings, happen_as_often_as_the_ranks_like) {
       EXPECT_FALSE(mine.get(Rank{0}, "never put"));
     }
   });
+}
+
+TEST(LaterMeetings, that_cannot_be_had_are_no_error_before_they_are_wanted) {
+  LaterMeetings first, second;
+  Config config;
+  config.network_interfaces = "no-such-interface";
+  Buffer invitation = first.open({Rank{0}, 2, "job"}, config);
+  ASSERT_TRUE(second.invited({Rank{1}, 2, "job"}, invitation));
+  for (LaterMeetings* each : {&first, &second}) {
+    auto fenced = each->fence(soon());
+    ASSERT_FALSE(fenced);
+    EXPECT_NE(fenced.error().message.find("no-such-interface"), std::string::npos) << fenced.error().message;
+  }
 }
 
 // Both ends of a stream over a socket pair, and what passed from the dialling side.

@@ -5,7 +5,7 @@
 
 namespace hvd::bootstrap {
 
-Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& config) {
+Buffer LaterMeetings::open(const Identity& identity, const Config& config) {
   identity_ = identity;
   secret_ = posix::random_bytes(32);
   TcpStoreServer::Options options;
@@ -16,15 +16,19 @@ Result<Buffer> LaterMeetings::open(const Identity& identity, const Config& confi
   options.first_port = config.port_range.first;
   options.last_port = config.port_range.last;
   auto server = TcpStoreThread::start(std::move(options));
-  if (!server) return std::move(server.error());
-  server_ = std::move(*server);
-  addresses_ = server_->server().addresses();
-  port_ = std::to_string(server_->server().port());
+  if (server) {
+    server_ = std::move(*server);
+    addresses_ = server_->server().addresses();
+    port_ = std::to_string(server_->server().port());
+  } else {
+    why_not_ = server.error().message;
+  }
   Buffer invitation;
   ByteWriter out(invitation);
   out.put_string(addresses_);
   out.put_string(port_);
   out.put_string(secret_);
+  out.put_string(why_not_);
   return invitation;
 }
 
@@ -34,6 +38,7 @@ Status LaterMeetings::invited(const Identity& identity, ConstBytes invitation) {
   addresses_ = in.get_string();
   port_ = in.get_string();
   secret_ = in.get_string();
+  why_not_ = in.get_string();
   if (in.ok() && in.at_end()) return {};
   return Error(
       ErrorCode::mismatch,
@@ -72,6 +77,9 @@ Status LaterMeetings::fence(Deadline deadline) {
 }
 
 Result<Cards> LaterMeetings::exchange(std::string_view key, const Card& card, Deadline deadline) {
+  if (!why_not_.empty())
+    return Error(ErrorCode::unsupported,
+                 "the ranks cannot meet again, since rank 0 has no store for that: " + why_not_);
   auto store = enter_tcp_store(addresses_, port_, secret_, identity_.rank, identity_.size, deadline);
   if (!store) {
     store.error().message = "the ranks meet again at rank 0's own store: " + store.error().message;

@@ -19,7 +19,8 @@ namespace hvd::bootstrap {
 class LaterMeetings {
  public:
   // On rank 0: starts the store. What it returns goes to all others in the first exchange.
-  Result<Buffer> open(const Identity& identity, const Config& config);
+  // Where it cannot (no network, say) the ranks learn why when they want to meet again, which most jobs never do.
+  Buffer open(const Identity& identity, const Config& config);
   // On the others: what rank 0 returned. Nobody is dialled before the first use.
   Status invited(const Identity& identity, ConstBytes invitation);
 
@@ -33,6 +34,7 @@ class LaterMeetings {
  private:
   Identity identity_;
   std::string addresses_, port_, secret_;
+  std::string why_not_;                     // there can be none
   std::unique_ptr<TcpStoreThread> server_;  // on rank 0
   std::uint64_t fences_ = 0;
   std::map<std::string, Buffer, std::less<>> mine_;        // put since the last fence
