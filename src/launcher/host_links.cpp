@@ -17,7 +17,7 @@ Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings
   std::size_t first_host = options.placements.front().host_index;
   for (std::size_t at = 0; at < links_.size(); ++at) {
     if (!options.hosts[at].reach.empty()) continue;
-    auto agent = start_local_agent(settings, at == first_host);
+    auto agent = start_local_agent(settings, at == first_host && !(options.site && options.site->packs_input));
     if (!agent) return agent.error();
     links_[at].name = posix::host_name();
     links_[at].is_here = true;

@@ -97,7 +97,7 @@ class Job {
       if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach, " "));
     HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings_));
     console_.say_time("agents forked");
-    if (host_of_first_rank().is_here && !input_.is_of_a_terminal()) return {};
+    if (host_of_first_rank().is_here && !input_.is_ours()) return {};
     // To read from a terminal in the background is to be an error, not to stop us.
     ::signal(SIGTTIN, SIG_IGN);
     input_.open();
@@ -176,7 +176,7 @@ class Job {
   }
 
   void tell_to_start(HostLink& host, Launch order) {
-    if (input_.is_of_a_terminal() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
+    if (input_.is_ours() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
     host.tell(order);
   }
 
@@ -203,7 +203,7 @@ class Job {
     if (may_be_long) span = std::min(span, milliseconds(500));  // for the next hosts, and a word on how far they are
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
-    if (polled_[2].revents != 0) send_input();
+    if (polled_[2].revents != 0 || input_.is_end_due()) send_input();
   }
 
   void send_input() {
@@ -220,7 +220,7 @@ class Job {
                   "network to be used (--network-interfaces)?");
   }
   void hear(HostLink& host, const Said& said) { console_.say(host.is_here ? said.text : host.name + ": " + said.text); }
-  void hear(HostLink&, const InputTaken& taken) { input_.hear(taken); }
+  void hear(HostLink&, const InputTaken& taken) { input_.hear(taken, InputRelay::By::agent); }
   void hear(HostLink&, const Started& started) {
     ranks_.start(started.rank, started.process);
     if (ranks_.have_all_started()) console_.say_time("all ranks execute the command");
@@ -230,8 +230,9 @@ class Job {
     fail(host, failure_to_start(report));
   }
   void hear(HostLink&, const Output& output) {
-    if (site_) site_->add(output);
-    else console_.printer().add(output);
+    if (!site_) return console_.printer().add(output);
+    site_->add(output);
+    input_.hear(site_->input_taken(), InputRelay::By::keeper);
   }
   void hear(HostLink& host, const Exited& end) {
     bool is_news = ranks_.could_start(end.rank);
@@ -391,7 +392,7 @@ class Job {
   HostLinks hosts_;
   HostProgress progress_{Clock::now()};
   std::vector<pollfd> polled_;
-  InputRelay input_;
+  InputRelay input_{options_.site && options_.site->packs_input};
   HostWatch watch_{hosts_};
   std::unique_ptr<WireUp> wire_up_;
   std::optional<SiteRun> site_;  // if a launcher of the site starts the ranks

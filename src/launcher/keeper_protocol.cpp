@@ -9,7 +9,7 @@ namespace {
 
 // Begins a packet, and stands in it before a letter for what a launcher must not see. One that programs hardly print.
 constexpr char escape_byte = '\x10';
-constexpr char output_letter = 'o', report_letter = 'r', padding_letter = '.';
+constexpr char output_letter = 'o', report_letter = 'r', taken_letter = 't', padding_letter = '.';
 
 struct Hidden {
   char byte, letter;
@@ -45,6 +45,13 @@ std::optional<RankReport> report_in(const std::string& text) {
   words >> process >> report.process >> wait_status >> report.wait_status >> asked >> report.was_asked >> at >>
       report.at_ns >> host >> report.host;
   return words ? std::optional(std::move(report)) : std::nullopt;
+}
+
+std::optional<InputTaken> taken_in(const std::string& text) {
+  std::istringstream words(text);
+  InputTaken taken;
+  words >> taken.bytes >> taken.is_closed;
+  return words ? std::optional(taken) : std::nullopt;
 }
 
 }  // namespace
@@ -84,16 +91,26 @@ std::string packet_of(const RankReport& report) {
   return std::move(text).str();
 }
 
+const std::string_view end_of_input = "\x10z\n";
+
+std::string packet_of(const InputTaken& taken) {
+  std::ostringstream text;
+  text << escape_byte << taken_letter << taken.bytes << ' ' << taken.is_closed << '\n';
+  return std::move(text).str();
+}
+
 Unpacked unpack(std::string line) {
+  if (line == end_of_input) return {"", {}, {}, true};
   std::size_t at = std::min(line.find(escape_byte), line.size());
-  if (at + 1 >= line.size() || (line[at + 1] != output_letter && line[at + 1] != report_letter))
-    return {std::move(line), {}};
+  if (at + 1 >= line.size()) return {std::move(line)};
   std::string content = line.substr(at + 2);
   if (content.ends_with('\n')) content.pop_back();
-  if (line[at + 1] == output_letter) return {line.substr(0, at) + revealed(content), {}};
-  auto report = report_in(content);
-  if (!report) return {std::move(line), {}};
-  return {line.substr(0, at), std::move(report)};
+  if (line[at + 1] == output_letter) return {line.substr(0, at) + revealed(content)};
+  if (line[at + 1] == report_letter)
+    if (auto report = report_in(content)) return {line.substr(0, at), std::move(report)};
+  if (line[at + 1] == taken_letter)
+    if (auto taken = taken_in(content)) return {line.substr(0, at), {}, taken};
+  return {std::move(line)};
 }
 
 }  // namespace hvd::launcher

@@ -40,6 +40,11 @@ void PackedOutput::relay() {
   if (waiting_ < most_waiting && read() > 0) write();
 }
 
+void PackedOutput::send(std::string_view packet) {
+  add(packet);
+  write();
+}
+
 void PackedOutput::finish(std::string_view own_packet) {
   // No more than that: others may have the pipe, too, and write for ever.
   int there = 0;

@@ -27,6 +27,8 @@ class PackedOutput {
   void add_to(std::vector<pollfd>& polled) const;
   // Moves on what can be moved without waiting.
   void relay();
+  // A packet of the keeper's.
+  void send(std::string_view packet);
   // The rank has ended, so all that it wrote is here; then comes a packet of the keeper's.
   void finish(std::string_view own_packet = {});
   // True if nothing waits to be written, or nobody reads.

@@ -35,6 +35,7 @@
 #include "launcher/bridge_preload.hpp"
 #include "launcher/ending.hpp"
 #include "launcher/keeper_protocol.hpp"
+#include "launcher/packed_input.hpp"
 #include "launcher/packed_output.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
@@ -56,7 +57,7 @@ constexpr milliseconds time_to_get_it_too{100};
 // Where the end is wanted: for what the rank wrote last, should nobody take it.
 constexpr milliseconds time_to_write{1000};
 
-constexpr std::string_view input_of_rank_0 = "input-of-rank-0", input_of_all = "input-of-all";
+constexpr std::string_view packed_input = "packed-input", input_as_it_comes = "input-as-it-comes";
 
 // Whoever waits for the end of one of these waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
@@ -95,13 +96,13 @@ int end_like(int wait_status) {
 class Keeper {
  public:
   Keeper(const KeeperOrders& orders, posix::FileDescriptor gate, posix::SignalReader signals, PackedOutput output,
-         PackedOutput errors)
+         PackedOutput errors, std::optional<PackedInput> input)
       : grace_(orders.grace),
-        only_rank_0_reads_(orders.only_rank_0_reads),
         gate_(std::move(gate)),
         signals_(std::move(signals)),
         output_(std::move(output)),
-        errors_(std::move(errors)) {}
+        errors_(std::move(errors)),
+        input_(std::move(input)) {}
 
   int keep(char** command, const posix::SignalState& before) {
     rank_ = ::fork();
@@ -113,13 +114,16 @@ class Keeper {
     ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
     output_.rank_end().reset();
     errors_.rank_end().reset();
-    let_go_of_descriptors({STDIN_FILENO}, {gate_.get(), signals_.descriptor(), pmi_, output_.source(), output_.target(),
-                                           errors_.source(), errors_.target()});
+    if (input_) input_->rank_end().reset();
+    let_go_of_descriptors(
+        {STDIN_FILENO}, {gate_.get(), signals_.descriptor(), pmi_, output_.source(), output_.target(), errors_.source(),
+                         errors_.target(), input_ ? input_->source() : -1, input_ ? input_->target() : -1});
     while (!has_ended_ || posix::has_children() || !stays_until_.passed() || is_writing()) {
       wait();
       hear_gate();
       output_.relay();
       errors_.relay();
+      if (auto taken = input_ ? input_->relay() : std::nullopt) errors_.send(packet_of(*taken));
       hear_own_signals();
       hand_on();
       reap();
@@ -134,7 +138,7 @@ class Keeper {
  private:
   [[noreturn]] void become_rank(char** command, const posix::SignalState& before) {
     ::setpgid(0, 0);
-    if (only_rank_0_reads_) leave_input_to_rank_0();
+    if (input_) ::dup2(input_->rank_end().get(), STDIN_FILENO);
     ::dup2(output_.rank_end().get(), STDOUT_FILENO);
     ::dup2(errors_.rank_end().get(), STDERR_FILENO);
     posix::restore_signals(before);
@@ -145,17 +149,11 @@ class Keeper {
     ::_exit(code);
   }
 
-  static void leave_input_to_rank_0() {
-    auto launch = bootstrap::innermost_launch(Environment::of_this_process());
-    if (!launch || launch->rank == 0) return;
-    posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
-  }
-
   void wait() {
     std::vector<pollfd> polled = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
     output_.add_to(polled);
     errors_.add_to(polled);
+    if (input_) input_->add_to(polled);
     // Times may have passed since keep() looked at them: what is over then is not waited for.
     milliseconds span = std::chrono::hours(1);
     if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
@@ -250,7 +248,6 @@ class Keeper {
   }
 
   milliseconds grace_;
-  bool only_rank_0_reads_;
   posix::FileDescriptor gate_;  // signals as bytes
   struct FromGate {
     int signal;
@@ -260,6 +257,7 @@ class Keeper {
   std::map<int, Clock::time_point> came_to_all_at_;  // signals of which we had a copy
   posix::SignalReader signals_;
   PackedOutput output_, errors_;
+  std::optional<PackedInput> input_;
   pid_t rank_ = 0;
   bool has_ended_ = false, was_asked_ = false, has_taken_all_ = false;
   int wait_status_ = 0;
@@ -304,11 +302,21 @@ int cannot_start(const char* step) {
   return 1;
 }
 
+// Of rank 0; the others have none.
+std::optional<PackedInput> open_input() {
+  auto launch = bootstrap::innermost_launch(Environment::of_this_process());
+  if (!launch || launch->rank == 0)
+    if (auto input = PackedInput::open()) return std::move(*input);
+  posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_rank_keeper(char** arguments) {
   pid_t launcher = ::getppid();
-  KeeperOrders orders{milliseconds(std::atoi(arguments[0])), arguments[1] == input_of_rank_0};
+  KeeperOrders orders{milliseconds(std::atoi(arguments[0])), arguments[1] == packed_input};
   char** command = arguments + 2;
   for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
   posix::SignalState before = posix::SignalState::of_this_process();
@@ -332,14 +340,16 @@ int run_rank_keeper(char** arguments) {
   if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
   auto output = PackedOutput::open(STDOUT_FILENO), errors = PackedOutput::open(STDERR_FILENO);
   if (!output || !errors) ::_exit(cannot_start("pipe"));
-  Keeper rank_keeper(orders, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors));
+  auto input = orders.packs_input ? open_input() : std::nullopt;
+  Keeper rank_keeper(orders, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors),
+                     std::move(input));
   ::_exit(rank_keeper.keep(command, before));
 }
 
 std::vector<std::string> below_a_keeper(const std::string& horovodrun, const KeeperOrders& orders,
                                         const std::vector<std::string>& command) {
   std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(orders.grace.count()),
-                                    std::string(orders.only_rank_0_reads ? input_of_rank_0 : input_of_all)};
+                                    std::string(orders.packs_input ? packed_input : input_as_it_comes)};
   for (const std::string& word : command) words.push_back(hide(word));
   return words;
 }

@@ -8,7 +8,7 @@ namespace hvd::launcher {
 
 struct KeeperOrders {
   std::chrono::milliseconds grace{5000};
-  bool only_rank_0_reads = false;  // where the launcher gives the others an input that never ends
+  bool packs_input = false;  // of rank 0; the others get none
 };
 
 // The first argument of the program; the next two are KeeperOrders, then comes the command.

@@ -186,6 +186,10 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
   if (!begun.ends_with('\n') && begun.size() < LineCutter::longest) return;
   Unpacked unpacked = unpack(std::exchange(begun, {}));
   if (unpacked.report) hear(rank, *unpacked.report);
+  if (unpacked.taken) {
+    input_taken_.bytes += unpacked.taken->bytes;
+    input_taken_.is_closed = input_taken_.is_closed || unpacked.taken->is_closed;
+  }
   if (!unpacked.bytes.empty()) print({rank, stream, std::move(unpacked.bytes)});
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -37,6 +38,7 @@ struct SiteLauncher {
   const SiteDialect* dialect = nullptr;
   std::vector<std::string> command;  // in which host_file_word stands for the path of a file
   std::string host_file;             // its content, if there is to be one
+  bool packs_input = false;          // rank 0's (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that it must not see
   std::map<std::string, std::string> set;
 };
@@ -62,6 +64,8 @@ class SiteOutput {
   std::optional<FirstFailure> failure() const;
   // As the ranks' keepers tell it.
   bool have_all_ended() const { return ranks_ended_ >= ranks_; }
+  // Of the input that went to rank 0 in packets; since it was asked last.
+  InputTaken input_taken() { return std::exchange(input_taken_, {}); }
   const std::string& last_line() const { return last_line_; }
 
  private:
@@ -74,6 +78,7 @@ class SiteOutput {
   const SiteDialect& dialect_;
   int ranks_;
   int ranks_ended_ = 0;
+  InputTaken input_taken_;
   std::vector<FirstFailure> reported_;
   std::string unfinished_[2];             // lines, by stream
   std::vector<std::string> of_ranks_[2];  // what a rank's line has of itself by now, by stream and rank

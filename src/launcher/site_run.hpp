@@ -22,6 +22,7 @@ class SiteRun {
 
   void add(const Output& output);
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
+  InputTaken input_taken() { return output_.input_taken(); }
   // The launcher ends the others itself, in its own time; unless it does not.
   bool is_overdue();
   void give_up();  // before the others are ended by us

@@ -157,7 +157,7 @@ def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", 
 
 
 # What launchers cut, lose, or take for their own: many short lines, long ones, any bytes, ":", the end of standard input.
-EVERYTHING = [sys.executable, "-c", "import sys\nif sys.argv.pop(1) == 'read': sys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in range(200000): print(i)\n"
+EVERYTHING = [sys.executable, "-c", "import sys\nsys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in range(200000): print(i)\n"
                                     "for i in range(900, 9000, 99): print('x' * i)\nsys.stdout.flush()\n"
                                     "sys.stdout.buffer.write(bytes(b for b in range(256) if b != 13))"]
 WORDS = ["a", ":", "", "\\:", "hostname"]
@@ -182,7 +182,7 @@ class InAnAllocationOfSlurm(LauncherTest):
 
     def test_ranks_get_their_words_and_input_and_all_output_comes(self):
         job = ClusterJob("", "", whole=[NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n2", "--ntasks-per-node=1", HOROVODRUN, "-np", "2",
-                                        *EVERYTHING, "read", *WORDS])
+                                        *EVERYTHING, *WORDS])
         self.finish(job, 0)
         for rank in range(2):
             self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
@@ -409,6 +409,7 @@ class WithMpi(EndTest):
             self.meet(mpiexec, bootstrap, *more)
             self.write_words(mpiexec, *more)
             self.carry_everything(mpiexec, *more)
+            self.carry_input(mpiexec, *more)
             self.die_at_once(mpiexec, *more)
             self.leave_with_a_failure(mpiexec, *more)
             self.die(signal.SIGSEGV, mpiexec, *more)
@@ -436,13 +437,17 @@ class WithMpi(EndTest):
             self.assertEqual(of_rank, lines)
 
     def carry_everything(self, mpiexec, *more):
-        # PRRTE 3 never tells rank 0 that its input has ended.
-        what = "leave" if "prterun" in mpiexec else "read"
-        job = self.start(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", *EVERYTHING, what, *WORDS)
+        job = self.start(mpiexec, *more, "-np", "2", "-H", "n1:1,n2:1", *EVERYTHING, *WORDS)
         self.assertEqual(job.finish(), 0, job.errors)
         job.assert_nothing_is_left(self)
         for rank in range(2):
             self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
+
+    def carry_input(self, mpiexec, *more):
+        text = "".join(f"line {number}\n" for number in range(100000))
+        wanted = subprocess.run(["cksum"], input=text, stdout=subprocess.PIPE, text=True).stdout.strip()
+        result = on_n1("--mpi", *more, "-np", "2", "-H", "n2:1,n1:1", "cksum", stdin=text, HOROVOD_MPIEXEC=mpiexec)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:" + wanted, "[1]<stdout>:4294967295 0"], result.stderr)
 
     def die_at_once(self, mpiexec, *more):
         shell = "echo the reason >&2; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then exit 7; fi; exec sleep 1000"

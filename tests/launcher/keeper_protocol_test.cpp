@@ -15,7 +15,7 @@ TEST(KeeperProtocol, hides_from_launchers_what_they_take_for_their_own_words) {
     EXPECT_EQ(unhide(hide(word)), word);
   }
   EXPECT_EQ(below_a_keeper("horovodrun", {}, {"echo", "a:", ":", "hostname"}),
-            (std::vector<std::string>{"horovodrun", rank_keeper_flag, "5000", "input-of-all", "echo",
+            (std::vector<std::string>{"horovodrun", rank_keeper_flag, "5000", "input-as-it-comes", "echo",
                                       "a:", "\\:", "hostname"}));
 }
 
@@ -53,6 +53,11 @@ TEST(KeeperProtocol, tells_packets_from_what_comes_without_a_keeper) {
     EXPECT_EQ(unpacked.bytes, line);
     EXPECT_FALSE(unpacked.report);
   }
+  EXPECT_TRUE(unpack(std::string(end_of_input)).is_end_of_input);
+  auto taken = unpack(packet_of(InputTaken{24000, true})).taken;
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->bytes, 24000u);
+  EXPECT_TRUE(taken->is_closed);
   Unpacked unpacked = unpack("no end" + packet_of({645, 9, true, 2000, "n2"}));
   EXPECT_EQ(unpacked.bytes, "no end");
   ASSERT_TRUE(unpacked.report);

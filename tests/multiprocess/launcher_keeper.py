@@ -1,6 +1,7 @@
 """What stands between an mpiexec and a rank: reports the rank's end, and leaves nothing behind, whoever is killed."""
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import unittest
 from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, marked_processes
 
 REPORT = re.compile(rb"\x10rprocess (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
-KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000", "input-of-all")
+KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000", "input-as-it-comes")
 BACKGROUND = "(setsid sleep 1000 &) ; "
 
 
@@ -60,16 +61,36 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(result.stdout), b"a\nb\n")
         self.assertEqual(unpacked(result.stderr), b"error\n")
 
-    def test_leaves_input_to_rank_0_where_it_is_to(self):
-        orders = (*KEEPER[:3], "input-of-rank-0")
-        ours, theirs = os.pipe2(os.O_CLOEXEC)  # nobody ends it
-        os.write(theirs, b"a\n")
-        for rank, words in (("1", b""), ("0", b"a\n")):
-            result = subprocess.run([*orders, "head", "-n1"], env=dict(os.environ, SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2", SLURM_PROCID=rank),
-                                    stdin=ours, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=True)
-            self.assertEqual(unpacked(result.stdout), words)
+    def start_with_input(self, *command, **environment):
+        """That comes in packets; the pipe to write it to, which nobody ends."""
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        job = subprocess.Popen([*KEEPER[:3], "packed-input", *command], env=dict(os.environ, **environment), stdin=ours,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         os.close(ours)
-        os.close(theirs)
+        self.addCleanup(os.close, theirs)
+        return job, theirs
+
+    def test_tells_the_end_of_packed_input_and_what_is_taken(self):
+        job, pipe = self.start_with_input("sh", "-c", "cat; echo end")
+        packets = b"".join(b"\x10o%d\x10n\x10e\n" % number for number in range(20000)) + b"\x10z\n"
+        while packets:
+            packets = packets[os.write(pipe, packets[:1000]):]
+        output, errors = job.communicate(timeout=60)
+        expected = b"".join(b"%d\n\x10" % number for number in range(20000))
+        self.assertEqual(unpacked(output), expected + b"end\n")
+        self.assertEqual(sum(map(int, re.findall(rb"\x10t(\d+) 0\n", errors))), len(expected))
+
+    def test_has_packed_input_for_rank_0_alone(self):
+        job, _ = self.start_with_input("cat", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2", SLURM_PROCID="1")
+        self.assertEqual(unpacked(job.communicate(timeout=60)[0]), b"")
+
+    def test_tells_that_the_rank_reads_no_more_and_takes_the_rest(self):
+        job, pipe = self.start_with_input("sh", "-c", "exec <&-; exec sleep 1000")
+        self.assertEqual(job.stderr.readline(), b"\x10t0 1\n")
+        for _ in range(1000):
+            os.write(pipe, b"\x10o" + b"x" * 900 + b"\n")
+        job.terminate()
+        job.communicate(timeout=60)
 
     def test_gives_the_rank_the_words_that_the_user_wrote(self):
         result = subprocess.run([*KEEPER, "printf", "%s|", "\\:", "\\\\:", "", "a:"],

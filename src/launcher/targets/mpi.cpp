@@ -62,13 +62,15 @@ Result<JobOptions> plan(const Request& request) {
   wish.more = split_words(request.flags.get("mpi_args"));
   auto keeper = program_on_other_hosts(environment);
   if (!keeper) return keeper.error();
-  // Hydra's other ranks wait for ever at its end; unless somebody says who is to read.
-  bool chooses_readers = std::any_of(wish.more.begin(), wish.more.end(),
-                                     [](const std::string& word) { return word == "-s" || word == "--s"; });
-  bool is_hydra = program->family == MpiFamily::hydra || program->family == MpiFamily::intel;
-  wish.command = below_a_keeper(*keeper, {request.grace, is_hydra && !chooses_readers}, request.command);
+  KeeperOrders orders{request.grace};
+  bool chooses_readers = std::any_of(wish.more.begin(), wish.more.end(), [](const std::string& word) {
+    return word == "-s" || word == "--s" || word == "-stdin" || word == "--stdin";
+  });
+  orders.packs_input = program->family != MpiFamily::open_mpi && !chooses_readers;
+  wish.command = below_a_keeper(*keeper, orders, request.command);
   auto site = mpi_command(*program, wish);
   if (!site) return site.error();
+  site->packs_input = orders.packs_input;
   return plan_of_site(std::move(*site));
 }
 
