@@ -133,7 +133,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
-    // What later parts of the system will go by: known, so that it is no typing error, but not there yet.
+    // Not there yet: these are known, so that they are no typing errors, but later parts of the system will go by them.
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, or DYNAMIC", nowhere, missed},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark the engine's cycles in the timeline", nowhere, missed},
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
@@ -153,7 +153,7 @@ constexpr Row rows[] = {
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
-    // Horovod's, accepted so that scripts run as they are: this system decides by itself, or has no such part.
+    // Accepted from Horovod so that scripts run as they are: this system decides by itself, or has no such part.
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
@@ -166,7 +166,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // Of Horovod's build and tests; images and shell profiles leave them behind.
+    // Of Horovod's build and tests: images and shell profiles leave them behind.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of Horovod's build"},
