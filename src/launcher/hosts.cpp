@@ -38,7 +38,7 @@ std::string_view first_label(std::string_view name) {
   return name.substr(0, name.find('.'));
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
   return text.substr(0, text.find_last_not_of(blanks) + 1);
@@ -47,8 +47,8 @@ std::string_view trimmed(std::string_view text) {
 // "slots=4", "slots = 4".
 std::optional<int> slots_in(std::string_view text) {
   if (!text.starts_with("slots")) return std::nullopt;
-  text = trimmed(text.substr(5));
-  return text.starts_with('=') ? parse_slots(trimmed(text.substr(1))) : std::nullopt;
+  text = without_blanks(text.substr(5));
+  return text.starts_with('=') ? parse_slots(without_blanks(text.substr(1))) : std::nullopt;
 }
 
 // Hosts without slots may stay in a list, and get no ranks.
@@ -64,7 +64,7 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> hosts;
   for (std::size_t at = 0; at <= text.size();) {
     std::size_t end = std::min(text.find(',', at), text.size());
-    std::string_view item = trimmed(text.substr(at, end - at));
+    std::string_view item = without_blanks(text.substr(at, end - at));
     std::size_t colon = item.find(':', item.starts_with('[') ? std::min(item.find(']'), item.size()) : 0);
     auto slots = colon == std::string_view::npos ? std::nullopt : parse_slots(item.substr(colon + 1));
     auto host = read_host(std::string(item.substr(0, colon)));
@@ -87,16 +87,16 @@ Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std:
   while (!text.empty()) {
     ++number;
     std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end), content = trimmed(line.substr(0, line.find('#')));
+    std::string_view line = text.substr(0, end), content = without_blanks(line.substr(0, line.find('#')));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (content.empty()) continue;
     std::size_t blank = std::min(content.find_first_of(" \t"), content.size());
     auto host = read_host(std::string(content.substr(0, blank)));
-    auto slots = slots_in(trimmed(content.substr(blank)));
+    auto slots = slots_in(without_blanks(content.substr(blank)));
     if (!slots || !host)
       return Error(ErrorCode::invalid_argument, file_name + ", line " + std::to_string(number) +
-                                                    " must be 'host slots=N', not '" + std::string(trimmed(line)) +
-                                                    "'");
+                                                    " must be 'host slots=N', not '" +
+                                                    std::string(without_blanks(line)) + "'");
     hosts.push_back({*host, *slots});
   }
   if (hosts.empty())
