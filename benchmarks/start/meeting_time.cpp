@@ -1,5 +1,7 @@
 // How long the ranks of a job take to meet, by bootstrap: one light process per rank does what hvd_init() does until it knows
-// all others, and nothing else. What is served to them is served as in a job: by one thread, of the launcher's own store.
+// all others, and nothing else. (By rendezvous one per node, which is the node's first rank and has the others' cards already: what
+// these cost is each node's own affair, and would here be paid by two cores.) What is served to them is served as in a job: by one
+// thread, of the launcher's own store.
 //
 //   hvd_meeting_time [--ranks 16,256,1024,4096] [--ways environment,rendezvous,slurm,values] [--per-node 4] [--rounds 3]
 //
@@ -29,6 +31,7 @@
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/selection.hpp"
 #include "bootstrap/store/local_store.hpp"
+#include "bootstrap/store/tcp_client.hpp"
 #include "bootstrap/store/tcp_server.hpp"
 
 namespace {
@@ -76,6 +79,7 @@ struct Shared {
 
 // What the ranks' environment is, and who serves them.
 struct Way {
+  std::function<Status(int node, Deadline deadline)> meet_as_node;  // or by its environment:
   std::function<Environment(int rank)> environment;
   std::function<void()> serve;  // what can be done now; null if nobody serves
   int descriptor = -1;
@@ -87,6 +91,22 @@ std::string slurm_list(int first, int count) {
   std::string list;
   for (int i = 0; i < count; ++i) list += (i == 0 ? "" : ",") + std::to_string(first + i);
   return list;
+}
+
+Member member(const Environment& environment, int rank, int per_node) {
+  Member me = introduce_myself(environment, "@" + std::to_string(10000 + rank));
+  std::string node = std::to_string(rank / per_node);
+  me.host = "node" + node;
+  me.node += "." + node;
+  me.knobs = Config().equal_knobs();
+  std::string port = std::to_string(30000 + rank % 20000);
+  me.endpoints = "10.1.2." + node + ":" + port + " 192.168.7." + node + ":" + port;
+  return me;
+}
+
+// As a meeting has it.
+Card card_of(const Member& member) {
+  return {member.host, member.node, member.release, member.knobs, member.endpoints, member.address};
 }
 
 Environment in_job(int rank, int size) {
@@ -113,18 +133,30 @@ Way way_of(const std::string& name, int size, const Options& options, const std:
     TcpStoreServer::Options store_options;
     store_options.job = "job";
     store_options.size = size;
-    store_options.secret = "what only the ranks of this job know";
+    constexpr const char* secret = "what only the ranks of this job know";
+    store_options.secret = secret;
     store_options.interfaces = {"lo"};
     auto server = TcpStoreServer::open(store_options);
     if (!server) fail(server.error().message);
     std::shared_ptr<TcpStoreServer> store = std::move(*server);
-    way.environment = [=](int rank) {
-      Environment environment = in_job(rank, size);
-      environment.set("HOROVOD_HOSTNAME", "node" + std::to_string(rank / per_node));
-      environment.set("HOROVOD_LOCAL_RANK", std::to_string(rank % per_node));
-      environment.set("HOROVOD_LOCAL_SIZE", std::to_string(std::min(per_node, size - (rank - rank % per_node))));
-      for (const auto& [variable, value] : store->variables()) environment.set(variable, value);
-      return environment;
+    std::string addresses = store->addresses(), port = std::to_string(store->port());
+    way.meet_as_node = [=](int node, Deadline deadline) -> Status {
+      std::vector<BroughtCard> cards;
+      for (int rank = node * per_node; rank < std::min((node + 1) * per_node, size); ++rank)
+        cards.emplace_back(Rank{rank}, encode(card_of(member(Environment(), rank, per_node))));
+      auto client = enter_tcp_store(addresses, port, secret, cards.front().first, size, deadline);
+      if (!client) return std::move(client.error());
+      auto table = (*client)->exchange("card", cards, deadline);
+      if (!table) return std::move(table.error());
+      auto all = Cards::decode(std::move(*table), size);
+      if (!all) return std::move(all.error());
+      std::vector<Member> members;
+      for (int rank = 0; rank < size; ++rank) {
+        const auto& texts = all->of(Rank{rank}).texts;
+        members.push_back(
+            {std::string(texts[0]), std::string(texts[1]), rank, std::string(texts[5]), std::string(texts[4])});
+      }
+      return {};
     };
     way.serve = [=] { store->serve(); };
     way.descriptor = store->descriptor();
@@ -145,40 +177,37 @@ Way way_of(const std::string& name, int size, const Options& options, const std:
   return way;
 }
 
-Member member(const Environment& environment, int rank, int per_node) {
-  Member me = introduce_myself(environment, "@" + std::to_string(10000 + rank));
-  std::string node = std::to_string(rank / per_node);
-  me.host = "node" + node;
-  me.node += "." + node;
-  me.knobs = Config().equal_knobs();
-  std::string port = std::to_string(30000 + rank % 20000);
-  me.endpoints = "10.1.2." + node + ":" + port + " 192.168.7." + node + ":" + port;
-  return me;
-}
-
 // `go` ends when all may begin.
 void be_rank(const Way& way, int rank, int per_node, int round, Shared& shared, int go) {
   shared.ready.fetch_add(1);
   char none = 0;
   (void)!::read(go, &none, 1);
   double before = used_ms(CLOCK_PROCESS_CPUTIME_ID);
-  Environment environment = way.environment(rank);
-  std::vector<Notice> notices;
-  auto chosen = choose(environment, way.config, notices);
-  std::string why = chosen ? "" : chosen.error().message;
-  if (chosen) {
-    auto world = meet(*chosen->bootstrap, chosen->identity, static_cast<std::uint32_t>(round),
-                      member(environment, rank, per_node), Deadline::after(std::chrono::seconds(300)));
-    if (!world) why = world.error().message;
+  Deadline deadline = Deadline::after(std::chrono::seconds(300));
+  Status met;
+  std::unique_ptr<Bootstrap> bootstrap;
+  if (way.meet_as_node) {
+    met = way.meet_as_node(rank, deadline);
+  } else {
+    Environment environment = way.environment(rank);
+    std::vector<Notice> notices;
+    auto chosen = choose(environment, way.config, notices);
+    if (!chosen) fail(chosen.error().message);
+    bootstrap = std::move(chosen->bootstrap);
+    auto world = meet(*bootstrap, chosen->identity, static_cast<std::uint32_t>(round),
+                      member(environment, rank, per_node), deadline);
+    if (!world) met = std::move(world.error());
+  }
+  if (met) {
     double end = now_ms(), used = used_ms(CLOCK_PROCESS_CPUTIME_ID) - before;
     if (rank == 0) shared.first_rank_ms = used;
     for (double sum = shared.all_ranks_ms; !shared.all_ranks_ms.compare_exchange_weak(sum, sum + used);) {
     }
-    chosen->bootstrap->tidy_up();
+    if (bootstrap) bootstrap->tidy_up();
     for (double last = shared.last_ms; last < end && !shared.last_ms.compare_exchange_weak(last, end);) {
     }
   }
-  if (!why.empty() && shared.failed.fetch_add(1) == 0) std::fprintf(stderr, "rank %d: %s\n", rank, why.c_str());
+  if (!met && shared.failed.fetch_add(1) == 0) std::fprintf(stderr, "rank %d: %s\n", rank, met.error().message.c_str());
   shared.done.fetch_add(1);
 }
 
@@ -189,8 +218,9 @@ Sample measure(const std::string& name, int size, const Options& options, int ro
   Way way = way_of(name, size, options, folder);
   int go[2];
   if (::pipe(go) != 0) fail("no pipe");
+  int count = way.meet_as_node ? (size + options.per_node - 1) / options.per_node : size;
   std::vector<pid_t> ranks;
-  for (int rank = 0; rank < size; ++rank) {
+  for (int rank = 0; rank < count; ++rank) {
     pid_t pid = ::fork();
     if (pid < 0) fail("no process for rank " + std::to_string(rank) + " (ulimit -u)");
     if (pid == 0) {
@@ -200,19 +230,19 @@ Sample measure(const std::string& name, int size, const Options& options, int ro
     }
     ranks.push_back(pid);
   }
-  while (shared.ready < size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (shared.ready < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   double begin = now_ms(), cpu = used_ms(CLOCK_THREAD_CPUTIME_ID);
   ::close(go[1]);
-  while (shared.done < size) {
+  while (shared.done < count) {
     pollfd entry{way.descriptor, POLLIN, 0};
     ::poll(&entry, 1, 1);
     if (way.serve) way.serve();
   }
   Sample sample{shared.last_ms - begin,
                 way.serve ? used_ms(CLOCK_THREAD_CPUTIME_ID) - cpu : shared.first_rank_ms.load(),
-                shared.all_ranks_ms / size};
+                shared.all_ranks_ms / count};
   for (pid_t pid : ranks) ::waitpid(pid, nullptr, 0);
-  if (shared.failed > 0) fail(std::to_string(shared.failed) + " of " + std::to_string(size) + " ranks failed");
+  if (shared.failed > 0) fail(std::to_string(shared.failed) + " of " + std::to_string(count) + " failed");
   ::close(go[0]);
   ::munmap(memory, sizeof(Shared));
   return sample;
@@ -305,7 +335,10 @@ void measure_way(const std::string& name, const Options& options, const std::str
     server[size] = median(&Sample::server_ms);
     rank[size] = median(&Sample::rank_ms);
   }
-  print_row(name + (name == "values" ? ", of one node" : ", all ranks here"), options, wall);
+  print_row(name + (name == "values"       ? ", of one node"
+                    : name == "rendezvous" ? ", all nodes here"
+                                           : ", all ranks here"),
+            options, wall);
   print_row(name + (name == "slurm" ? ", rank 0's core" : ", the serving thread's core"), options, server);
   if (name != "values") print_row(name + ", the core of a rank", options, rank);
 }

@@ -79,7 +79,7 @@ class Job {
   Status start() {
     settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
-    auto signals = prepare_own_process(ranks_.size(), options_.hosts.size());
+    auto signals = prepare_own_process(options_);
     if (!signals) return signals.error();
     signals_.emplace(std::move(*signals));
     if (!options_.printer.folder.empty()) HVD_RETURN_IF_ERROR(console_.printer().open_files());

@@ -9,11 +9,15 @@
 namespace hvd::launcher {
 namespace {
 
-// Of each rank the agent has three pipes and a handle open while it starts; of each we have two connections (PMIx, the store) and
-// up to two files (--output-filename); of each other host a stream, complaints and a lifeline.
-Status raise_descriptor_limit(std::size_t ranks, std::size_t hosts) {
+// Of each rank here the agent has three pipes and a handle open while it starts; of each of these we have two connections (PMIx, the
+// store); of each rank up to two files (--output-filename); of each other host a stream, complaints, a lifeline and who
+// speaks for it at the store.
+Status raise_descriptor_limit(const JobOptions& options) {
   constexpr std::uint64_t our_own = 32;
-  std::uint64_t needed = 4 * (ranks + hosts - 1) + our_own;
+  std::uint64_t ranks = options.placements.size(), here = 0;
+  for (const Placement& placement : options.placements) here += options.hosts[placement.host_index].reach.empty();
+  std::uint64_t files = options.printer.folder.empty() ? 0 : 2 * (ranks - here);
+  std::uint64_t needed = 4 * (here + options.hosts.size() - 1) + files + our_own;
   posix::DescriptorLimit limit = posix::descriptor_limit();
   if (limit.soft >= needed) return {};
   if (limit.hard < needed)
@@ -26,8 +30,8 @@ Status raise_descriptor_limit(std::size_t ranks, std::size_t hosts) {
 
 }  // namespace
 
-Result<posix::SignalReader> prepare_own_process(std::size_t ranks, std::size_t hosts) {
-  HVD_RETURN_IF_ERROR(raise_descriptor_limit(ranks, hosts));
+Result<posix::SignalReader> prepare_own_process(const JobOptions& options) {
+  HVD_RETURN_IF_ERROR(raise_descriptor_limit(options));
   auto signals =
       posix::SignalReader::open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD});
   if (!signals) return signals;

@@ -93,11 +93,11 @@ Status make_room_for_descriptors(std::size_t count, const char* what) {
     ::close(lowest);
   }
   if (limit.soft >= needed) return {};
+  posix::set_descriptor_limit({std::min(needed, limit.hard), limit.hard});
   if (limit.hard < needed)
     return Error(ErrorCode::system, std::string(what) + " needs " + std::to_string(needed) +
                                         " open files, but this machine allows " + std::to_string(limit.hard) +
                                         " (RLIMIT_NOFILE, ulimit -Hn): start fewer ranks, or have the limit raised");
-  posix::set_descriptor_limit({needed, limit.hard});
   return {};
 }
 

@@ -51,7 +51,7 @@ class FrontDoor {
   bool is_resting_ = false;
 };
 
-// Lets this process open so many files more than it may have open now (ulimit -n). `what` they are for, if that cannot be.
+// Lets this process open so many files more than it has (ulimit -n), as far as it may. An error says what needs them.
 Status make_room_for_descriptors(std::size_t count, const char* what);
 
 }  // namespace hvd::bootstrap
