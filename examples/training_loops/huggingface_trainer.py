@@ -1,0 +1,110 @@
+"""Hugging Face's Trainer on several ranks: a small language model, with the Trainer's defaults (gradients are clipped).
+
+    horovodrun -np 2 python examples/training_loops/huggingface_trainer.py
+
+One process is the same training: `python examples/training_loops/huggingface_trainer.py`.
+"""
+import argparse
+import os
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+# Accelerate, which the Trainer is built on, would make torch.distributed's processes of the ranks of these launchers.
+for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE", "LOCAL_RANK"):
+    os.environ.pop(name, None)
+
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed  # noqa: E402
+from torch.utils.data import DistributedSampler  # noqa: E402
+
+
+class HorovodTrainer(Trainer):
+    """A Trainer whose ranks train together, though each believes to be alone."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
+
+    def create_optimizer(self, model=None):
+        if self.optimizer is None:
+            optimizer = super().create_optimizer(model)
+            self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=self.model.named_parameters())
+            self.distributed = self.optimizer
+        return self.optimizer
+
+    # Each rank its share of the data: shuffled anew in every epoch, disjoint.
+    def _get_train_sampler(self, *args):
+        return DistributedSampler(self.train_dataset, hvd.size(), hvd.rank(), seed=self.args.seed)
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        """The batches of one step. In an epoch's last step they may be fewer; tokens are counted over all ranks."""
+        batches, tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if batches:
+            self.distributed.set_backward_passes_per_step(len(batches))
+        if tokens is not None:
+            tokens = hvd.allreduce(tokens.double(), name="tokens")
+        return batches, tokens
+
+    def log(self, logs, *args, **kwargs):
+        """Losses are those of all ranks."""
+        for key in logs.keys() & {"loss", "train_loss"}:
+            logs[key] = hvd.allreduce(torch.tensor(logs[key], dtype=torch.float64), name=key).item()
+        super().log(logs, *args, **kwargs)
+
+    def _save_checkpoint(self, *args, **kwargs):
+        if hvd.rank() == 0:
+            super()._save_checkpoint(*args, **kwargs)
+        hvd.barrier()
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Numbers that count up; some are shorter than others."""
+
+    def __init__(self, count, seed):
+        generator = torch.Generator().manual_seed(seed)
+        self.starts = torch.randint(0, 64, (count,), generator=generator)
+        self.lengths = torch.randint(6, 17, (count,), generator=generator)
+
+    def __len__(self):
+        return len(self.starts)
+
+    def __getitem__(self, i):
+        words = (self.starts[i] + torch.arange(16)) % 64
+        labels = torch.where(torch.arange(16) < self.lengths[i], words, -100)
+        return {"input_ids": words, "labels": labels}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", default="huggingface_output", help="folder of checkpoints")
+    parser.add_argument("--batch-size", type=int, default=8, help="sentences per backward pass, of all ranks together")
+    parser.add_argument("--accumulate", type=int, default=1, help="backward passes per step")
+    parser.add_argument("--bf16", action="store_true", help="mixed precision")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--resume", help="a checkpoint to go on from")
+    parser.add_argument("--parameters", help="file for the parameters of each rank; %%d stands for its number")
+    options = parser.parse_args()
+
+    arguments = TrainingArguments(
+        options.output, per_device_train_batch_size=options.batch_size // hvd.size(),
+        gradient_accumulation_steps=options.accumulate, num_train_epochs=options.epochs, bf16=options.bf16,
+        learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="epoch", use_cpu=True,
+        report_to="none")
+    # What is printed and saved by one process only is printed and saved by rank 0.
+    arguments.distributed_state.process_index = hvd.rank()
+    arguments.distributed_state.local_process_index = hvd.local_rank()
+
+    set_seed(arguments.seed)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0,
+                                       eos_token_id=0, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    trainer = HorovodTrainer(model, arguments, train_dataset=Sentences(88, 1), eval_dataset=Sentences(32, 2))
+    trainer.train(resume_from_checkpoint=options.resume)
+    if options.parameters:
+        torch.save(model.state_dict(), options.parameters.replace("%d", str(hvd.rank())))
+
+
+if __name__ == "__main__":
+    main()
