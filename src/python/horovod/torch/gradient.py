@@ -154,11 +154,8 @@ class Gradient:
     def prepare(self, tensor):
         """The gradient, and the dense tensor that is reduced for it; says how the result is stored if that is another."""
         views, compression = self.of_all.views, self.settings.compression
-        if views is not None and self.parameter in views and tensor.layout == torch.strided:
-            view = views.take(self.parameter, tensor)
-            if self.parameter.grad is tensor:
-                self.parameter.grad = view
-            tensor = view
+        if views is not None:
+            views.take_in(self.parameter, tensor)
         dense = tensor.detach()
         dims = dense.sparse_dim() if dense.is_sparse else None
         if dims is not None:

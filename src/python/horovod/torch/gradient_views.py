@@ -17,6 +17,9 @@ class GradientViews:
     it, which costs nothing, and it is moved to its place when it is submitted: a copy. To keep it there would cost zeroing
     and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown(); it is given back when
     all ranks have none any more and make others.
+
+    The tensor that is the gradient stays the same object, in other memory. One that the program keeps from an earlier step
+    gets memory of its own. Parts of a buffer of the program's stay where they are.
     """
 
     def __init__(self, parameters):
@@ -34,17 +37,21 @@ class GradientViews:
             flat = torch.frombuffer(block, dtype=parameter.dtype, count=parameter.numel(), offset=place) \
                 if parameter.numel() else torch.empty(0, dtype=parameter.dtype)
             self._views[parameter] = flat.view(parameter.shape).detach()
+        self._taken_in = {}  # parameter -> the tensor that lies in its view; weak
 
-    def __contains__(self, parameter):
-        return parameter in self._views
-
-    def take(self, parameter, gradient):
-        """The gradient in its place."""
-        view = self._views[parameter]
-        if view is not gradient:
-            with torch.no_grad():
-                view.copy_(gradient)
-        return view
+    def take_in(self, parameter, gradient):
+        """Moves the gradient to its place, if it has one."""
+        view = self._views.get(parameter)
+        if view is None or gradient.layout != torch.strided or gradient._is_view() or gradient.dtype != view.dtype:
+            return
+        earlier = self._taken_in.get(parameter, lambda: None)()
+        if earlier is gradient and gradient.data_ptr() == view.data_ptr():
+            return
+        if earlier is not None and earlier is not gradient and earlier.data_ptr() == view.data_ptr():
+            earlier.data = earlier.detach().clone()
+        view.copy_(gradient.detach())
+        gradient.data = view
+        self._taken_in[parameter] = weakref.ref(gradient)
 
 
 class _Blocks:

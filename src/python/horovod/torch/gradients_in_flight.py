@@ -28,16 +28,56 @@ class InFlight(torch.Tensor):
 
 def take_off(tensor, gradient):
     """From now on who uses the tensor waits for the gradient by its settle()."""
+    base = tensor._base
     _waiting[id(tensor)] = gradient
     if type(tensor) is torch.Tensor:  # a class of the program's own stays what it is
         tensor.__class__ = InFlight
+    if base is not None:
+        _buffer_at(base).gradients[id(tensor)] = gradient
 
 
 def land(tensor):
     """The tensor is an ordinary one again."""
+    if type(_waiting.get(id(tensor))) is _Buffer:  # parts of it are in flight, too
+        _leave_buffer(tensor, tensor)
+        return
     _waiting.pop(id(tensor), None)
     if type(tensor) is InFlight:
         tensor.__class__ = torch.Tensor
+    base = tensor._base
+    if base is not None:
+        _leave_buffer(base, tensor)
+
+
+class _Buffer:
+    """A tensor of which gradients in flight are parts: who uses it waits for all of them."""
+
+    def __init__(self, base):
+        self.base = base
+        self.gradients = {}  # id of the part -> gradient
+
+    def settle(self):
+        for gradient in list(self.gradients.values()):
+            gradient.settle()
+
+
+def _buffer_at(base):
+    buffer = _waiting.get(id(base))
+    if type(buffer) is not _Buffer:
+        gradient, buffer = buffer, _Buffer(base)
+        if gradient is not None:
+            buffer.gradients[id(base)] = gradient
+        take_off(base, buffer)
+    return buffer
+
+
+def _leave_buffer(base, part):
+    buffer = _waiting.get(id(base))
+    if type(buffer) is _Buffer:
+        buffer.gradients.pop(id(part), None)
+        if not buffer.gradients:
+            del _waiting[id(base)]
+            land(base)
 
 
 def abandon(gradients):

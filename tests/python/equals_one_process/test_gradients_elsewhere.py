@@ -1,0 +1,285 @@
+"""Gradients that the script reaches, reads and keeps in other ways than by p.grad.mul_()."""
+import copy
+import ctypes
+import io
+import pickle
+import threading
+
+import numpy
+import pytest
+import torch
+from training import loss
+
+VIEWS = pytest.mark.parametrize("gradient_views", [False, True], ids=["", "shared memory"])
+
+
+def adam(model):
+    return torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+# ---- other names of one memory ----------------------------------------------------------------------------------
+
+
+def in_one_buffer(model):
+    """The gradients of all parameters become views of it."""
+    flat = torch.zeros(sum(parameter.numel() for parameter in model.parameters()))
+    for parameter, part in zip(model.parameters(), flat.split([each.numel() for each in model.parameters()])):
+        parameter.grad = part.view_as(parameter)
+    return flat
+
+
+def clip_by_norm(flat):
+    flat.mul_((0.05 / flat.norm()).clamp(max=1.0))
+
+
+def clip_a_part(flat):
+    flat[:10].clamp_(-0.01, 0.01)
+
+
+@VIEWS
+@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("clip", [clip_by_norm, clip_a_part, None])
+def test_a_flat_buffer(equals_one_process, clip, groups, gradient_views):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model, groups=groups, gradient_views=gradient_views)
+        flat = in_one_buffer(model)
+        for x, y in world.batches():
+            flat.zero_()
+            loss(model(x), y).backward()
+            if clip is not None:
+                clip(flat)
+            optimizer.step()
+        return model, optimizer, flat
+
+    equals_one_process(train)
+
+
+def test_a_flat_buffer_of_two_optimizers(equals_one_process):
+    def train(world):
+        model = world.network()
+        optimizers = [world.wrap(adam(layer), layer) for layer in (model[0], model[2])]
+        world.begin(model)
+        flat = in_one_buffer(model)
+        for x, y in world.batches():
+            flat.zero_()
+            loss(model(x), y).backward()
+            clip_by_norm(flat)
+            for optimizer in optimizers:
+                optimizer.step()
+        return model, optimizers
+
+    equals_one_process(train)
+
+
+def test_a_gradient_that_is_a_part_of_another(equals_one_process):
+    def train(world):
+        model = world.network(torch.nn.Linear, 6, 3)
+        optimizer = world.wrap(adam(model), model)
+        whole = torch.zeros(4, 6)
+        model.weight.grad, model.bias.grad = whole[:3], whole[3, :3]
+        for x, y in world.batches():
+            optimizer.zero_grad(set_to_none=False)
+            loss(model(x), y).backward()
+            model.bias.grad.clamp_(-0.01, 0.01)
+            clip_by_norm(whole[:3])
+            optimizer.step()
+        return model, optimizer, whole
+
+    equals_one_process(train)
+
+
+@VIEWS
+def test_a_list_of_gradients(equals_one_process, gradient_views):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model, gradient_views=gradient_views)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in model.parameters()]
+        for x, y in world.batches():
+            optimizer.zero_grad(set_to_none=False)
+            loss(model(x), y).backward()
+            norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+            torch._foreach_mul_(gradients, 0.05 / norm.item())
+            optimizer.step()
+        return model, optimizer, gradients
+
+    equals_one_process(train)
+
+
+@VIEWS
+def test_gradients_of_the_last_step(equals_one_process, gradient_views):
+    """Kept as they are, as methods do that go by differences of gradients."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model, gradient_views=gradient_views)
+        last, differences = None, []
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            now = [parameter.grad for parameter in model.parameters()]
+            if last is not None:
+                differences.append(sum((one - other).square().sum() for one, other in zip(now, last)))
+            last = now
+            optimizer.step()
+        return model, optimizer, differences
+
+    equals_one_process(train)
+
+
+@pytest.mark.parametrize("other_name", [lambda gradient: gradient.view(-1), lambda gradient: gradient.detach()],
+                         ids=["view", "detach"])
+def test_other_names_from_before_are_an_error(equals_one_process, other_name):
+    """Nothing asks before they change what is in flight, but it is seen."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        others = [other_name(parameter.grad) for parameter in model.parameters()]
+        for x, y in world.batches(3):
+            loss(model(x), y).backward()
+            torch._foreach_clamp_max_(others, 0.01)
+            optimizer.step()
+
+    with pytest.raises(AssertionError, match=r"was changed while it was being reduced. Call optimizer.synchronize\(\)"):
+        equals_one_process(train)
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------
+
+
+def saved(gradient):
+    file = io.BytesIO()
+    torch.save(gradient, file)
+    file.seek(0)
+    return torch.load(file)
+
+
+READINGS = {
+    "numpy": lambda gradient: torch.from_numpy(gradient.numpy().copy()),
+    "numpy.array": lambda gradient: torch.from_numpy(numpy.array(gradient)),
+    "tolist": lambda gradient: gradient.tolist(),
+    "item": lambda gradient: gradient.flatten()[0].item(),
+    "clone": lambda gradient: gradient.clone(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda gradient: pickle.loads(pickle.dumps(gradient)),
+    "torch.save": saved,
+    "dlpack": lambda gradient: torch.from_dlpack(gradient).clone(),
+    "address": lambda gradient: list((ctypes.c_double * gradient.numel()).from_address(gradient.data_ptr())),
+    "rows": lambda gradient: [row.sum() for row in gradient],
+    "text": lambda gradient: repr(gradient.round(decimals=6) + 0.0),
+    "truth": lambda gradient: bool((gradient > 0.01).any()),
+    "other type": lambda gradient: gradient.to(torch.float32),
+    "operator": lambda gradient: torch.ops.aten.abs.default(gradient),
+    "foreach": lambda gradient: torch._foreach_norm([gradient])[0],
+    "out": lambda gradient: torch.mul(gradient, 0.5, out=torch.empty_like(gradient)),
+}
+
+
+@pytest.mark.parametrize("how", READINGS)
+def test_read(equals_one_process, how):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        seen = []
+        for x, y in world.batches(5):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            seen.append([READINGS[how](parameter.grad) for parameter in model.parameters()])
+            optimizer.step()
+        return model, seen
+
+    equals_one_process(train, atol=1e-7)
+
+
+def test_read_by_rank_0_alone(equals_one_process):
+    """A log, or a checkpoint."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        if world.rank == 0:
+            model[2].weight.register_post_accumulate_grad_hook(lambda parameter: print(parameter.grad.norm().item()))
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            if world.rank == 0:
+                saved({"model": model.state_dict(), "norm": model[0].weight.grad.norm()})
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_read_in_another_thread(equals_one_process):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        seen = []
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            reader = threading.Thread(target=lambda: seen.append([each.grad.norm() for each in model.parameters()]))
+            reader.start()
+            reader.join()
+            optimizer.step()
+        return model, optimizer, seen
+
+    equals_one_process(train)
+
+
+def test_copied_with_the_model(equals_one_process):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            copied = copy.deepcopy(model)
+            optimizer.step()
+        return model, optimizer, [parameter.grad for parameter in copied.parameters()]
+
+    equals_one_process(train)
+
+
+# ---- dropping ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drop", [lambda model: model.zero_grad(),
+                                  lambda model: [setattr(each, "grad", None) for each in model.parameters()]],
+                         ids=["model.zero_grad", "p.grad = None"])
+def test_a_batch_that_is_dropped_after_its_backward_pass(equals_one_process, drop):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        for step, (x, y) in enumerate(world.batches()):
+            loss(model(x), y).backward()
+            if step % 3:
+                optimizer.step()
+            drop(model)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_an_exception_in_a_backward_pass(equals_one_process):
+    """Out of memory, on all ranks: the batch is dropped, and training goes on."""
+    def train(world):
+        def fail(gradient):
+            if step in (3, 4, 10):
+                raise RuntimeError("out of memory")
+
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        model[0].weight.register_hook(fail)
+        for step, (x, y) in enumerate(world.batches()):
+            try:
+                loss(model(x), y).backward()
+                optimizer.step()
+            except RuntimeError as error:
+                assert "out of memory" in str(error)
+            model.zero_grad()
+        return model, optimizer
+
+    equals_one_process(train)
