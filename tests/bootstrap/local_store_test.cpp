@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -313,6 +314,35 @@ TEST(LocalStore, seats_all_ranks_that_came_while_the_launcher_was_busy) {
   int refused = 0;
   for (Stranger& rank : ranks) refused += rank.is_dropped();
   EXPECT_EQ(refused, 0) << "of " << size;
+}
+
+TEST(LocalStore, names_the_limit_of_open_files_that_is_too_low_for_its_ranks) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    rlimit low{200, 200};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    auto store = LocalStoreServer::open({"job", 1000, nullptr});
+    ::_exit(!store && store.error().message.find("RLIMIT_NOFILE") != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(LocalStore, raises_its_limit_of_open_files_where_it_may) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 100;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    auto store = LocalStoreServer::open({"job", 1000, nullptr});
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    ::_exit(limit.rlim_max < 1200 || (store && limit.rlim_cur >= 1000) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(LocalStore, is_entered_by_a_rank_that_was_put_out_before_it_was_heard) {
