@@ -57,6 +57,7 @@ void StoreSeats::left(std::uint64_t connection, std::string_view why) {
   seat.fence_ticket.reset();
   for (auto& [key, exchange] : exchanges_) exchange.about_to_ask.erase(connection);
   if (!client.said_goodbye) lose(client.rank, why);
+  settle_exchanges();
 }
 
 void StoreSeats::lose(Rank rank, std::string_view how) {
@@ -67,8 +68,7 @@ void StoreSeats::lose(Rank rank, std::string_view how) {
   auto waiting = std::move(seat.waiting);
   seat.waiting.clear();
   for (auto& [key, get] : waiting) answer_failed(get.connection, get.ticket, ErrorCode::peer_lost, missing(rank, key));
-  for (auto at = exchanges_.begin(); at != exchanges_.end();)
-    at = fail_if_lost(at->second) ? exchanges_.erase(at) : std::next(at);
+  settle_exchanges();
   settle_fence();
 }
 
@@ -239,16 +239,32 @@ bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteRe
   std::string key(in.get_string());
   if (!in.ok() || !in.at_end()) return false;
   auto found = exchanges_.find(key);
-  if (found == exchanges_.end() || found->second.about_to_ask.erase(connection) == 0) return true;  // refused already
-  Exchange& exchange = found->second;
-  exchange.waiting.emplace_back(connection, ticket);
-  if (exchange.arrived == options_.size && exchange.about_to_ask.empty()) {
-    auto complete = exchanges_.extract(found);  // an answer can end a connection, and that every exchange
-    hand_out(complete.mapped());
-  } else if (lost_ > 0 && fail_if_lost(exchange)) {
-    exchanges_.erase(found);
+  if (found == exchanges_.end() || found->second.about_to_ask.erase(connection) == 0) {
+    // Its card was refused, which it has been told, or it went with those of all when a rank was lost.
+    std::string lost = lost_among(std::vector<bool>(seats_.size(), false));
+    answer_failed(connection, ticket, ErrorCode::peer_lost, lost.empty() ? "it has brought no card" : lost);
+    return true;
   }
+  found->second.waiting.emplace_back(connection, ticket);
+  settle_exchanges();
   return true;
+}
+
+// All are taken out before anybody is answered: an answer can end a connection, and that settle others.
+void StoreSeats::settle_exchanges() {
+  using Taken = decltype(exchanges_)::node_type;
+  std::vector<Taken> complete;
+  std::vector<std::pair<Taken, std::string>> failed;
+  for (auto next = exchanges_.begin(); next != exchanges_.end();) {
+    auto at = next++;
+    const Exchange& exchange = at->second;
+    if (exchange.arrived == options_.size && exchange.about_to_ask.empty()) complete.push_back(exchanges_.extract(at));
+    else if (auto lost = lost_among(exchange.has); !lost.empty()) failed.emplace_back(exchanges_.extract(at), lost);
+  }
+  for (Taken& exchange : complete) hand_out(exchange.mapped());
+  for (auto& [exchange, lost] : failed)
+    for (auto [connection, ticket] : exchange.mapped().waiting)
+      answer_failed(connection, ticket, ErrorCode::peer_lost, lost);
 }
 
 void StoreSeats::hand_out(Exchange& exchange) {
@@ -267,17 +283,12 @@ void StoreSeats::hand_out(Exchange& exchange) {
   }
 }
 
-// True if those who wait were told, since one whose card is missing is lost.
-bool StoreSeats::fail_if_lost(Exchange& exchange) {
-  for (std::size_t rank = 0; rank < exchange.has.size(); ++rank) {
-    if (exchange.has[rank] || seats_[rank].lost.empty()) continue;
-    std::string lost =
-        "rank " + std::to_string(rank) + " " + seats_[rank].lost + " while the others waited for it at the start";
-    auto waiting = std::exchange(exchange.waiting, {});
-    for (auto [connection, ticket] : waiting) answer_failed(connection, ticket, ErrorCode::peer_lost, lost);
-    return true;
-  }
-  return false;
+// What became of the first rank that is lost and has not come; empty if there is none.
+std::string StoreSeats::lost_among(const std::vector<bool>& has_come) const {
+  for (std::size_t rank = 0; rank < has_come.size() && lost_ > 0; ++rank)
+    if (!has_come[rank] && !seats_[rank].lost.empty())
+      return "rank " + std::to_string(rank) + " " + seats_[rank].lost + " while the others waited for it at the start";
+  return "";
 }
 
 bool StoreSeats::absent(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {

@@ -97,7 +97,8 @@ class StoreSeats {
   bool absent(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in);
   void answer(std::uint64_t connection, Buffer message);
   void hand_out(Exchange& exchange);
-  bool fail_if_lost(Exchange& exchange);
+  void settle_exchanges();
+  std::string lost_among(const std::vector<bool>& has_come) const;
 
   Options options_;
   std::map<std::uint64_t, Client> clients_;
