@@ -74,6 +74,20 @@ class WhatUsersRead(unittest.TestCase):
                     if anchor:
                         self.assertIn(anchor, anchors(there), f"{name_of(page)}: {target} names no heading")
 
+    def test_every_page_and_decision_is_in_the_list_of_its_folder(self):
+        for folder in (ROOT / "docs", ROOT / "docs" / "decisions"):
+            listed = (folder / "README.md").read_text(encoding="utf-8")
+            for page in folder.glob("*.md"):
+                if page.name != "README.md":
+                    self.assertIn(f"({page.name})", listed, f"{name_of(folder)}/README.md does not list it")
+
+    def test_every_decision_has_its_date(self):
+        for page in (ROOT / "docs" / "decisions").glob("*.md"):
+            if page.name != "README.md":
+                title, _, date = page.read_text(encoding="utf-8").splitlines()[:3]
+                self.assertTrue(title.startswith("# "), name_of(page))
+                self.assertRegex(date, r"^20\d\d-\d\d-\d\d$", f"{name_of(page)}: the third line is the date")
+
     def test_the_page_of_settings_is_that_of_the_table(self):
         check = subprocess.run([ROOT / "docs" / "settings", "--check"], capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stderr)
