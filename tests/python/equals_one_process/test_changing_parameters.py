@@ -192,6 +192,23 @@ def test_parameters_whose_values_are_replaced(equals_one_process):
     equals_one_process(train)
 
 
+def test_parameters_that_get_their_shape_after_wrapping(equals_one_process):
+    """Of lazy modules, by their first batch; each rank begins with values of its own until it has them."""
+    def train(world):
+        model = torch.nn.Sequential(torch.nn.LazyLinear(5), torch.nn.Tanh(), torch.nn.LazyLinear(CLASSES))
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model, begin=False)
+        torch.manual_seed(17 + world.rank)
+        for index, batch in enumerate(world.batches()):
+            optimizer.zero_grad()
+            if index == 0:
+                model(batch[0])
+                world.begin(model, optimizer)
+            step(model, optimizer, batch)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 # ---- unused parameters ------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,8 @@ import operator
 import threading
 import time
 
+from torch.nn.parameter import is_lazy
+
 from horovod import _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.compression import NoneCompressor
@@ -65,7 +67,7 @@ class Gradients:
             self._parameters = parameters
         if self._unhooked:
             for gradient in self._unhooked:
-                if gradient.parameter.requires_grad:
+                if gradient.parameter.requires_grad and not is_lazy(gradient.parameter):
                     gradient.hook_up()
             self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
 
