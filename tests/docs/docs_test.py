@@ -131,6 +131,13 @@ class WhatUsersRead(unittest.TestCase):
                         with self.subTest(page=name_of(page), command=command):
                             self.assertTrue((ROOT / word).exists(), f"{name_of(page)}: there is no {word}")
 
+    def test_every_block_of_python_can_be_read(self):
+        for page in FOR_USERS:
+            for words, lines in blocks(page):
+                if words == ["python"]:
+                    with self.subTest(page=name_of(page)):
+                        compile("\n".join(lines), name_of(page), "exec")
+
     def test_no_line_is_longer_than_120_columns(self):
         for page in FOR_USERS:
             for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
