@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/result.hpp"
+#include "launcher/rank_process.hpp"
 #include "native/posix/signals.hpp"
 
 namespace hvd::launcher {
@@ -62,6 +63,11 @@ FirstFailure failure_to_start(const NotStarted& report) {
     failure.text +=
         " (its arguments and its environment together are too long: unset what it does not need, or raise the limit, "
         "which is a quarter of ulimit -s)";
+  else if (report.error == ENOENT && report.step == StartFailure::describe(StartFailure::execute))
+    failure.text +=
+        " (the command is there: what is missing is the interpreter that its first line names, or the loader that it "
+        "was "
+        "linked for; a script from Windows names an interpreter that ends in a carriage return)";
   failure.code = report.error == 0 ? report.code : report.error == ENOENT ? 127 : 126;
   return failure;
 }

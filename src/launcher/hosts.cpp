@@ -34,6 +34,14 @@ std::optional<int> parse_slots(std::string_view text) {
   return slots;
 }
 
+// As the network has it: in capitals or not, and with or without the dot of the root.
+bool is_same_name(std::string_view a, std::string_view b) {
+  if (a.ends_with('.')) a.remove_suffix(1);
+  if (b.ends_with('.')) b.remove_suffix(1);
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 std::string_view first_label(std::string_view name) {
   return name.substr(0, name.find('.'));
 }
@@ -144,7 +152,7 @@ Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& host
   for (const HostSlots& host : hosts) {
     bool here = is_this_machine(host.host, own);
     auto same = std::find_if(result.begin(), result.end(), [&](const HostSlots& other) {
-      return other.host == host.host || (here && is_this_machine(other.host, own));
+      return is_same_name(other.host, host.host) || (here && is_this_machine(other.host, own));
     });
     if (same == result.end()) {
       result.push_back(host);
@@ -160,8 +168,9 @@ Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& host
 }
 
 bool is_this_machine(std::string_view host, const OwnNames& own) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1" || host == own.name ||
-         first_label(host) == own.name || host == first_label(own.name) ||
+  return is_same_name(first_label(host), "localhost") || host.starts_with("127.") || host == "::1" ||
+         is_same_name(host, own.name) || is_same_name(first_label(host), own.name) ||
+         is_same_name(host, first_label(own.name)) ||
          std::find(own.addresses.begin(), own.addresses.end(), host) != own.addresses.end();
 }
 

@@ -24,7 +24,8 @@ class Seats {
                   texts_[connection] = to_string(message->bytes);
                   if (auto gone = gone_unseen_.extract(connection)) seats_.left(connection, "was killed, too");
                 }}) {
-    for (int rank = 0; rank < size; ++rank) seats_.seat(connection_of(rank), 1, {store::wire_version, rank, size, 4711});
+    for (int rank = 0; rank < size; ++rank)
+      seats_.seat(connection_of(rank), 1, {store::wire_version, rank, size, 4711});
     answers_.clear();
   }
 

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "bootstrap/selection.hpp"
 #include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/later_meetings.hpp"
@@ -99,6 +101,21 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
   std::vector<posix::FileDescriptor> silent;  // more than are let wait
   for (int i = 0; i < 50; ++i) silent.push_back(stranger_at(*store));
   EXPECT_TRUE((*client)->fence(soon()));
+}
+
+TEST(TcpStore, speaks_of_some_strangers_and_not_of_all) {
+  auto store = store_of(1);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 30; ++i) {
+    posix::FileDescriptor stranger = stranger_at(*store);
+    std::string garbage(64, 'x');
+    ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    bytes_until_closed(stranger);
+  }
+  store.reset();
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 8) << said;
+  EXPECT_NE(said.find("more will be dropped without a word"), std::string::npos) << said;
 }
 
 TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {

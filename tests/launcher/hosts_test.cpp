@@ -101,17 +101,20 @@ TEST(Hosts, that_are_names_of_this_machine_are_one) {
 }
 
 TEST(Hosts, that_are_named_twice_are_refused_with_what_to_write) {
-  auto hosts = distinct_hosts({{"far", 3}, {"near", 1}, {"far", 2}}, {"n12", {}});
-  ASSERT_FALSE(hosts);
-  EXPECT_NE(hosts.error().message.find("far:5"), std::string::npos);
+  for (const char* again : {"far", "FAR", "far."}) {
+    auto hosts = distinct_hosts({{"far", 3}, {"near", 1}, {again, 2}}, {"n12", {}});
+    ASSERT_FALSE(hosts) << again;
+    EXPECT_NE(hosts.error().message.find(std::string(again) + ":5"), std::string::npos);
+  }
 }
 
 TEST(Hosts, know_this_machine_by_all_of_its_names) {
   const OwnNames own{"n12", {"10.0.0.12", "fd77::12"}};
-  for (const char* name :
-       {"localhost", "127.0.0.1", "127.0.1.1", "::1", "n12", "n12.site.org", "10.0.0.12", "fd77::12"})
+  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1", "n12", "n12.site.org", "10.0.0.12", "fd77::12",
+                           "LOCALHOST", "localhost.", "localhost.localdomain", "N12", "n12.", "N12.site.org"})
     EXPECT_TRUE(is_this_machine(name, own)) << name;
   EXPECT_TRUE(is_this_machine("n12", {"n12.site.org", {}}));
+  EXPECT_TRUE(is_this_machine("n12.site.org", {"N12.Site.org", {}}));
   for (const char* name : {"n1", "n123", "10.0.0.1", "fd77::1"}) EXPECT_FALSE(is_this_machine(name, own)) << name;
   EXPECT_EQ(OwnNames::of_this_machine().name, posix::host_name());
 }

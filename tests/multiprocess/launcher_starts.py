@@ -239,6 +239,16 @@ class WrongCommandLines(LauncherTest):
         self.assertEqual(result.returncode, 127)
         self.assertIn("started by ./train.py, or by its interpreter (python train.py)", result.stderr)
 
+    def test_that_name_a_script_with_a_strange_first_line_are_told_that_its_interpreter_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "train")
+            with open(script, "w") as file:
+                file.write("#!/bin/sh\r\necho hello\r\n")
+            os.chmod(script, 0o755)
+            result = run("-np", "1", script)
+        self.assertEqual(result.returncode, 127)
+        self.assertIn("what is missing is the interpreter that its first line names", result.stderr)
+
     def test_may_shorten_flags(self):
         for flags in (("-n", "2"), ("--num-p", "2"), ("-np=2",)):
             self.assertEqual(run(*flags, "echo", "hello").stdout.count("hello"), 2)

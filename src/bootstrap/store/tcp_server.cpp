@@ -49,6 +49,7 @@ struct TcpStoreServer::State {
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false;
+  int warnings_left = 8;  // of strangers: who scans ports comes often
   Buffer incoming;
 
   ~State() {
@@ -100,9 +101,11 @@ struct TcpStoreServer::State {
     posix::stop_withholding(gone.stream->descriptor());
     if (door.has(number)) {
       // One that said nothing at all may be of a rank that found a better address.
-      auto level = gone.stream->is_untouched() ? log::Level::debug : log::Level::warning;
+      bool is_news = !gone.stream->is_untouched() && warnings_left > 0;
+      auto level = is_news ? log::Level::warning : log::Level::debug;
       if (log::enabled(level))
-        log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why);
+        log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why +
+                              (is_news && --warnings_left == 0 ? "; more will be dropped without a word" : ""));
       door.let_go(number);
     }
     seats->left(number, why);
