@@ -138,8 +138,9 @@ Waited collect(PyObject* number, Reference& value) {
   if (!read_handle(number, &handle)) return Waited::failed;
   auto found = pending().find(handle);
   if (found == pending().end()) {
-    if (lost().erase(handle) != 0) {
-      raise(internal_error(), Session::get().forked()
+    const bool forked = Session::get().forked();
+    if (forked ? lost().contains(handle) : lost().erase(handle) != 0) {
+      raise(internal_error(), forked
                                   ? "this operation was started by the process that this one was forked from, and can "
                                     "only be waited for there"
                                   : "Horovod has been shut down by this process before it waited for this operation");

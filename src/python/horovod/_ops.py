@@ -18,6 +18,7 @@ from horovod.common.exceptions import HorovodInternalError
 # Held by init and shutdown. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down, exit".
 _changing = threading.RLock()
 _atexit_registered = False
+is_forked = False  # this process is the child of one that may be a rank
 
 
 class RecentlyUsed(dict):
@@ -112,8 +113,9 @@ def _forget_everything():
 
 def _after_fork_in_child():
     # Another thread may have held the lock, and the parent's handles are none of the child's.
-    global _changing
+    global _changing, is_forked
     _changing = threading.RLock()
+    is_forked = True
     _forget_everything()
 
 

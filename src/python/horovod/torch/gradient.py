@@ -191,6 +191,8 @@ class Gradient:
             try:
                 _ops.synchronize(handle)  # what a signal's handler raises leaves everything as it is
             except HorovodInternalError as error:
+                if _ops.is_forked and not _core.is_initialized():  # half done for ever; a lost thread may have the lock
+                    raise
                 failure = error
                 self.of_all.failures.append(error)
         with self.of_all.landing:
