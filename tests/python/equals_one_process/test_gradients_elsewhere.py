@@ -147,6 +147,36 @@ def test_other_names_from_before_are_an_error(equals_one_process, other_name):
         equals_one_process(train)
 
 
+DO_NOT_ASK = {
+    "vmap": lambda gradient: torch.vmap(lambda row: row * 2)(gradient),
+    "func.grad": torch.func.grad(lambda gradient: gradient.square().sum()),
+    "numpy from before": lambda gradient: torch.from_numpy(arrays[id(gradient)].copy()),
+}
+arrays = {}
+
+
+@pytest.mark.parametrize("how", DO_NOT_ASK)
+def test_who_does_not_ask_is_right_after_synchronize(equals_one_process, how):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        arrays.clear()
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+            arrays[id(parameter.grad)] = parameter.grad.numpy()
+        seen = []
+        for x, y in world.batches():
+            optimizer.zero_grad(set_to_none=False)
+            loss(model(x), y).backward()
+            world.synchronize(optimizer)
+            seen.append([DO_NOT_ASK[how](parameter.grad) for parameter in model.parameters()])
+            with world.skip_synchronize(optimizer):
+                optimizer.step()
+        return model, optimizer, seen
+
+    equals_one_process(train)
+
+
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
