@@ -163,6 +163,36 @@ TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {
   }
 }
 
+TEST(TcpStore, is_entered_at_the_second_try_by_who_was_closed_on_at_the_first) {
+  auto listener = posix::listen_on_tcp(*posix::TcpAddress::parse("127.0.0.1:0"));
+  ASSERT_TRUE(listener);
+  std::thread store([&] {
+    posix::FileDescriptor socket;
+    for (int round = 0; round < 2; ++round) {
+      pollfd readable{listener->get(), POLLIN, 0};
+      ::poll(&readable, 1, -1);
+      socket = std::move(posix::accept_from_tcp(listener->get())->socket);
+      if (round == 0) socket.reset();
+    }
+    SealedStream stream(std::move(socket), SealedStream::Side::accepted, secret, store::largest_message);
+    (void)stream.flush();
+    for (Buffer hello;;) {
+      auto got = stream.receive(hello);
+      ASSERT_TRUE(got) << got.error().message;
+      if (*got == posix::Delivery::done) break;
+      pollfd readable{stream.descriptor(), POLLIN, 0};
+      ::poll(&readable, 1, -1);
+    }
+    Buffer welcome = store::message(store::Verb::welcome, 1);
+    ByteWriter(welcome).put_string("job");
+    EXPECT_EQ(*stream.send(welcome), posix::Delivery::done);
+  });
+  std::string port = std::to_string(posix::TcpAddress::here(listener->get())->port());
+  auto client = enter_tcp_store("127.0.0.1", port, secret, Rank{0}, 1, soon());
+  EXPECT_TRUE(client) << client.error().message;
+  store.join();
+}
+
 TEST(TcpStore, is_named_when_it_is_not_there) {
   auto store = store_of(1);
   std::string port = std::to_string(store->server().port());
