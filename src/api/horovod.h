@@ -125,7 +125,8 @@ typedef struct hvd_op_description {
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
- * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one until its handle is released. */
+ * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one is started once, and lives until
+ * that handle is released. */
 HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op);
 /* For programs whose names, shapes or scales are ever new ones: gives back what one call of hvd_prepare() gave. What is
  * under way goes on. Not for transient operations. Null is allowed. */

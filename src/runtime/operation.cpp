@@ -14,12 +14,14 @@ Operation* OperationTable::prepare(std::string_view name, Signature signature) {
   NameEntry& entry = *found->second;
   if (auto known = entry.operations.find(signature); known != entry.operations.end()) {
     hold(**known);
+    ++(*known)->starts;
     return known->get();
   }
   auto operation = std::make_unique<Operation>();
   operation->entry = &entry;
   operation->count = signature.count();
   operation->references = 1;
+  operation->starts = 1;
   operation->signature = std::move(signature);
   ++size_;
   return entry.operations.insert(std::move(operation)).first->get();

@@ -37,6 +37,7 @@ struct Operation {
   Signature signature;
   std::int64_t count = 0;          // elements (allgather: per row)
   std::atomic<int> references{0};  // the last one is given back under the table's lock
+  std::atomic<int> starts{0};      // of a transient one: how often it may still be started, once for each prepare()
 
   // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
   std::function<void()> when_done;

@@ -223,6 +223,22 @@ Result<Operation*> Runtime::prepare(std::string_view name, Signature signature) 
   return operations_.prepare(name, std::move(signature));
 }
 
+// A transient operation goes with the handle of its use, so it can have but one.
+Status Runtime::take_starts(std::span<Submission> submissions) {
+  for (std::size_t i = 0; i < submissions.size(); ++i) {
+    Operation& operation = *submissions[i].operation;
+    if (!operation.signature.transient || operation.starts.fetch_sub(1) > 0) continue;
+    Error again(ErrorCode::invalid_argument, "'" + operation.entry->name +
+                                                 "' was prepared as transient and has been started before; prepare it "
+                                                 "for each use");
+    for (std::size_t taken = 0; taken <= i; ++taken)
+      if (submissions[taken].operation->signature.transient) ++submissions[taken].operation->starts;
+    for (const Submission& submission : submissions) submission.operation->entry->in_flight.store(false);
+    return again;
+  }
+  return {};
+}
+
 Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
   for (std::size_t i = 0; i < submissions.size(); ++i) {
@@ -234,6 +250,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
     for (std::size_t taken = 0; taken < i; ++taken) submissions[taken].operation->entry->in_flight.store(false);
     return duplicate;
   }
+  if (auto refused = take_starts(submissions); !refused) return refused.error();
   HandleCell* cell = handles_.open(static_cast<std::uint32_t>(submissions.size()));
   if (cell == nullptr) panic("four million handles were never released");
   Handles::Number number = Handles::number_of(*cell);
@@ -246,7 +263,9 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   Inbox::Pushed pushed = engine_->inbox().push(submissions);
   if (pushed == Inbox::Pushed::first) engine_->wake();
   if (pushed != Inbox::Pushed::closed) return number;
+  cell->transients.clear();  // they were not started, and are still the program's
   for (const Submission& submission : submissions) {
+    if (submission.operation->signature.transient) ++submission.operation->starts;
     submission.operation->entry->in_flight.store(false);
     operations_.release(*submission.operation);
     handles_.settle(*cell, nullptr);

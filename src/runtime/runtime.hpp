@@ -83,6 +83,7 @@ class Runtime {
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
   // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns
   // when it has here. The same error comes back, or one that says that another rank had one.
+  Status take_starts(std::span<Submission> submissions);
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
     std::shared_ptr<void> memory;  // of all ranks of my node

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <thread>
 
 namespace {
@@ -80,6 +81,26 @@ TEST(Api, ends_what_threads_wait_for_when_it_stops) {
   EXPECT_FALSE(hvd_is_running(runtime));
   hvd_stop(runtime);
   hvd_shutdown(runtime);
+}
+
+TEST(Api, starts_a_transient_operation_once) {
+  horovod::Runtime job;
+  float data = 1;
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "once " + std::to_string(i);
+    hvd_op_description description = floats(name.c_str(), HVD_ALLREDUCE, nullptr, 0);
+    description.transient = 1;
+    hvd_op* op = nullptr;
+    horovod::check(hvd_prepare(job.get(), &description, &op));
+    hvd_start_arguments arguments{op, &data, &data, 0};
+    hvd_handle handle = 0, second = 0;
+    horovod::check(hvd_start(job.get(), &arguments, 1, &handle));
+    horovod::check(hvd_wait(job.get(), handle, -1));
+    EXPECT_EQ(hvd_start(job.get(), &arguments, 1, &second), HVD_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(hvd_last_error()).find("has been started before"), std::string::npos) << hvd_last_error();
+    hvd_release(job.get(), handle);
+  }
+  EXPECT_LE(hvd_counter(job.get(), "operations"), 1);
 }
 
 TEST(Api, handles_of_one_runtime_mean_nothing_to_the_next) {
