@@ -172,7 +172,7 @@ class Agent {
 
   void report_stop(pid_t child, int signal) {
     for (const RankProcess& rank : ranks_)
-      if (rank.process == child) channel_.send(Stopped{rank.rank, signal});
+      if (rank.process == child) channel_.send(Stopped{rank.rank, signal, child});
   }
 
   void report_end(pid_t child, int status) {

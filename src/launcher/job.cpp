@@ -249,7 +249,7 @@ class Job {
   // Nobody else would say so where nobody waits for that rank. Those that the user stopped by Ctrl-Z are no news.
   void hear(HostLink& host, const Stopped& stop) {
     if (site_ || ending_.begun() || stop.signal == SIGTSTP) return;
-    std::string process = std::to_string(ranks_.process_of(stop.rank));
+    std::string process = std::to_string(stop.process);
     console_.say("rank " + std::to_string(stop.rank.value) + " on host " + host.name + " (process " + process +
                  ") was stopped by signal " + std::to_string(stop.signal) + " (" + posix::name_of_signal(stop.signal) +
                  "): the job waits for it to be continued (kill -CONT " + process + ")");

@@ -50,7 +50,7 @@ template <>
 constexpr auto fields_of<Exited> = std::tuple(&Exited::rank, &Exited::wait_status, &Exited::at_ns, &Exited::group_known,
                                               &Exited::oom_kills, &Exited::limit_bytes, &Exited::group);
 template <>
-constexpr auto fields_of<Stopped> = std::tuple(&Stopped::rank, &Stopped::signal);
+constexpr auto fields_of<Stopped> = std::tuple(&Stopped::rank, &Stopped::signal, &Stopped::process);
 template <>
 constexpr auto fields_of<Told> = std::tuple(&Told::signal);
 template <>

@@ -97,6 +97,7 @@ struct Exited {
 struct Stopped {  // it does nothing until somebody continues it
   Rank rank;
   std::int32_t signal = 0;
+  std::int32_t process = 0;  // Started may come later
 };
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;

@@ -38,7 +38,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   ends.one.send(exited);
   ends.one.send(Output{Rank{2}, Stream::standard_error, std::string("a\0b", 3)});
   ends.one.send(AllGone{});
-  ends.one.send(Stopped{Rank{4}, 19});
+  ends.one.send(Stopped{Rank{4}, 19, 4711});
   ends.one.flush();
   auto messages = ends.other.pump();
   ASSERT_EQ(messages.size(), 5u);
@@ -59,6 +59,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   EXPECT_TRUE(std::holds_alternative<AllGone>(messages[3]));
   EXPECT_EQ(std::get<Stopped>(messages[4]).rank, Rank{4});
   EXPECT_EQ(std::get<Stopped>(messages[4]).signal, 19);
+  EXPECT_EQ(std::get<Stopped>(messages[4]).process, 4711);
 }
 
 TEST(Messages, larger_than_the_socket_arrive_in_pieces) {

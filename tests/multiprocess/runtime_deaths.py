@@ -178,6 +178,16 @@ class Stops(LauncherTest):
             job.finish()
             job.assert_nothing_is_left(self)
 
+    def test_rank_that_stops_as_its_first_act_is_named_with_its_process(self):
+        job = Job(8, "kill -STOP $$")
+        lines = job.wait_for_lines(8, b"was stopped by signal 19 (SIGSTOP)", of_errors=True)
+        processes = {int(re.search(rb"\(process (\d+)\) .*\(kill -CONT \1\)", line)[1]) for line in lines}
+        self.assertEqual(len(processes), 8, lines)
+        self.assertTrue(all(processes), lines)  # a signal to 0 is one to the user's own processes
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+        self.finish(job, 0)
+
     def test_rank_that_is_continued_is_forgiven(self):
         job, victim = self.stop("between")
         job.wait_for_lines(1, b"process is stopped", of_errors=True)
