@@ -29,11 +29,10 @@ class HorovodTrainer(Trainer):
         hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
 
     def create_optimizer(self, model=None):
-        if self.optimizer is None:
-            optimizer = super().create_optimizer(model)
-            self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=self.model.named_parameters())
-            self.distributed = self.optimizer
-        return self.optimizer
+        optimizer = super().create_optimizer(model)
+        if not hasattr(self, "distributed"):
+            self.distributed = hvd.DistributedOptimizer(optimizer, self.model.named_parameters())
+        return optimizer
 
     # Each rank its share of the data: shuffled anew in every epoch, disjoint.
     def _get_train_sampler(self, *args):
@@ -57,7 +56,7 @@ class HorovodTrainer(Trainer):
     def _save_checkpoint(self, *args, **kwargs):
         if hvd.rank() == 0:
             super()._save_checkpoint(*args, **kwargs)
-        hvd.barrier()
+        self.state.best_model_checkpoint = hvd.broadcast_object(self.state.best_model_checkpoint)  # when it is there
 
 
 class Sentences(torch.utils.data.Dataset):
@@ -91,8 +90,8 @@ def main():
     arguments = TrainingArguments(
         options.output, per_device_train_batch_size=options.batch_size // hvd.size(),
         gradient_accumulation_steps=options.accumulate, num_train_epochs=options.epochs, bf16=options.bf16,
-        learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="epoch", use_cpu=True,
-        report_to="none")
+        learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="steps", eval_steps=10,
+        load_best_model_at_end=True, use_cpu=True, report_to="none")
     # What is printed and saved by one process only is printed and saved by rank 0.
     arguments.distributed_state.process_index = hvd.rank()
     arguments.distributed_state.local_process_index = hvd.local_rank()

@@ -38,21 +38,25 @@ class HorovodStrategy(ParallelStrategy):
 
     def setup_optimizers(self, trainer):
         super().setup_optimizers(trainer)
-        self.passes = trainer.accumulate_grad_batches
         for optimizer in self.optimizers:
-            hvd.DistributedOptimizer(optimizer, self.model.named_parameters(), backward_passes_per_step=self.passes)
+            hvd.DistributedOptimizer(optimizer, self.model.named_parameters())
+
+    def on_train_batch_start(self, batch, batch_idx):
+        passes = self.lightning_module.trainer.accumulate_grad_batches  # a callback may change it
+        if batch_idx % passes == 0:
+            for optimizer in self.optimizers:
+                optimizer.set_backward_passes_per_step(passes)
 
     def optimizer_step(self, optimizer, closure, *args, **kwargs):
         # The closure makes the step's last backward pass, then it clips. In an epoch's last step fewer passes came before.
         optimizer.set_backward_passes_per_step(1)
-        try:
-            return super().optimizer_step(optimizer, closure, *args, **kwargs)
-        finally:
-            optimizer.set_backward_passes_per_step(self.passes)
+        return super().optimizer_step(optimizer, closure, *args, **kwargs)
 
     def reduce(self, tensor, group=None, reduce_op="mean"):
-        is_sum = str(reduce_op).lower().endswith("sum")
-        return hvd.allreduce(tensor, op=hvd.Sum if is_sum else hvd.Average) if isinstance(tensor, torch.Tensor) else tensor
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        ops = {"mean": hvd.Average, "avg": hvd.Average, "sum": hvd.Sum, "min": hvd.Min, "max": hvd.Max}
+        return hvd.allreduce(tensor, op=ops[getattr(reduce_op, "name", reduce_op).lower()])
 
     def all_gather(self, tensor, group=None, sync_grads=False):
         return hvd.allgather(tensor.unsqueeze(0))
