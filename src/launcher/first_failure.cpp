@@ -66,8 +66,7 @@ FirstFailure failure_to_start(const NotStarted& report) {
   else if (report.error == ENOENT && report.step == StartFailure::describe(StartFailure::execute))
     failure.text +=
         " (the command is there: what is missing is the interpreter that its first line names, or the loader that it "
-        "was "
-        "linked for; a script from Windows names an interpreter that ends in a carriage return)";
+        "was linked for; a script from Windows names an interpreter that ends in a carriage return)";
   failure.code = report.error == 0 ? report.code : report.error == ENOENT ? 127 : 126;
   return failure;
 }
