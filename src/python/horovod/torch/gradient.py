@@ -1,4 +1,4 @@
-"""One parameter's gradient: counts backward passes, submits it, waits for the result; and groups of them."""
+"""One parameter's gradient: counts backward passes, submits it, waits for the result."""
 import weakref
 
 import torch
@@ -7,7 +7,7 @@ from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off, version_of
-from horovod.torch.mpi_ops import Sum, allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
+from horovod.torch.mpi_ops import Sum, allreduce_async_, sparse_allreduce_async
 
 _start_again = _core.start_again
 
@@ -235,7 +235,8 @@ class Gradient:
         tensor = self.parameter.grad
         if type(tensor) is InFlight:  # another optimizer's, too
             in_flight_with(tensor).settle()
-        elif others_have_more and self.seen is not None and (tensor is not self.seen() or version_of(tensor) != self.used_version):
+        elif others_have_more and self.seen is not None and (
+                tensor is not self.seen() or version_of(tensor) != self.used_version):
             raise RuntimeError(
                 f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of all "
                 "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
@@ -301,52 +302,6 @@ class Gradient:
                 f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
                 f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "
                 "optimizer.zero_grad() before backward(), or use op=hvd.Average.")
-
-
-class Group:
-    """Gradients that are reduced together, when the last of them is there."""
-
-    def __init__(self, members):
-        self.members = members
-        self.begin_round()
-
-    def begin_round(self):
-        self.handle = None
-        self.is_started = False
-        self.held = 0
-
-    def is_in(self, kinds):
-        return any(kinds[gradient.place] for gradient in self.members)
-
-    def hold(self, gradient, tensor):
-        gradient.tensor = tensor
-        gradient.version = version_of(tensor)
-        take_off(tensor, gradient)
-        self.held += 1
-        if self.held == len(self.members):
-            self._start()
-
-    def _start(self):
-        self.is_started = True
-        if not self.members[0].of_all.has_names:
-            self.members[0].of_all.take_names()
-        dense, reduced = [], []
-        for gradient in self.members:
-            tensor = gradient.tensor
-            land(tensor)
-            if is_gathered(tensor, gradient.settings):
-                gradient.start_gathering(tensor)
-            else:
-                tensor, given = gradient.prepare(tensor)
-                dense.append(gradient)
-                reduced.append(given)
-            gradient.tensor = tensor
-            gradient.version = version_of(tensor)
-            take_off(tensor, gradient)
-        if dense:
-            settings = dense[0].settings
-            self.handle = grouped_allreduce_async_(reduced, None, dense[0].name, settings.op, settings.prescale,
-                                                   settings.postscale, settings.process_set)
 
 
 def is_gathered(tensor, settings):

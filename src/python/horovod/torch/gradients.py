@@ -15,7 +15,8 @@ from torch.nn.parameter import is_lazy
 from horovod import _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.compression import NoneCompressor
-from horovod.torch.gradient import Gradient, Group
+from horovod.torch.gradient import Gradient
+from horovod.torch.gradient_group import Group
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum

@@ -9,9 +9,7 @@ Of these the reducer notices changes that count in the tensor's version, and not
 import torch
 
 _waiting = {}  # id of a tensor -> what settle() is called of, which holds the tensor
-
-
-_abandoned = []
+_abandoned = []  # gradients whose optimizer is gone
 
 
 class InFlight(torch.Tensor):

@@ -1,0 +1,48 @@
+"""Gradients that are reduced together, when the last of them is there."""
+from horovod.torch.gradient import is_gathered
+from horovod.torch.gradients_in_flight import land, take_off, version_of
+from horovod.torch.mpi_ops import grouped_allreduce_async_
+
+
+class Group:
+    def __init__(self, members):
+        self.members = members
+        self.begin_round()
+
+    def begin_round(self):
+        self.handle = None
+        self.is_started = False
+        self.held = 0
+
+    def is_in(self, kinds):
+        return any(kinds[gradient.place] for gradient in self.members)
+
+    def hold(self, gradient, tensor):
+        gradient.tensor = tensor
+        gradient.version = version_of(tensor)
+        take_off(tensor, gradient)
+        self.held += 1
+        if self.held == len(self.members):
+            self._start()
+
+    def _start(self):
+        self.is_started = True
+        if not self.members[0].of_all.has_names:
+            self.members[0].of_all.take_names()
+        dense, reduced = [], []
+        for gradient in self.members:
+            tensor = gradient.tensor
+            land(tensor)
+            if is_gathered(tensor, gradient.settings):
+                gradient.start_gathering(tensor)
+            else:
+                tensor, given = gradient.prepare(tensor)
+                dense.append(gradient)
+                reduced.append(given)
+            gradient.tensor = tensor
+            gradient.version = version_of(tensor)
+            take_off(tensor, gradient)
+        if dense:
+            settings = dense[0].settings
+            self.handle = grouped_allreduce_async_(reduced, None, dense[0].name, settings.op, settings.prescale,
+                                                   settings.postscale, settings.process_set)
