@@ -57,6 +57,7 @@ class Traced final : public Bootstrap {
   }
   std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
     std::optional<Result<Cards>> cards;
+    log::trace("bootstrap " + std::string(name()) + ": begin the exchange " + std::string(key));
     (void)timed("exchange " + std::string(key), [&]() -> Status {
       cards = inner_->exchange(key, card, deadline);
       if (!cards) return Error(ErrorCode::unsupported, "by put, fence and get");

@@ -62,8 +62,9 @@ class Deaths(LauncherTest):
                       HOROVOD_START_TIMEOUT="3")
             job.wait_for_lines(1, b"<stdout>:late")
             line, = job.wait_for_lines(1, b"<stdout>:victim ")
-            # What comes after the put is the fence.
-            job.wait_for_lines(1, b"[%d]: bootstrap %s: put hvd.meet" % (victim, way.encode()))
+            # What comes after it is the wait for the others.
+            last = b"put" if way == "pmix" else b"begin the exchange"
+            job.wait_for_lines(1, b"[%d]: bootstrap %s: %s hvd.meet" % (victim, way.encode(), last))
             process = int(line.split()[-1])
             job.wait_for_state(process, "S")
             os.kill(process, signal.SIGUSR1)

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "horovod.h"
+#include "libpmix_leaks.hpp"
 
 namespace {
 

@@ -21,21 +21,8 @@
 #include <vector>
 
 #include "horovod.h"
+#include "libpmix_leaks.hpp"
 #include "sanitized.hpp"
-
-// Asked by the address sanitizer, if there is one: libpmix keeps what its initialisation allocates.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
-extern "C" {
-__attribute__((visibility("default"))) const char* __lsan_default_suppressions();
-__attribute__((visibility("default"))) const char* __lsan_default_options();
-const char* __lsan_default_suppressions() {
-  return "leak:libpmix.so";
-}
-const char* __lsan_default_options() {
-  return "print_suppressions=0";
-}
-}
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace {
 

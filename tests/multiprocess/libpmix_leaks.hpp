@@ -1,0 +1,16 @@
+// For programs whose ranks meet over PMIx, in the address sanitizer's build: libpmix keeps what its initialisation
+// allocates. Included once per program.
+#pragma once
+
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,misc-definitions-in-headers)
+extern "C" {
+__attribute__((visibility("default"))) const char* __lsan_default_suppressions();
+__attribute__((visibility("default"))) const char* __lsan_default_options();
+const char* __lsan_default_suppressions() {
+  return "leak:libpmix.so";
+}
+const char* __lsan_default_options() {
+  return "print_suppressions=0";
+}
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming,misc-definitions-in-headers)
