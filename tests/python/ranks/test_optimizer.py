@@ -285,7 +285,7 @@ def test_a_closure_that_clips_after_the_last_of_several_passes(hvd, rank, size):
     assert_close(model.parameters(), alone.parameters())
 
 
-@pytest.mark.parametrize("way", ["passes set", "synchronized", "neither"])
+@pytest.mark.parametrize("way", ["passes set", "passes set too late", "synchronized", "neither"])
 def test_clipping_after_fewer_passes_than_usual(hvd, rank, size, way):
     """An epoch's last step, where the number of batches is not a multiple of the passes."""
     model, alone = network(), network()
@@ -296,9 +296,11 @@ def test_clipping_after_fewer_passes_than_usual(hvd, rank, size, way):
     F.cross_entropy(model(x), y).backward()
     if way == "synchronized":
         optimizer.synchronize()
+    if way == "passes set too late":
+        optimizer.set_backward_passes_per_step(1)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
-    if way == "neither":
-        with pytest.raises(RuntimeError, match="changed after 1 of 3 backward passes"):
+    if way in ("neither", "passes set too late"):
+        with pytest.raises(RuntimeError, match="changed after 1 of several backward passes"):
             optimizer.step()
         return
     with optimizer.skip_synchronize() if way == "synchronized" else contextlib.nullcontext():

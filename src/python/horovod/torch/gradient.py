@@ -14,7 +14,7 @@ _start_again = _core.start_again
 
 class Gradient:
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
-                 "handle", "store", "is_done", "seen", "used_version", "summed", "summed_version", "__weakref__")
+                 "handle", "store", "is_done", "seen", "used_version", "kept_back", "summed", "summed_version", "__weakref__")
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
@@ -29,6 +29,7 @@ class Gradient:
         self.is_done = False  # the result is there before the round has ended
         self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
         self.used_version = 0  # its version counter then
+        self.kept_back = 0  # backward passes that were summed here and have not been submitted
         self.summed = None  # weak, under Sum: the tensor with the last round's result
         self.summed_version = 0
 
@@ -62,6 +63,7 @@ class Gradient:
                     "optimizer.skip_synchronize().")
             self.start(tensor)
         else:
+            self.kept_back += 1
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
@@ -89,6 +91,7 @@ class Gradient:
                 "leaves p.grad alone, and call backward() for the whole loss.")
         of_all, settings = self.of_all, self.settings
         of_all.submitted += 1
+        self.kept_back = 0
         if type(tensor) is InFlight:  # another optimizer has the parameter, too, and was first
             self.is_done = True
             self.seen = None
@@ -110,14 +113,13 @@ class Gradient:
     def start_leftover(self, tensor):
         """Starts what no backward pass of this round has submitted: set by the program, or left from an earlier one."""
         is_sum = self.summed is not None and self.summed() is tensor and version_of(tensor) == self.summed_version
-        if 0 < self.left < self.settings.passes and self.seen() is tensor and version_of(tensor) != self.used_version and \
-                not tensor._is_view():
+        was_changed = self.kept_back > 0 and version_of(tensor) != self.used_version and not tensor._is_view()
+        if was_changed and self.seen() is tensor:
             raise RuntimeError(
-                f"The gradient of {self.name!r} was changed after {self.settings.passes - self.left} of "
-                f"{self.settings.passes} backward passes (backward_passes_per_step), when it was not averaged yet: by a "
-                "norm of this rank's own, for one. Call optimizer.synchronize() before gradients are changed, and step() "
-                "within optimizer.skip_synchronize(); or optimizer.set_backward_passes_per_step() before a step of "
-                "fewer passes.")
+                f"The gradient of {self.name!r} was changed after {self.kept_back} of several backward passes "
+                "(backward_passes_per_step), when it was not averaged yet: by a norm of this rank's own, for one. Call "
+                "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize(); "
+                "or optimizer.set_backward_passes_per_step() before the backward pass of a step of fewer passes.")
         if is_sum and type(tensor) is not InFlight:
             tensor.div_(self.settings.process_set.size())  # every rank has the whole sum
         self.start(tensor)
@@ -245,6 +247,7 @@ class Gradient:
     def discard(self):
         """Nobody wants what this round has brought so far; the count begins anew."""
         self.left = self.settings.passes
+        self.kept_back = 0
         if self.tensor is None and not self.is_done:
             return
         self.of_all.submitted -= 1

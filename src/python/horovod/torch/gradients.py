@@ -281,6 +281,7 @@ class Gradients:
         for gradient in self._all:
             gradient.left = passes
             gradient.is_done = False
+            gradient.kept_back = 0
             if sums:
                 gradient.remember_sum()
         for group in self._groups:
