@@ -30,6 +30,7 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
 std::vector<SlurmComponent> components_of_job(const Environment& environment) {
   std::vector<SlurmComponent> components;
   int count = bootstrap::number_in(environment, "SLURM_HET_SIZE").value_or(0);
+  components.reserve(static_cast<std::size_t>(std::max(count, 1)));
   for (int at = 0; at < count; ++at)
     components.push_back(component_of(environment, "_HET_GROUP_" + std::to_string(at)));
   if (components.empty()) components.push_back(component_of(environment, ""));
