@@ -10,4 +10,14 @@ void ByteWriter::put_raw(const void* data, std::size_t size) {
   std::memcpy(out_.data() + at, data, size);
 }
 
+std::string hexadecimal(ConstBytes bytes) {
+  constexpr char letters[] = "0123456789abcdef";
+  std::string text;
+  for (std::byte byte : bytes) {
+    text += letters[std::to_integer<unsigned>(byte) >> 4];
+    text += letters[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
 }  // namespace hvd

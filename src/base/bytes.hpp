@@ -70,5 +70,7 @@ inline ConstBytes as_bytes(std::string_view text) {
 inline std::string to_string(ConstBytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+// Two letters for each byte.
+std::string hexadecimal(ConstBytes bytes);
 
 }  // namespace hvd

@@ -106,16 +106,6 @@ Digest hmac_sha256(ConstBytes key, ConstBytes message) {
   return outer.finish();
 }
 
-std::string hexadecimal(const Digest& digest) {
-  constexpr char letters[] = "0123456789abcdef";
-  std::string text;
-  for (std::byte byte : digest) {
-    text += letters[std::to_integer<unsigned>(byte) >> 4];
-    text += letters[std::to_integer<unsigned>(byte) & 15];
-  }
-  return text;
-}
-
 bool are_equal_secrets(ConstBytes left, ConstBytes right) {
   if (left.size() != right.size()) return false;
   volatile std::byte difference{0};

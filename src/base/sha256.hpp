@@ -29,8 +29,6 @@ class Sha256 {
 Digest sha256(ConstBytes bytes);
 Digest hmac_sha256(ConstBytes key, ConstBytes message);
 
-std::string hexadecimal(const Digest& digest);
-
 // In a time that does not tell where they differ.
 bool are_equal_secrets(ConstBytes left, ConstBytes right);
 

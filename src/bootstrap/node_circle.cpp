@@ -80,6 +80,16 @@ std::string NodeCircle::address(std::string_view key, std::string_view purpose) 
   return "@hvd-" + hexadecimal(sha256(as_bytes(text))).substr(0, 32);
 }
 
+Result<Buffer> NodeCircle::table_of_all(BroughtCard mine, std::string_view key, Deadline deadline, const Ask& ask) {
+  if (!leads())
+    if (auto table = bring(mine, key, deadline)) return std::move(*table);
+  std::vector<BroughtCard> cards = gather(key, deadline);
+  cards.push_back(std::move(mine));
+  auto table = ask(cards);
+  hand_out(table);
+  return table;
+}
+
 std::vector<BroughtCard> NodeCircle::gather(std::string_view key, Deadline deadline) {
   std::vector<BroughtCard> cards;
   guests_.clear();

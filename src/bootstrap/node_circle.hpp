@@ -8,6 +8,7 @@
 //     others, and says so by another name. Who finds that, or finds nobody for that long, goes alone from then on.
 //  3. The answer is a descriptor of memory with the table, or an error.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,11 @@ class NodeCircle {
   // `name` is equal in the circle, and no other's on this machine; `others` are in it besides this rank.
   NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(60));
 
-  // Whether this rank acts for itself, and maybe for others.
+  // The table of all ranks. Who acts for itself, and maybe for others, asks for it with the cards that it has.
+  using Ask = std::function<Result<Buffer>(const std::vector<BroughtCard>& cards)>;
+  Result<Buffer> table_of_all(BroughtCard mine, std::string_view key, Deadline deadline, const Ask& ask);
+
+  // Its parts. Whether this rank acts for itself, and maybe for others.
   bool leads() const { return leads_; }
 
   // Of the first: what the others bring. Then hand_out() answers them.

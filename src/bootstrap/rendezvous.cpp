@@ -66,7 +66,11 @@ class Rendezvous final : public Bootstrap {
   }
 
   std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
-    auto table = table_of_all(key, {identity_.rank, encode(card)}, deadline);
+    auto ask = [&](const std::vector<BroughtCard>& cards) -> Result<Buffer> {
+      HVD_RETURN_IF_ERROR(enter(deadline));
+      return store_->exchange(key, cards, deadline);
+    };
+    auto table = circle_->table_of_all({identity_.rank, encode(card)}, key, deadline, ask);
     if (!table) return std::move(table.error());
     return Cards::decode(std::move(*table), identity_.size);
   }
@@ -89,17 +93,6 @@ class Rendezvous final : public Bootstrap {
     if (!store) return std::move(store.error());
     store_ = std::move(*store);
     return {};
-  }
-
-  Result<Buffer> table_of_all(std::string_view key, BroughtCard mine, Deadline deadline) {
-    if (!circle_->leads())
-      if (auto table = circle_->bring(mine, key, deadline)) return std::move(*table);
-    std::vector<BroughtCard> cards = circle_->gather(key, deadline);
-    cards.push_back(std::move(mine));
-    auto entered = enter(deadline);
-    auto table = entered ? store_->exchange(key, cards, deadline) : Result<Buffer>(std::move(entered.error()));
-    circle_->hand_out(table);
-    return table;
   }
 
   Identity identity_;

@@ -199,20 +199,14 @@ class Slurm final : public Bootstrap {
   Result<Cards> meet(const Card& card, Deadline deadline) {
     if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
     if (folder_.empty()) HVD_RETURN_IF_ERROR(make_folder());
-    auto table = table_of_all(std::to_string(exchanges_++), {identity_.rank, encode(card)}, deadline);
+    std::string number = std::to_string(exchanges_++);
+    auto ask = [&](const std::vector<BroughtCard>& cards) {
+      return identity_.rank == Rank{0} ? collect(number, cards, deadline) : bring(number, cards, deadline);
+    };
+    auto table = circle_->table_of_all({identity_.rank, encode(card)}, number, deadline, ask);
     if (!table) broken_ = table.error().message;
     if (!table) return std::move(table.error());
     return Cards::decode(std::move(*table), identity_.size);
-  }
-
-  Result<Buffer> table_of_all(const std::string& number, BroughtCard mine, Deadline deadline) {
-    if (!circle_->leads())
-      if (auto table = circle_->bring(mine, number, deadline)) return std::move(*table);
-    std::vector<BroughtCard> cards = circle_->gather(number, deadline);
-    cards.push_back(std::move(mine));
-    auto table = identity_.rank == Rank{0} ? collect(number, cards, deadline) : bring(number, cards, deadline);
-    circle_->hand_out(table);
-    return table;
   }
 
   // A first rank other than rank 0.

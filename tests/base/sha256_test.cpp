@@ -7,16 +7,6 @@
 namespace hvd {
 namespace {
 
-std::string hexadecimal(const Digest& digest) {
-  std::string text;
-  for (std::byte byte : digest) {
-    constexpr char digits[] = "0123456789abcdef";
-    text += digits[std::to_integer<unsigned>(byte >> 4)];
-    text += digits[std::to_integer<unsigned>(byte & std::byte{15})];
-  }
-  return text;
-}
-
 TEST(Sha256, gives_the_digests_of_the_standard) {  // FIPS 180-4 examples, NIST CAVP
   EXPECT_EQ(hexadecimal(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(hexadecimal(sha256(as_bytes("abc"))), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -19,13 +19,7 @@ std::string random_bytes(std::size_t size) {
 }
 
 std::string random_hex(std::size_t bytes) {
-  std::string text;
-  for (char letter : random_bytes(bytes)) {
-    auto byte = static_cast<unsigned char>(letter);
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  return hexadecimal(as_bytes(random_bytes(bytes)));
 }
 
 }  // namespace hvd::posix

@@ -137,8 +137,7 @@ class Gradient:
 
     def _start_the_long_way(self, tensor):
         """Of a gradient that is sparse, compressed, to lie in a view, or is here for the first time."""
-        if not self.of_all.has_names:
-            self.of_all.take_names()
+        self.of_all.take_names()
         if is_gathered(tensor, self.settings):
             return None, self.start_gathering(tensor)
         tensor, reduced = self.prepare(tensor)

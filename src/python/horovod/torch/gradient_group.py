@@ -27,8 +27,7 @@ class Group:
 
     def _start(self):
         self.is_started = True
-        if not self.members[0].of_all.has_names:
-            self.members[0].of_all.take_names()
+        self.members[0].of_all.take_names()
         dense, reduced = [], []
         for gradient in self.members:
             tensor = gradient.tensor

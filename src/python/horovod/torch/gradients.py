@@ -39,7 +39,7 @@ class Gradients:
     def __init__(self, settings, names):
         self.settings = settings
         self.names = names
-        self.has_names = False  # by which the ranks match them
+        self._has_names = False  # by which the ranks match them
         self.views = None
         self.is_plain = False  # they are reduced where they lie
         self.is_synchronized = False  # synchronize() was called, and no gradient has come since
@@ -89,8 +89,10 @@ class Gradients:
             gradient.let_go()  # which may wait, and tell the others what there is of those that remain
 
     def take_names(self):
-        """From now on the ranks can match them."""
-        self.has_names = True
+        """From now on the ranks can match them; the second call changes nothing."""
+        if self._has_names:
+            return
+        self._has_names = True
         self.names.take_number()
         self.is_plain = self.views is None and self.settings.compression is NoneCompressor
         for gradient in self._all:
@@ -200,8 +202,7 @@ class Gradients:
 
     def _submit_what_is_there(self):
         """Returns what is not."""
-        if not self.has_names:
-            self.take_names()
+        self.take_names()
         lacking = []
         if self.submitted < len(self._all):
             for gradient in self._all:

@@ -41,11 +41,9 @@ class _Names:
         name = self.of_parameters.setdefault(parameter, f"allreduce.noname.{i}.{j}")
         return name if self.number == 0 else f"{name} (optimizer {self.number + 1})"
 
-    def of_closure(self):
-        return f"closure of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
-
-    def of_loss(self):
-        return f"loss of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
+    def of(self, what):
+        """That of an operation of the whole optimizer."""
+        return f"{what} of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
 
 
 class _Distributed:
@@ -59,7 +57,7 @@ class _Distributed:
         self.inner_step = inner_step  # a step that the program had put in the place of the class's, or None
         self.gradients = None  # where there is nobody to communicate with
         self.should_synchronize = True
-        self.shown = []  # see show_zero_gradients
+        self.shown = []  # by functions._show_zero_gradients
         self.let_go = lambda: None
 
     def take_back_shown_gradients(self):
@@ -204,10 +202,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 def _are_outstanding_anywhere(distributed):
     """Whether any rank has gradients whose results nobody has waited for."""
     gradients, process_set = distributed.gradients, distributed.settings.process_set
-    if not gradients.has_names:
-        gradients.take_names()
+    gradients.take_names()
     found = torch.tensor([gradients.are_outstanding], dtype=torch.uint8, device="cpu")
-    return allreduce_(found, None, distributed.names.of_closure(), Max, process_set=process_set).item()
+    return allreduce_(found, None, distributed.names.of("closure"), Max, process_set=process_set).item()
 
 
 def _of_all_ranks(optimizer, closure):
@@ -229,7 +226,7 @@ def _of_all_ranks(optimizer, closure):
 def _averaged(loss, distributed):
     """The mean of all ranks' losses (their sum where gradients are summed), by which an optimizer may search."""
     op = Sum if distributed.settings.op == Sum else Average
-    name, process_set = distributed.names.of_loss(), distributed.settings.process_set
+    name, process_set = distributed.names.of("loss"), distributed.settings.process_set
     if isinstance(loss, torch.Tensor) and loss.dtype.is_floating_point:
         loss = loss.detach().clone(memory_format=torch.contiguous_format)
         return allreduce_(loss, None, name, op, process_set=process_set)
