@@ -19,10 +19,10 @@
 #include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/world.hpp"
+#include "connections/net_peers.hpp"
+#include "connections/thread_hub.hpp"
 #include "made_up_world.hpp"
 #include "native/posix/wait_word.hpp"
-#include "transport/net_peers.hpp"
-#include "transport/thread_hub.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::testing {
@@ -76,23 +76,23 @@ struct Ensemble {
   explicit Ensemble(World shared_world, Config shared_config = {})
       : world(std::move(shared_world)),
         config(std::move(shared_config)),
-        hub(std::make_shared<transport::ThreadHub>(world.size())),
+        hub(std::make_shared<connections::ThreadHub>(world.size())),
         board(std::make_shared<Blackboard>()),
         wakes(static_cast<std::size_t>(world.size())) {}
 
   World world;  // its `rank` means nothing here
   Config config;
-  std::shared_ptr<transport::ThreadHub> hub;
+  std::shared_ptr<connections::ThreadHub> hub;
   std::shared_ptr<Blackboard> board;
   std::vector<posix::WaitWord> wakes;  // by rank
 
   // Listeners on loopback for all ranks, whose addresses are in `world` from then on. Made at the first call.
-  transport::NetListener take_listener(Rank rank) {
+  connections::NetListener take_listener(Rank rank) {
     std::lock_guard lock(listeners_mutex_);
     while (listeners_.size() < world.members.size()) {
       Config loopback = config;
       loopback.network_interfaces = "lo";
-      auto listener = transport::NetListener::open(loopback);
+      auto listener = connections::NetListener::open(loopback);
       if (!listener) panic(listener.error().message);
       world.members[listeners_.size()].endpoints = listener->endpoints();
       listeners_.push_back(std::move(*listener));
@@ -103,7 +103,7 @@ struct Ensemble {
 
  private:
   std::mutex listeners_mutex_;
-  std::vector<transport::NetListener> listeners_;  // by rank; moved out when taken
+  std::vector<connections::NetListener> listeners_;  // by rank; moved out when taken
 };
 
 // One rank: everything that the layers from transport upwards want to know.
@@ -135,11 +135,11 @@ class RankThread {
   // TCP connections to the other ranks, which have to call it too. Before the first use of `world` by others.
   void use_net() {
     if (surroundings.net) return;
-    transport::NetListener listener = ensemble_.take_listener(world.rank);
+    connections::NetListener listener = ensemble_.take_listener(world.rank);
     world.secret = ensemble_.world.secret;
     for (std::size_t i = 0; i < world.members.size(); ++i)
       world.members[i].endpoints = ensemble_.world.members[i].endpoints;
-    auto net = transport::NetPeers::start(world, ensemble_.config, std::move(listener));
+    auto net = connections::NetPeers::start(world, ensemble_.config, std::move(listener));
     if (!net) panic(net.error().message);
     surroundings.net = std::move(*net);
     surroundings.net->set_wake(&wake);
@@ -162,7 +162,7 @@ class RankThread {
   Ensemble& ensemble_;
   World world;
   posix::WaitWord& wake;
-  std::shared_ptr<transport::ThreadHub> hub;
+  std::shared_ptr<connections::ThreadHub> hub;
   BlackboardExchange exchange;
   transport::Surroundings surroundings;
 

@@ -37,15 +37,15 @@ OurLink::~OurLink() {
 
 void OurLink::meet() {
   bootstrap::Identity identity = ranks_.value_of(bootstrap_.join({}, config_));
-  auto listener = ranks_.value_of(transport::PeerListener::open());
-  auto net_listener = ranks_.value_of(transport::NetListener::open(config_));
+  auto listener = ranks_.value_of(connections::PeerListener::open());
+  auto net_listener = ranks_.value_of(connections::NetListener::open(config_));
   Member me = bootstrap::introduce_myself(Environment::of_this_process(), listener.address());
   me.endpoints = net_listener.endpoints();
   world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, me, deadline_));
   layout_ = topology::layout_of(world_);
   if (layout_.node.size() > 1)
-    peers_ = ranks_.value_of(transport::NodePeers::meet(world_, layout_.node, std::move(listener), deadline_));
-  if (layout_.nodes > 1) net_ = ranks_.value_of(transport::NetPeers::start(world_, config_, std::move(net_listener)));
+    peers_ = ranks_.value_of(connections::NodePeers::meet(world_, layout_.node, std::move(listener), deadline_));
+  if (layout_.nodes > 1) net_ = ranks_.value_of(connections::NetPeers::start(world_, config_, std::move(net_listener)));
 }
 
 // Nobody sleeps here, but the look whether somebody does belongs to the data plane's cost.

@@ -8,13 +8,13 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
+#include "connections/net_peers.hpp"
+#include "connections/node_peers.hpp"
 #include "link/exchange_bootstrap.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "native/posix/wait_word.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
-#include "transport/net_peers.hpp"
-#include "transport/node_peers.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::benchmark {
@@ -47,8 +47,8 @@ class OurLink {
   topology::Layout layout_;
   ExchangeBootstrap bootstrap_;
   Deadline deadline_;
-  std::shared_ptr<transport::NodePeers> peers_;
-  std::shared_ptr<transport::NetPeers> net_;  // null on one node
+  std::shared_ptr<connections::NodePeers> peers_;
+  std::shared_ptr<connections::NetPeers> net_;  // null on one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
   std::unique_ptr<runtime::Teams> teams_;

@@ -23,14 +23,14 @@ OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks
   Environment environment = Environment::of_this_process();
   config_ = ranks_.value_of(Config::from(environment, warnings));
   bootstrap::Identity identity = ranks_.value_of(bootstrap_.join({}, config_));
-  auto listener = ranks_.value_of(transport::NetListener::open(config_));
+  auto listener = ranks_.value_of(connections::NetListener::open(config_));
   Member me = bootstrap::introduce_myself(environment, "");
   me.endpoints = listener.endpoints();
   world_ = ranks_.value_of(bootstrap::meet(bootstrap_, identity, 0, me, Deadline::after(std::chrono::seconds(30))));
   surroundings_.world = &world_;
   surroundings_.config = &config_;
   surroundings_.wake = &wake_;
-  surroundings_.net = ranks_.value_of(transport::NetPeers::start(world_, config_, std::move(listener)));
+  surroundings_.net = ranks_.value_of(connections::NetPeers::start(world_, config_, std::move(listener)));
   surroundings_.net->set_wake(&wake_);
   for (const transport::Maker& maker : transport::registry())
     if (std::string_view(maker.name) == "tcp") transport_ = maker.make(surroundings_);
@@ -49,7 +49,7 @@ OurTcpLink::~OurTcpLink() {
 }
 
 void OurTcpLink::exchange(int peer, ConstBytes out, Bytes in) {
-  transport::Channel channel{Sequence{++sequence_}, 0, 0};
+  Channel channel{Sequence{++sequence_}, 0, 0};
   pending_.clear();
   while (!out.empty() || channel.chunk == 0) {
     std::size_t length = std::min(out.size(), message_bytes);

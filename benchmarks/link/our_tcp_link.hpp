@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "connections/net_peers.hpp"
 #include "link/exchange_bootstrap.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/wait_word.hpp"
-#include "transport/net_peers.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::benchmark {

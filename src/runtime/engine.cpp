@@ -43,7 +43,7 @@ Engine::Engine(Parts parts)
                                            observer->finished(operation.entry->name, batch);
                                        settle(operation, error);
                                      });
-  if (board_.me() == transport::NodeBoard::leader)
+  if (board_.me() == control::NodeBoard::leader)
     leader_ = std::make_unique<Leader>(
         Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_, &counters_});
 }
@@ -440,7 +440,7 @@ bool Engine::watch_for_stalls() {
   StallRequest stall{waited_s, Rank{-1}, oldest->entry->name, final};
   Seat seat = oldest->scheduled ? runner_->waiting_for() : Seat{-1};
   if (seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
-  Rank writer = layout_.node.rank_at(transport::NodeBoard::leader);
+  Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_) {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) end(*leader_->verdict());
@@ -462,7 +462,7 @@ bool Engine::watch_for_stalls() {
 // True if that was the end: nobody answers the wish for it.
 bool Engine::watch_for_the_end() {
   if (!stop_sent_ || !stop_deadline_.passed()) return false;
-  Rank writer = layout_.node.rank_at(transport::NodeBoard::leader);
+  Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
   Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
                                       " did not answer the wish to shut down within 10 s; this rank left alone"};
   log::warning(alone.message);  // hvd_shutdown has nothing to say it by

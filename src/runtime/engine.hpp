@@ -19,6 +19,7 @@
 
 #include "base/config.hpp"
 #include "base/world.hpp"
+#include "control/node_board.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
@@ -29,7 +30,6 @@
 #include "runtime/runner.hpp"
 #include "runtime/stall.hpp"
 #include "runtime/teams.hpp"
-#include "transport/node_board.hpp"
 
 namespace hvd::runtime {
 
@@ -39,8 +39,8 @@ class Engine final : private transport::Exchange {
     const World* world = nullptr;
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
-    transport::NodeBoard* board = nullptr;
-    transport::NetPeers* net = nullptr;  // null on one node
+    control::NodeBoard* board = nullptr;
+    connections::NetPeers* net = nullptr;  // null on one node
     Teams* teams = nullptr;
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
@@ -100,9 +100,9 @@ class Engine final : private transport::Exchange {
   const World& world_;
   const Config& config_;
   const topology::Layout& layout_;
-  transport::NodeBoard& board_;
+  control::NodeBoard& board_;
   Teams& teams_;
-  const transport::NetPeers* net_;  // null on one node
+  const connections::NetPeers* net_;  // null on one node
   OperationTable& operations_;
   Handles& handles_;
   std::vector<Observer*> observers_;

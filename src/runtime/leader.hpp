@@ -11,13 +11,13 @@
 #include "base/deadline.hpp"
 #include "base/task.hpp"
 #include "base/world.hpp"
+#include "control/control_link.hpp"
+#include "control/node_board.hpp"
 #include "runtime/agreement.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/observer.hpp"
 #include "runtime/stall.hpp"
 #include "topology/layout.hpp"
-#include "transport/control_link.hpp"
-#include "transport/node_board.hpp"
 
 namespace hvd::runtime {
 
@@ -27,8 +27,8 @@ class Leader final : private AgreementEffects {
     const World* world = nullptr;
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
-    transport::NodeBoard* board = nullptr;
-    transport::NetPeers* net = nullptr;  // null on one node
+    control::NodeBoard* board = nullptr;
+    connections::NetPeers* net = nullptr;  // null on one node
     const std::vector<Observer*>* observers = nullptr;
     Counters* counters = nullptr;
   };
@@ -53,7 +53,7 @@ class Leader final : private AgreementEffects {
   void leave_because(Rank lost, std::string_view why);
 
  private:
-  using Link = transport::ControlLink;
+  using Link = control::ControlLink;
 
   bool hear_board();
   bool hear_neighbours();
@@ -87,7 +87,7 @@ class Leader final : private AgreementEffects {
   const World& world_;
   const Config& config_;
   const topology::Layout& layout_;
-  transport::NodeBoard& board_;
+  control::NodeBoard& board_;
   const std::vector<Observer*>& observers_;
   Counters& counters_;
   std::unique_ptr<Link> parent_;

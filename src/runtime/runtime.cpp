@@ -9,22 +9,22 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "connections/mpi_peers.hpp"
+#include "connections/net_peers.hpp"
+#include "connections/node_peers.hpp"
+#include "connections/thread_hub.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "runtime/network_report.hpp"
 #include "topology/layout.hpp"
-#include "transport/mpi_peers.hpp"
-#include "transport/net_peers.hpp"
-#include "transport/node_peers.hpp"
 #include "transport/shm/regions.hpp"
-#include "transport/thread_hub.hpp"
 
 namespace hvd::runtime {
 
 namespace {
 
-using transport::NodeBoard;
+using control::NodeBoard;
 
 // More slots than may be cached: for ops whose names do not come again, and while evicted ones are being forgotten.
 constexpr std::int64_t spare_slots = 1024;
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
   if (runtime->layout_.nodes > 1) {
     if (!net_listener) panic("a world of several nodes needs a listener for the connections between them");
-    auto net = transport::NetPeers::start(runtime->world_, runtime->config_, std::move(*net_listener));
+    auto net = connections::NetPeers::start(runtime->world_, runtime->config_, std::move(*net_listener));
     if (!net) return net.error();
     runtime->net_ = std::move(*net);
   }

@@ -13,13 +13,13 @@
 #include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "base/world.hpp"
+#include "connections/net_peers.hpp"
+#include "control/node_board.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
-#include "transport/net_peers.hpp"
-#include "transport/node_board.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::runtime {
@@ -35,11 +35,11 @@ class Runtime {
   struct Parts {
     World world;
     Config config;
-    std::shared_ptr<transport::NodePeers> peers;    // null for one rank alone, and for threads
-    std::optional<transport::NetListener> net;      // whose endpoints the world's members name; none on one node
-    std::shared_ptr<transport::ThreadHub> threads;  // ranks as threads
-    std::shared_ptr<transport::MpiPeers> mpi;       // null without an MPI that all ranks have
-    std::vector<Observer*> observers;               // outlive the runtime
+    std::shared_ptr<connections::NodePeers> peers;    // null for one rank alone, and for threads
+    std::optional<connections::NetListener> net;      // whose endpoints the world's members name; none on one node
+    std::shared_ptr<connections::ThreadHub> threads;  // ranks as threads
+    std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
+    std::vector<Observer*> observers;                 // outlive the runtime
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
@@ -95,16 +95,16 @@ class Runtime {
   World world_;
   Config config_;
   topology::Layout layout_;
-  std::shared_ptr<transport::NodePeers> peers_;
-  std::shared_ptr<transport::NetPeers> net_;
-  std::shared_ptr<transport::ThreadHub> threads_;
-  std::shared_ptr<transport::MpiPeers> mpi_;
+  std::shared_ptr<connections::NodePeers> peers_;
+  std::shared_ptr<connections::NetPeers> net_;
+  std::shared_ptr<connections::ThreadHub> threads_;
+  std::shared_ptr<connections::MpiPeers> mpi_;
   std::vector<Observer*> observers_;
   Position position_;
   bool spin_ = false;
   OperationTable operations_;
   Handles handles_;
-  std::unique_ptr<transport::NodeBoard> board_;
+  std::unique_ptr<control::NodeBoard> board_;
   transport::Surroundings surroundings_;
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;

@@ -8,10 +8,10 @@
 
 #include "base/log.hpp"
 #include "bootstrap/meeting.hpp"
+#include "connections/mpi_peers.hpp"
+#include "connections/net_peers.hpp"
+#include "connections/node_peers.hpp"
 #include "topology/layout.hpp"
-#include "transport/mpi_peers.hpp"
-#include "transport/net_peers.hpp"
-#include "transport/node_peers.hpp"
 
 namespace hvd::runtime {
 
@@ -105,14 +105,14 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   const bootstrap::Identity& identity = meeting.identity;
   for (const std::string& warning : std::exchange(unheard_, {}))
     if (identity.rank == Rank{0}) log::warning(warning);
-  auto listener = transport::PeerListener::open();
+  auto listener = connections::PeerListener::open();
   if (!listener) return listener.error();
   // Whether the job has other nodes is known when the ranks have met, who must know each other's endpoints by then.
   // A job on one node needs none: that this host has no address, say, is known to be an error only then.
-  std::optional<transport::NetListener> net_listener;
+  std::optional<connections::NetListener> net_listener;
   std::string why_no_network;
   if (identity.size > 1) {
-    auto opened = transport::NetListener::open(config);
+    auto opened = connections::NetListener::open(config);
     if (opened) net_listener = std::move(*opened);
     else if (!config.network_interfaces.empty()) return opened.error();
     else why_no_network = opened.error().message;
@@ -131,15 +131,15 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   Runtime::Parts parts;
   parts.config = std::move(config);
   parts.world = std::move(*world);
-  if (transport::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {
-    auto mpi = transport::MpiPeers::meet({&parts.world, &parts.config, &environment, meeting.communicator},
-                                         *meeting.bootstrap, deadline);
+  if (connections::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {
+    auto mpi = connections::MpiPeers::meet({&parts.world, &parts.config, &environment, meeting.communicator},
+                                           *meeting.bootstrap, deadline);
     if (!mpi) return mpi.error();
     parts.mpi = std::move(*mpi);
   }
   topology::Layout layout = topology::layout_of(parts.world);
   if (layout.node.size() > 1) {
-    auto peers = transport::NodePeers::meet(parts.world, layout.node, std::move(*listener), deadline);
+    auto peers = connections::NodePeers::meet(parts.world, layout.node, std::move(*listener), deadline);
     if (!peers) return peers.error();
     parts.peers = std::move(*peers);
   }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/thread_hub.hpp"
+#include "connections/thread_hub.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::transport {
@@ -75,8 +75,8 @@ class InprocLink final : public Link {
   struct Operation {
     Kind kind = Kind::none;
     Seat peer;
-    Bytes into;                // recv
-    ThreadHub::Letter letter;  // send; a recv uses its channel only
+    Bytes into;                             // recv
+    connections::ThreadHub::Letter letter;  // send; a recv uses its channel only
   };
 
   std::uint32_t new_ticket() {
@@ -98,14 +98,14 @@ class InprocLink final : public Link {
     } else {
       std::size_t actual_bytes = 0;
       switch (hub_.take(*line_, group_.me, operation.peer, operation.letter.channel, operation.into, actual_bytes)) {
-        case ThreadHub::Taken::delivered: return Progress::done;
-        case ThreadHub::Taken::wrong_size:
+        case connections::ThreadHub::Taken::delivered: return Progress::done;
+        case connections::ThreadHub::Taken::wrong_size:
           failure_ =
               Error(ErrorCode::mismatch, "expected a message of " + std::to_string(operation.into.size()) +
                                              " bytes from " + describe_peer(operation.peer) + ", found one of " +
                                              std::to_string(actual_bytes) + ": the ranks run different operations");
           return Progress::failed;
-        case ThreadHub::Taken::not_here: break;
+        case connections::ThreadHub::Taken::not_here: break;
       }
     }
     const auto& peer = line_->mailboxes[static_cast<std::size_t>(operation.peer.value)];
@@ -139,10 +139,10 @@ class InprocLink final : public Link {
   }
 
   const Surroundings surroundings_;
-  ThreadHub& hub_;
+  connections::ThreadHub& hub_;
   const Group group_;
   const std::string name_;
-  const std::shared_ptr<ThreadHub::Line> line_;
+  const std::shared_ptr<connections::ThreadHub::Line> line_;
   std::vector<std::unique_ptr<Operation>> operations_;  // by ticket
   std::vector<std::uint32_t> free_tickets_;
   Error failure_{ErrorCode::shut_down, "the link was closed"};

@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "connections/mpi_peers.hpp"
 #include "native/posix/thread.hpp"
 #include "transport/mpi/link.hpp"
-#include "transport/mpi_peers.hpp"
 
 namespace hvd::transport {
 namespace {

@@ -1,4 +1,4 @@
-// Shared memory between the ranks of a node: processes (memfd over NodePeers) or threads (ThreadHub).
+// Shared memory between the ranks of a node: processes (memfd over connections::NodePeers) or threads (connections::ThreadHub).
 //
 // How a link is made:
 //  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "connections/node_peers.hpp"
+#include "connections/thread_hub.hpp"
 #include "native/posix/shared_memory.hpp"
-#include "transport/node_peers.hpp"
 #include "transport/shm/link.hpp"
 #include "transport/shm/shared_area.hpp"
-#include "transport/thread_hub.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::transport {

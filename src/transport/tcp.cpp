@@ -1,8 +1,8 @@
-// Messages over TCP between any ranks of the job, on connections that NetPeers makes and has authenticated.
+// Messages over TCP between any ranks of the job, on connections that connections::NetPeers makes and has authenticated.
 #include <string>
 
 #include "base/panic.hpp"
-#include "transport/net_peers.hpp"
+#include "connections/net_peers.hpp"
 #include "transport/tcp/link.hpp"
 #include "transport/transport.hpp"
 

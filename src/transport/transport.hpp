@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/bytes.hpp"
+#include "base/channel.hpp"
 #include "base/collective.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
@@ -14,12 +15,15 @@
 #include "base/world.hpp"
 #include "native/posix/wait_word.hpp"
 
+namespace hvd::connections {
+class ThreadHub;  // ranks that are threads of one process
+class NodePeers;  // unix sockets between the ranks of a node
+class NetPeers;   // TCP connections between ranks of different nodes
+class MpiPeers;   // the ranks as processes of one MPI
+}  // namespace hvd::connections
+
 namespace hvd::transport {
 
-class ThreadHub;  // thread_hub.hpp: ranks that are threads of one process
-class NodePeers;  // node_peers.hpp: unix sockets between the ranks of a node
-class NetPeers;   // net_peers.hpp: TCP connections between ranks of different nodes
-class MpiPeers;   // mpi_peers.hpp: the ranks as processes of one MPI
 namespace shm {
 class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
 }
@@ -28,24 +32,16 @@ class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a no
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  posix::WaitWord* wake = nullptr;     // of this rank's engine; whoever delivers something to the rank posts it
-  std::shared_ptr<ThreadHub> threads;  // null unless the ranks are threads (tests)
-  std::shared_ptr<NodePeers> peers;    // null without other processes on the node
-  std::shared_ptr<NetPeers> net;       // null on one node
-  std::shared_ptr<MpiPeers> mpi;       // null without an MPI that all ranks have
-  std::shared_ptr<shm::SharedRegions> regions;  // null: every batch is packed
+  posix::WaitWord* wake = nullptr;  // of this rank's engine; whoever delivers something to the rank posts it
+  std::shared_ptr<connections::ThreadHub> threads;  // null unless the ranks are threads (tests)
+  std::shared_ptr<connections::NodePeers> peers;    // null without other processes on the node
+  std::shared_ptr<connections::NetPeers> net;       // null on one node
+  std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
+  std::shared_ptr<shm::SharedRegions> regions;      // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
   // This process has called register_asymmetric_barrier() with success: it may wake others without a fence.
   bool asymmetric_wake = false;
-};
-
-// Tag of a message: both ends compute the same.
-struct Channel {
-  Sequence batch;
-  std::uint16_t stage = 0;
-  std::uint32_t chunk = 0;
-  friend bool operator==(const Channel&, const Channel&) = default;
 };
 
 // What an operation is expected to take; the selector takes the smallest.

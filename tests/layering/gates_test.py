@@ -14,8 +14,8 @@ import libc_symbols  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
-hvd_layer(transport USES base native devices bootstrap)
-hvd_registry(transport INTERFACE Transport ARGUMENT "" EXCEPT node_peers)
+hvd_layer(transport USES base native devices connections)
+hvd_registry(transport INTERFACE Transport ARGUMENT "")
 """
 GOOD = {
     "src/CMakeLists.txt": CMAKE,
@@ -25,19 +25,18 @@ GOOD = {
     "src/native/pmix/client.cpp": "#include <pmix.h>\n",
     "src/topology/layout.hpp": "",
     "src/transport/transport.hpp": '#include "base/ids.hpp"\n',
-    "src/transport/node_peers.hpp": '#include "transport/transport.hpp"\n',
-    "src/transport/node_peers.cpp": '#include "transport/node_peers.hpp"\n',
+    "src/connections/node_peers.hpp": '#include "base/ids.hpp"\n',
+    "src/connections/node_peers.cpp": '#include "connections/node_peers.hpp"\n',
     "src/transport/shm/slab.hpp": '#include "native/posix/thing.hpp"\n',
-    "src/transport/shm.cpp": '#include "transport/node_peers.hpp"\n#include "transport/shm/slab.hpp"\n',
+    "src/transport/shm.cpp": '#include "connections/node_peers.hpp"\n#include "transport/shm/slab.hpp"\n',
     "src/transport/inproc.cpp": '#include "transport/transport.hpp"\n',
     "src/runtime/engine.hpp": '#include "transport/transport.hpp"\nauto x = "HOROVOD_KNOWN";\n',
     "src/api/horovod.h": "#include <stddef.h>\n",
     "src/api/horovod.hpp": '#include "horovod.h"\n',
-    "src/launcher/ranks.cpp": '#include "native/posix/thing.hpp"\n#include "schedulers/slurm.hpp"\n',
+    "src/launcher/ranks.cpp": '#include "native/posix/thing.hpp"\n',
     "src/python/core/session.hpp": '#include "horovod.h"\n',
     "src/python/core/module.cpp": '#include <Python.h>\n#include "api/horovod.h"\n#include "session.hpp"\n',
     "src/python/horovod/common/util.py": "",
-    "schedulers/slurm.hpp": '#include "base/ids.hpp"\n',
 }
 
 

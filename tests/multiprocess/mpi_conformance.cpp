@@ -11,8 +11,8 @@
 #include "base/log.hpp"
 #include "collectives/registry.hpp"
 #include "conformance/exercise.hpp"
+#include "connections/mpi_peers.hpp"
 #include "transport/mpi/link.hpp"
-#include "transport/mpi_peers.hpp"
 
 namespace hvd {
 namespace {
@@ -243,8 +243,7 @@ TEST_F(Messages, are_matched_by_channel_whatever_their_order) {
   std::vector<std::uint32_t> out(24), in(24);
   std::vector<transport::Pending> pending;
   auto channel = [](std::size_t i) {
-    return transport::Channel{Sequence{5 + i % 2}, static_cast<std::uint16_t>(i / 2 % 3),
-                              static_cast<std::uint32_t>(i / 6)};
+    return Channel{Sequence{5 + i % 2}, static_cast<std::uint16_t>(i / 2 % 3), static_cast<std::uint32_t>(i / 6)};
   };
   auto bytes_of = [](std::uint32_t& number) { return std::as_writable_bytes(std::span(&number, 1)); };
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -384,7 +383,7 @@ int run(int count, char** words) {
   place->surroundings.config = &place->config;
   place->surroundings.wake = &place->wake;
   place->surroundings.mpi =
-      std::make_shared<transport::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true);
+      std::make_shared<connections::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true);
   int failed = RUN_ALL_TESTS();
   // The others may wait for this one.
   if (failed != 0) {

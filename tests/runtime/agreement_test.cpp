@@ -9,15 +9,15 @@
 #include <random>
 #include <string>
 
+#include "control/node_board.hpp"
 #include "runtime/floats.hpp"
 #include "sanitized.hpp"
-#include "transport/node_board.hpp"
 
 namespace hvd::runtime {
 namespace {
 
+using control::NodeBoard;
 using testing::floats;
-using transport::NodeBoard;
 
 constexpr int slots = 64;
 

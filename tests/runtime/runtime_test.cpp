@@ -29,7 +29,7 @@ constexpr auto start_time = std::chrono::seconds(30);
 class Rig {
  public:
   Rig(Ensemble& ensemble, RankThread& thread, std::vector<Observer*> observers = {},
-      std::optional<transport::NetListener> net = {}) {
+      std::optional<connections::NetListener> net = {}) {
     Runtime::Parts parts;
     parts.world = ensemble.world;
     parts.world.rank = thread.rank();
@@ -110,12 +110,12 @@ std::vector<std::vector<int>> shapes_of(int ranks) {
 
 // The nodes of a world of several are connected over loopback.
 void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
-  std::vector<std::optional<transport::NetListener>> listeners(static_cast<std::size_t>(ensemble.world.size()));
+  std::vector<std::optional<connections::NetListener>> listeners(static_cast<std::size_t>(ensemble.world.size()));
   if (topology::layout_of(ensemble.world).nodes > 1) {
     ensemble.config.network_interfaces = "lo";
     ensemble.world.secret = "known to these threads only";
     for (std::size_t rank = 0; rank < listeners.size(); ++rank) {
-      auto listener = transport::NetListener::open(ensemble.config);
+      auto listener = connections::NetListener::open(ensemble.config);
       ASSERT_TRUE(listener) << listener.error().message;
       ensemble.world.members[rank].endpoints = listener->endpoints();
       listeners[rank] = std::move(*listener);
@@ -567,7 +567,7 @@ TEST(Runtime, names_who_is_missing_when_a_start_takes_too_long) {
   parts.config.network_interfaces = "lo";
   parts.world = testing::made_up_world({1, 1});
   parts.world.secret = "of the test";
-  auto net = transport::NetListener::open(parts.config);
+  auto net = connections::NetListener::open(parts.config);
   ASSERT_TRUE(net);
   for (Member& member : parts.world.members) member.endpoints = net->endpoints();
   parts.net = std::move(*net);

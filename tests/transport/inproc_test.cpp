@@ -54,7 +54,7 @@ TEST(Inproc, reaches_only_ranks_that_are_threads_of_this_process) {
   alone.wake = &wake;
   EXPECT_FALSE(inproc_for(alone)->reaches(testing::everybody(world), DeviceKind::host));
   Surroundings with_threads = alone;
-  with_threads.threads = std::make_shared<ThreadHub>(2);
+  with_threads.threads = std::make_shared<connections::ThreadHub>(2);
   auto transport = inproc_for(with_threads);
   EXPECT_TRUE(transport->reaches(testing::everybody(world), DeviceKind::host));
   EXPECT_FALSE(transport->reaches(testing::everybody(world), DeviceKind::cuda));
@@ -229,7 +229,7 @@ TEST(Inproc, a_sleeping_engine_is_woken_by_every_kind_of_news) {
 }
 
 TEST(ThreadHub, shares_zeroed_memory_by_name_while_someone_holds_it) {
-  ThreadHub hub(2);
+  connections::ThreadHub hub(2);
   auto first = *hub.share_memory("slab", 10000);
   auto* data = static_cast<unsigned char*>(first.get());
   EXPECT_EQ(data[9999], 0);

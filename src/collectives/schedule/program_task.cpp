@@ -27,7 +27,6 @@ namespace hvd::collectives {
 
 namespace {
 
-using transport::Channel;
 using transport::Link;
 using transport::Pending;
 

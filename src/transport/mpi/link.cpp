@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/panic.hpp"
-#include "transport/mpi_peers.hpp"
+#include "connections/mpi_peers.hpp"
 
 namespace hvd::transport::over_mpi {
 namespace {

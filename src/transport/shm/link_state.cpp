@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "transport/thread_hub.hpp"
+#include "connections/thread_hub.hpp"
 
 namespace hvd::transport::shm {
 

@@ -11,7 +11,7 @@
 #include "transport/shm/regions.hpp"
 #include "transport/shm/shared_area.hpp"
 
-namespace hvd::transport {
+namespace hvd::connections {
 class ThreadHub;
 }
 
@@ -27,7 +27,7 @@ namespace hvd::transport::shm {
 // see.
 struct LinkState {
   LinkState(Group members, std::shared_ptr<void> memory, const Shape& shape, FlagPost flag_post,
-            std::shared_ptr<ThreadHub> hub)
+            std::shared_ptr<connections::ThreadHub> hub)
       : group(std::move(members)),
         size(group.size()),
         me(group.me.value),
@@ -42,7 +42,7 @@ struct LinkState {
   const std::shared_ptr<void> keeper;
   SharedArea area;
   FlagPost post;
-  const std::shared_ptr<ThreadHub> threads;  // to notice the death of a rank that is a thread
+  const std::shared_ptr<connections::ThreadHub> threads;  // to notice the death of a rank that is a thread
 
   std::uint64_t next_ticket = 0;  // for the next restart
   std::uint64_t turn = 0;         // ticket of the task that may run

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/panic.hpp"
-#include "transport/net_peers.hpp"
+#include "connections/net_peers.hpp"
 #include "transport/tcp/stream.hpp"
 
 namespace hvd::transport::tcp {
@@ -99,7 +99,7 @@ class TcpLink final : public Link {
         if (!stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
         continue;
       }
-      // NetPeers tells when it is there; that it will never be, the others may tell.
+      // connections::NetPeers tells when it is there; that it will never be, the others may tell.
       for (Stream* sibling : open_siblings(index)) net_->arm(sibling->descriptor(), false);
     }
     is_armed_ = true;
@@ -166,7 +166,7 @@ class TcpLink final : public Link {
       if (!stream.is_open()) has_moved |= open(active_[at], stream);
       if (stream.is_open()) {
         has_moved |= stream.push();
-        // An engine that never sleeps arms nothing: the one to tell NetPeers that this one stalls.
+        // An engine that never sleeps arms nothing: the one to tell connections::NetPeers that this one stalls.
         if (stream.blocked_looks() == many_looks) net_->arm(stream.descriptor(), true);
         has_moved |= stream.pull();
       }
@@ -190,7 +190,7 @@ class TcpLink final : public Link {
   bool open(std::size_t index, Stream& stream) {
     const Rank peer = group_.rank_at(seat_of(index));
     // A peer that dials and has gone will not dial any more. Asked before the connection is: one that it made before it
-    // went is there by now. If this rank dials, NetPeers will tell.
+    // went is there by now. If this rank dials, connections::NetPeers will tell.
     std::optional<Stream::End> end;
     for (const Stream* sibling : open_siblings(index))
       if (peer > world_.rank && sibling->is_left()) end = sibling->end().value_or(Stream::End{});
@@ -278,7 +278,7 @@ class TcpLink final : public Link {
   }
 
   const World& world_;
-  const std::shared_ptr<NetPeers> net_;
+  const std::shared_ptr<connections::NetPeers> net_;
   posix::WaitWord* const wake_;
   const Group group_;
   const std::string name_;

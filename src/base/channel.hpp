@@ -1,0 +1,16 @@
+#pragma once
+// Tag of a message between two ranks: both ends compute the same.
+#include <cstdint>
+
+#include "base/ids.hpp"
+
+namespace hvd {
+
+struct Channel {
+  Sequence batch;
+  std::uint16_t stage = 0;
+  std::uint32_t chunk = 0;
+  friend bool operator==(const Channel&, const Channel&) = default;
+};
+
+}  // namespace hvd

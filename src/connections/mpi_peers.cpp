@@ -1,0 +1,267 @@
+#include "connections/mpi_peers.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/log.hpp"
+#include "bootstrap/exchange.hpp"
+#include "bootstrap/pmi_bridge/start.hpp"
+#include "native/posix/fabric_devices.hpp"
+#include "native/posix/tcp_address.hpp"
+
+namespace hvd::connections {
+namespace {
+
+bool is_on_one_node(const World& world) {
+  return std::all_of(world.members.begin(), world.members.end(),
+                     [&](const Member& member) { return member.node == world.members.front().node; });
+}
+
+// As MpiCard::addresses says.
+std::string addresses_to_choose_from(const Environment& environment) {
+  if (mpi::is_told_its_interfaces(environment)) return "";
+  auto interfaces = posix::interfaces();
+  if (!interfaces || !posix::fabric_devices().empty()) return "";
+  std::string text;
+  for (const posix::Interface& interface : *interfaces)
+    for (const posix::InterfaceAddress& entry : interface.addresses)
+      if (interface.is_running && !interface.is_loopback && !entry.address.is_link_local())
+        text += (text.empty() ? "" : " ") + entry.address.host() + "/" + interface.name;
+  return text;
+}
+
+// This rank's part of the agreement.
+class Mine {
+ public:
+  Mine(const MpiPeers::Request& request, bootstrap::Bootstrap& bootstrap, Deadline deadline)
+      : request_(request), bootstrap_(bootstrap), deadline_(deadline), base_(request.base) {}
+
+  // What there is, before anything is started.
+  MpiCard look() {
+    MpiCard card;
+    card.wanted = !request_.config->mpi.empty();
+    auto process = mpi::Process::open(*request_.environment, *request_.config);
+    if (!process) {
+      card.refusal = process.error().message;
+      return card;
+    }
+    process_ = *process;
+    card.version = process_->calls().version() + " (" + process_->calls().abi + ")";
+    card.over_bridge = !process_->is_running() && process_->lacks_pmi_server(*request_.environment);
+    if (card.over_bridge) card.space = bootstrap::PmiBridge::new_space();
+    if (process_->is_running()) return started(std::move(card));
+    if (!card.wanted) card.addresses = addresses_to_choose_from(*request_.environment);
+    return card;
+  }
+
+  MpiCard start(MpiCard card, const std::string& space) {
+    if (card.running) return card;
+    const World& world = *request_.world;
+    if (leaves_by_itself(card)) process_->skip_finalize();
+    if (!card.over_bridge) return started(std::move(card));
+    std::vector<std::string> nodes;
+    for (const Member& member : world.members) nodes.push_back(member.node);
+    Status status = bootstrap::start_over_bridge(*process_, bootstrap_, {world.rank, world.size(), world.job}, space,
+                                                 nodes, *request_.environment, *request_.config);
+    if (!status) card.refusal = status.error().message;
+    return status ? started(std::move(card)) : card;
+  }
+
+  // Everybody's card, by rank.
+  Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
+    const World& world = *request_.world;
+    std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
+    auto told = bootstrap::exchange(bootstrap_, {world.rank, world.size(), world.job}, key, card.encode(), deadline_);
+    if (!told) return std::move(told.error());
+    std::vector<MpiCard> cards;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      auto read = MpiCard::decode(told->of(Rank{rank}));
+      if (!read) return std::move(read.error());
+      cards.push_back(std::move(*read));
+    }
+    return cards;
+  }
+
+  mpi::Process& process() { return *process_; }
+  std::shared_ptr<mpi::Communicator>& base() { return base_; }
+
+ private:
+  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) when ranks come to it one after
+  // another: who is first waits in PMI's barrier, where nothing answers those that still take leave of its endpoints.
+  // Where the library's requests to the launcher go through us we end them in order without it. (MPICH 5 does not hang,
+  // and would leave its shared memory behind.)
+  bool leaves_by_itself(const MpiCard& card) const {
+    std::string version = process_->calls().version();
+    std::size_t digit = version.find_first_of("0123456789");
+    bool is_mpich_4 = version.starts_with("MPICH") && digit != std::string::npos && version[digit] == '4';
+    if (!is_mpich_4 || is_on_one_node(*request_.world)) return false;
+    bool has_doorway = std::string_view(bootstrap_.name()) == "pmi" && request_.environment->has("PMI_FD");
+    return card.over_bridge || has_doorway;
+  }
+  // Checks the thread level of one that runs already.
+  MpiCard started(MpiCard card) {
+    Status status = process_->start(*request_.environment, *request_.config);
+    card.running = process_->is_running();
+    if (status && base_ == nullptr) {
+      auto world = process_->calls().world();
+      if (world) base_ = std::move(*world);
+      else status = std::move(world.error());
+    }
+    if (!status) {
+      card.refusal = status.error().message;
+      return card;
+    }
+    card.rank = base_->rank();
+    card.size = base_->size();
+    return card;
+  }
+
+  const MpiPeers::Request& request_;
+  bootstrap::Bootstrap& bootstrap_;
+  const Deadline deadline_;
+  mpi::Process* process_ = nullptr;
+  std::shared_ptr<mpi::Communicator> base_;
+};
+
+Error refuse(const World& world, std::size_t rank, const std::string& why) {
+  return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
+}
+
+// An interface of the same address on several hosts (a bridge of containers) leads from none to another. MPI libraries
+// take it for the way all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
+Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
+  std::map<std::string, std::size_t> owners;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    std::istringstream entries(cards[rank].addresses);
+    for (std::string entry; entries >> entry;) {
+      std::size_t slash = std::min(entry.find('/'), entry.size());
+      std::size_t owner = owners.emplace(entry.substr(0, slash), rank).first->second;
+      if (world.members[owner].node == world.members[rank].node) continue;
+      return refuse(world, rank,
+                    "it and the host of rank " + std::to_string(owner) + " both have the address " +
+                        entry.substr(0, slash) + " (" + entry.substr(std::min(slash + 1, entry.size())) +
+                        "), which MPI may take for the way between them, so that it was not started: name the right "
+                        "interface (UCX_NET_DEVICES=eth0, OMPI_MCA_btl_tcp_if_include=eth0) or insist "
+                        "(HOROVOD_MPI=mpich, openmpi or abi)");
+    }
+  }
+  return {};
+}
+
+// Whether all can go on in the same way: else MPI_Init would wait for those who do not call it.
+Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (!cards[rank].refusal.empty()) return refuse(world, rank, cards[rank].refusal);
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    if (cards[rank].version != cards[0].version)
+      return refuse(world, rank,
+                    "its MPI is " + cards[rank].version + ", that of rank 0 is " + cards[0].version +
+                        ": all ranks must load the same");
+    if (cards[rank].running != cards[0].running)
+      return refuse(world, rank,
+                    std::string("its program has ") + (cards[rank].running ? "" : "not ") +
+                        "initialised MPI, that of rank 0 has" + (cards[0].running ? "" : " not") +
+                        ": do it on all ranks or on none");
+    if (cards[rank].over_bridge != cards[0].over_bridge)
+      return refuse(world, rank, "it finds another PMI server than rank 0");
+  }
+  return check_addresses(world, cards);
+}
+
+}  // namespace
+
+bootstrap::Card MpiCard::encode() const {
+  Buffer numbers;
+  ByteWriter out(numbers);
+  out.put(static_cast<std::int32_t>(rank));
+  out.put(static_cast<std::int32_t>(size));
+  out.put(static_cast<std::uint8_t>(running));
+  out.put(static_cast<std::uint8_t>(over_bridge));
+  out.put(static_cast<std::uint8_t>(wanted));
+  return {refusal, version, space, addresses, to_string(numbers)};
+}
+
+Result<MpiCard> MpiCard::decode(const bootstrap::CardView& from) {
+  MpiCard card;
+  if (from.is_whole && from.texts.size() == 5) {
+    card.refusal = from.texts[0];
+    card.version = from.texts[1];
+    card.space = from.texts[2];
+    card.addresses = from.texts[3];
+    ByteReader in(as_bytes(from.texts[4]));
+    card.rank = in.get<std::int32_t>();
+    card.size = in.get<std::int32_t>();
+    card.running = in.get<std::uint8_t>() != 0;
+    card.over_bridge = in.get<std::uint8_t>() != 0;
+    card.wanted = in.get<std::uint8_t>() != 0;
+    if (in.ok() && in.at_end()) return card;
+  }
+  return Error(ErrorCode::mismatch, "what a rank told about its MPI came damaged");
+}
+
+Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCard>& cards) {
+  HVD_RETURN_IF_ERROR(check_alike(world, cards));
+  std::vector<int> ranks;
+  std::vector<bool> taken(cards.size(), false);
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const MpiCard& card = cards[rank];
+    if (card.size != world.size())
+      return refuse(world, rank,
+                    "its MPI knows " + std::to_string(card.size) + " of the job's " + std::to_string(world.size()) +
+                        " processes" + (card.size == 1 ? ": the launcher does not speak with " + card.version : ""));
+    auto place = static_cast<std::size_t>(card.rank);
+    if (place >= taken.size() || taken[place])
+      return refuse(world, rank,
+                    "its MPI calls it " + std::to_string(card.rank) +
+                        " as it calls another rank: the job has several "
+                        "MPI worlds");
+    taken[place] = true;
+    ranks.push_back(card.rank);
+  }
+  return ranks;
+}
+
+bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
+  if (config.mpi == "none" || world.size() == 1) return false;
+  if (config.mpi.empty() && config.cpu_operations == "gloo") return false;
+  return !config.mpi.empty() || has_base || !is_on_one_node(world);
+}
+
+Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,
+                                                 Deadline deadline) {
+  const World& world = *request.world;
+  Mine mine(request, bootstrap, deadline);
+  MpiCard card = mine.look();
+  auto cards = mine.exchange(card, "");
+  if (!cards) return std::move(cards.error());
+  bool is_wanted = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
+  if (!cards->front().running && check_alike(world, *cards)) {
+    cards = mine.exchange(mine.start(std::move(card), cards->front().space), ".started");
+    if (!cards) return std::move(cards.error());
+  }
+  auto ranks = match_ranks(world, *cards);
+  if (ranks)
+    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_wanted);
+  if (is_wanted) {
+    ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
+    return std::move(ranks.error());
+  }
+  // Nobody misses an MPI that nobody started, unless it is a matter of different libraries.
+  bool is_missed = std::any_of(cards->begin(), cards->end(),
+                               [&](const MpiCard& it) { return it.running || it.version != cards->front().version; });
+  std::string told = "the ranks communicate without MPI: " + ranks.error().message;
+  if (world.rank == Rank{0}) is_missed ? log::warning(told) : log::info(told);
+  return std::shared_ptr<MpiPeers>();
+}
+
+Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {
+  std::vector<int> members;
+  for (Rank rank : group.ranks) members.push_back(mpi_ranks_.at(static_cast<std::size_t>(rank.value)));
+  // Groups of one name do not overlap; the program's own groups may be made at the same time, so not any small number.
+  std::uint32_t mixed = 2166136261u;
+  for (char letter : name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 16777619u;
+  return base_->subgroup(members, static_cast<int>(mixed & 0x7fff));
+}
+
+}  // namespace hvd::connections

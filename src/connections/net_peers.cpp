@@ -1,0 +1,362 @@
+#include "connections/net_peers.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/log.hpp"
+#include "connections/tcp/dialer.hpp"
+#include "connections/tcp/event_queue.hpp"
+#include "connections/tcp/handshake.hpp"
+#include "connections/tcp/stalls.hpp"
+#include "connections/tcp/strangers.hpp"
+#include "native/posix/fork_guard.hpp"
+#include "native/posix/tcp_socket.hpp"
+#include "native/posix/thread.hpp"
+#include "native/posix/wait_word.hpp"
+
+namespace hvd::connections {
+namespace {
+
+using Key = std::pair<Rank, Digest>;
+
+// After which a listener is looked at again that had to wait for a free descriptor.
+constexpr std::chrono::milliseconds listener_pause{200};
+
+// Of this host, that the connection uses; empty if that cannot be said.
+std::string interface_of(int socket) {
+  auto here = posix::TcpAddress::here(socket);
+  auto interfaces = posix::interfaces();
+  if (!here || !interfaces) return "";
+  for (const posix::Interface& interface : *interfaces)
+    for (const posix::InterfaceAddress& entry : interface.addresses)
+      if (entry.address.is_same_host(*here)) return interface.name;
+  return "";
+}
+
+}  // namespace
+
+struct NetPeers::State {
+  State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll,
+        posix::FileDescriptor eventfd)
+      : world(the_world),
+        patience(milliseconds_of(config.peer_timeout_s)),
+        credentials(the_world),
+        listeners(std::move(listener.sockets_)),
+        addresses(listener.addresses_),
+        events(std::move(epoll)),
+        poked(std::move(eventfd)),
+        queue{events.get()},
+        strangers(world, credentials, queue, patience),
+        dialer(world, credentials, queue,
+               {listener.addresses_, listener.is_forced_, patience, milliseconds_of(config.start_timeout_s)}) {}
+
+  void watch();
+  bool wait_for_news();
+  void handle(const epoll_event& event);
+  bool take_requests();
+  void look_at_stalls(Clock::time_point now);
+  void stop_listening() const;
+  void hand_out();
+  void admit();
+  int milliseconds_to_wait() const;
+  void pause_listeners(bool paused);
+  void post();
+  void poke() const {
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
+  }
+
+  const World& world;
+  const std::chrono::milliseconds patience;
+  const tcp::Credentials credentials;
+  const std::vector<posix::FileDescriptor> listeners;
+  const std::vector<posix::InterfaceAddress> addresses;
+  const posix::FileDescriptor events, poked;  // epoll; eventfd
+  const tcp::EventQueue queue;
+  const pid_t owner = ::getpid();
+
+  mutable std::mutex mutex;  // guards the following
+  std::map<Key, posix::FileDescriptor> arrived;
+  std::map<Key, Error> failed;
+  std::map<Key, std::string> missing;  // asked for; the name, for people
+  std::vector<Key> requests;           // to be dialled
+  std::set<int> handed_out;            // withheld from children
+  tcp::Stalls stalls{patience};
+  posix::WaitWord* wake = nullptr;
+  bool has_to_stop = false;
+  bool is_severed = false;
+
+  // The watcher's.
+  tcp::Strangers strangers;
+  tcp::Dialer dialer;
+  std::optional<Clock::time_point> listeners_resume, next_look_at_stalls;
+  std::thread watcher;
+};
+
+Result<std::shared_ptr<NetPeers>> NetPeers::start(const World& world, const Config& config, NetListener listener) {
+  if (world.secret.empty()) {
+    return Error(ErrorCode::invalid_argument,
+                 "the job has no secret: without one its TCP connections cannot be told from a stranger's");
+  }
+  posix::FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC)), eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !eventfd) return system_error("cannot watch TCP connections (epoll_create1, eventfd)", errno);
+  auto state = std::make_unique<State>(world, config, std::move(listener), std::move(epoll), std::move(eventfd));
+  bool is_watched = state->queue.add(state->poked.get(), EPOLLIN, tcp::Source::poke, 0);
+  for (const auto& socket : state->listeners) {
+    is_watched &= state->queue.add(socket.get(), EPOLLIN, tcp::Source::listener, static_cast<unsigned>(socket.get()));
+  }
+  if (!is_watched) return system_error("cannot watch TCP connections (epoll_ctl)", errno);
+  for (const auto& socket : state->listeners) posix::withhold_from_children(socket.get());
+  auto watcher = posix::start_thread("hvd-net", [watched = state.get()] { watched->watch(); });
+  if (!watcher) {
+    for (const auto& socket : state->listeners) posix::stop_withholding(socket.get());
+    return watcher.error();
+  }
+  state->watcher = std::move(*watcher);
+  return std::shared_ptr<NetPeers>(new NetPeers(std::move(state)));
+}
+
+NetPeers::NetPeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+NetPeers::~NetPeers() {
+  if (::getpid() != state_->owner) {
+    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    [[maybe_unused]] State* abandoned = state_.release();
+    return;
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->has_to_stop = true;
+    state_->wake = nullptr;
+  }
+  state_->poke();
+  if (state_->watcher.joinable()) state_->watcher.join();
+  for (const auto& socket : state_->listeners) posix::stop_withholding(socket.get());
+  for (int socket : state_->handed_out) posix::stop_withholding(socket);
+}
+
+Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std::string_view name) {
+  if (peer == state_->world.rank || peer.value < 0 || peer.value >= state_->world.size()) {
+    return Error(ErrorCode::invalid_argument, "a TCP connection of rank " + std::to_string(state_->world.rank.value) +
+                                                  " to rank " + std::to_string(peer.value) + " was asked for");
+  }
+  Key key{peer, sha256(as_bytes(name))};
+  std::unique_lock lock(state_->mutex);
+  if (state_->is_severed) return Error(ErrorCode::shut_down, "this rank has given up its TCP connections");
+  if (auto found = state_->arrived.find(key); found != state_->arrived.end()) {
+    std::optional<posix::FileDescriptor> socket = std::move(found->second);
+    state_->arrived.erase(found);
+    state_->missing.erase(key);
+    state_->handed_out.insert(socket->get());
+    posix::withhold_from_children(socket->get());
+    return socket;
+  }
+  if (auto found = state_->failed.find(key); found != state_->failed.end()) return found->second;
+  if (!state_->missing.emplace(key, name).second || peer > state_->world.rank)
+    return std::optional<posix::FileDescriptor>();
+  state_->requests.push_back(key);
+  lock.unlock();
+  state_->poke();
+  return std::optional<posix::FileDescriptor>();
+}
+
+std::string NetPeers::describe_missing() const {
+  std::lock_guard lock(state_->mutex);
+  constexpr std::size_t most_named = 4;
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& [key, name] : state_->missing) {
+    if (++count > most_named) continue;
+    const Rank peer = key.first;
+    text += (text.empty() ? "" : "; ") + hvd::describe(state_->world, peer);
+    if (peer < state_->world.rank) text += " has not answered yet at " + state_->world.member(peer).endpoints;
+    else text += " has not connected yet to " + state_->world.me().endpoints;
+    text += " (" + name + ")";
+  }
+  if (count > most_named) text += "; and " + std::to_string(count - most_named) + " more";
+  return text;
+}
+
+std::string NetPeers::describe(int socket) const {
+  auto there = posix::TcpAddress::there(socket);
+  if (!there) return "a connection that is closed";
+  std::string name = interface_of(socket);
+  return there->host() + (name.empty() ? "" : " (" + name + ")");
+}
+
+std::vector<std::string> NetPeers::interfaces_in_use() const {
+  std::vector<std::string> names;
+  std::lock_guard lock(state_->mutex);
+  for (int socket : state_->handed_out) {
+    std::string name = interface_of(socket);
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void NetPeers::set_wake(posix::WaitWord* wake) {
+  std::lock_guard lock(state_->mutex);
+  state_->wake = wake;
+}
+
+// The kernel looks at the socket again when it is armed: nothing that came before is missed.
+void NetPeers::arm(int socket, bool also_writable) {
+  std::uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (also_writable ? EPOLLOUT : 0u);
+  auto number = static_cast<unsigned>(socket);
+  if (!state_->queue.change(socket, events, tcp::Source::armed, number) &&
+      !state_->queue.add(socket, events, tcp::Source::armed, number)) {
+    state_->post();  // it cannot be watched: the engine must not sleep on it
+  }
+  if (!also_writable) return;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->handed_out.contains(socket) || !state_->stalls.add(socket)) return;
+  lock.unlock();
+  state_->poke();
+}
+
+void NetPeers::disarm(int socket) {
+  state_->queue.remove(socket);
+  std::lock_guard lock(state_->mutex);
+  state_->stalls.remove(socket);
+  if (state_->handed_out.erase(socket) > 0) posix::stop_withholding(socket);
+}
+
+bool NetPeers::has_fallen_silent(int socket) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stalls.has_ended(socket);
+}
+
+void NetPeers::sever() noexcept {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->is_severed = true;
+    // Not closed: that is for their owners.
+    for (int socket : state_->handed_out) ::shutdown(socket, SHUT_RDWR);
+    state_->arrived.clear();
+    if (state_->wake != nullptr) state_->wake->post();
+  }
+  state_->poke();
+}
+
+void NetPeers::State::watch() {
+  while (wait_for_news()) {
+    if (take_requests()) stop_listening();
+    Clock::time_point now = Clock::now();
+    strangers.drop_late(now);
+    dialer.step(now);
+    look_at_stalls(now);
+    if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
+    hand_out();
+  }
+}
+
+// Asleep until a socket, this process or a deadline has something for the watcher. False if it has to stop.
+bool NetPeers::State::wait_for_news() {
+  epoll_event found[64];
+  int count = ::epoll_wait(events.get(), found, static_cast<int>(std::size(found)), milliseconds_to_wait());
+  for (int i = 0; i < count; ++i) handle(found[i]);
+  std::lock_guard lock(mutex);
+  return !has_to_stop;
+}
+
+void NetPeers::State::handle(const epoll_event& event) {
+  switch (tcp::EventQueue::source_of(event)) {
+    case tcp::Source::poke: {
+      std::uint64_t pokes = 0;
+      [[maybe_unused]] auto taken = ::read(poked.get(), &pokes, sizeof pokes);
+      return;
+    }
+    case tcp::Source::listener:
+      if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
+      return;
+    case tcp::Source::stranger: {
+      // Whoever sees what a peer did after it was let in also sees the connection.
+      std::lock_guard lock(mutex);
+      strangers.move(tcp::EventQueue::number_of(event));
+      return admit();
+    }
+    case tcp::Source::dial: return dialer.move(tcp::EventQueue::number_of(event));
+    case tcp::Source::armed: return post();
+  }
+}
+
+// True if no more connections are to be made.
+bool NetPeers::State::take_requests() {
+  std::vector<Key> asked;
+  {
+    std::lock_guard lock(mutex);
+    if (is_severed) return true;
+    asked.swap(requests);
+  }
+  for (const Key& key : asked) dialer.dial(key.first, key.second);
+  return false;
+}
+
+void NetPeers::State::look_at_stalls(Clock::time_point now) {
+  std::lock_guard lock(mutex);
+  stalls.step(now);
+  next_look_at_stalls = stalls.next_deadline();
+}
+
+void NetPeers::State::stop_listening() const {
+  for (const auto& socket : listeners) {
+    queue.remove(socket.get());
+    ::shutdown(socket.get(), SHUT_RDWR);  // from here on peers are refused
+  }
+}
+
+void NetPeers::State::hand_out() {
+  auto outcomes = dialer.take_outcomes();
+  if (outcomes.empty()) return;
+  std::lock_guard lock(mutex);
+  if (is_severed) return;
+  for (auto& each : outcomes) {
+    Key key{each.peer, each.name};
+    if (each.connection) arrived.insert_or_assign(key, std::move(*each.connection));
+    else failed.insert_or_assign(key, std::move(each.connection.error()));
+  }
+  if (wake != nullptr) wake->post();
+}
+
+// Under the mutex.
+void NetPeers::State::admit() {
+  for (auto& each : strangers.take_proven()) {
+    if (is_severed) continue;
+    auto prepared = posix::prepare_connection(each.socket.get(), patience);
+    if (!prepared) log::warning(prepared.error().message);
+    arrived.insert_or_assign(Key{each.rank, each.name}, std::move(each.socket));
+    if (wake != nullptr) wake->post();
+  }
+}
+
+int NetPeers::State::milliseconds_to_wait() const {
+  std::optional<Clock::time_point> next;
+  for (auto deadline : {strangers.next_deadline(), dialer.next_deadline(), listeners_resume, next_look_at_stalls})
+    if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
+  if (!next) return -1;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
+
+void NetPeers::State::pause_listeners(bool paused) {
+  listeners_resume.reset();
+  if (paused) listeners_resume = Clock::now() + listener_pause;
+  for (const auto& socket : listeners)
+    queue.change(socket.get(), paused ? 0u : EPOLLIN, tcp::Source::listener, static_cast<unsigned>(socket.get()));
+}
+
+void NetPeers::State::post() {
+  std::lock_guard lock(mutex);
+  if (wake != nullptr) wake->post();
+}
+
+}  // namespace hvd::connections

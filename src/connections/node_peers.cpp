@@ -1,0 +1,280 @@
+#include "connections/node_peers.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "connections/unix/peer_handshake.hpp"
+#include "native/posix/fork_guard.hpp"
+#include "native/posix/thread.hpp"
+#include "native/posix/unix_socket.hpp"
+#include "native/posix/wait_word.hpp"
+
+namespace hvd::connections {
+namespace {
+
+enum class Kind : std::uint32_t {
+  offer = 1,    // a name; a descriptor comes along
+  goodbye = 2,  // the sender may close its end from now on
+};
+constexpr std::size_t longest_message = 1024;
+
+struct Letter {
+  Buffer message;
+  posix::FileDescriptor descriptor;  // may be empty
+};
+
+struct Peer {
+  Rank rank;
+  posix::FileDescriptor socket;  // empty once the peer has gone
+  bool may_leave = false;
+  std::deque<Letter> outbox;  // what its socket had no room for
+};
+
+}  // namespace
+
+Result<PeerListener> PeerListener::open() {
+  auto listening = posix::listen_on_unix_socket();
+  if (!listening) return std::move(listening.error());
+  PeerListener listener;
+  listener.socket_ = std::move(listening->socket);
+  listener.address_ = std::move(listening->address);
+  return listener;
+}
+
+struct NodePeers::State {
+  void watch();
+  bool wait_for_news();
+  void read_from(Peer& peer);
+  void keep_message(Peer& peer, const Buffer& message, posix::FileDescriptor descriptor);
+  void empty_outbox(Peer& peer);
+  void close(Peer& peer);
+  void report_lost();
+  void send(Peer& peer, const Buffer& message, int descriptor);
+  void poke() const {
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
+  }
+
+  std::mutex mutex;  // guards all of the following but `owner`, `poked` and `watcher`
+  std::vector<Peer> peers;
+  std::map<std::string, posix::FileDescriptor, std::less<>> arrived;
+  posix::WaitWord* wake = nullptr;
+  std::function<void(Rank)> callback;
+  std::vector<Rank> lost;  // not reported yet
+  bool expects_departures = false;
+  bool has_to_stop = false;
+
+  pid_t owner = ::getpid();
+  posix::FileDescriptor poked;  // eventfd: ends the watcher's poll
+  std::thread watcher;
+};
+
+Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Group& node, PeerListener listener,
+                                                   Deadline deadline) {
+  auto state = std::make_unique<State>();
+  state->poked = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!state->poked) return system_error("eventfd", errno);
+  auto connections = shake_hands(world, node, listener.take(), deadline);
+  if (!connections) return std::move(connections.error());
+  for (std::size_t seat = 0; seat < connections->size(); ++seat) {
+    if (static_cast<int>(seat) == node.me.value) continue;
+    posix::withhold_from_children((*connections)[seat].get());
+    state->peers.push_back({node.ranks[seat], std::move((*connections)[seat]), false, {}});
+  }
+  if (!state->peers.empty()) {
+    auto watcher = posix::start_thread("hvd-peers", [watched = state.get()] { watched->watch(); });
+    if (!watcher) return std::move(watcher.error());
+    state->watcher = std::move(*watcher);
+  }
+  return std::shared_ptr<NodePeers>(new NodePeers(std::move(state)));
+}
+
+NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+NodePeers::~NodePeers() {
+  if (::getpid() != state_->owner) {
+    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    [[maybe_unused]] State* abandoned = state_.release();
+    return;
+  }
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->has_to_stop = true;
+    state_->wake = nullptr;
+  }
+  state_->poke();
+  if (state_->watcher.joinable()) state_->watcher.join();
+  for (Peer& peer : state_->peers) state_->close(peer);
+}
+
+Status NodePeers::offer(const Group& group, std::string_view name, int descriptor) {
+  Buffer message;
+  ByteWriter writer(message);
+  writer.put(Kind::offer);
+  writer.put_string(name);
+  if (message.size() > longest_message) {
+    return Error(ErrorCode::invalid_argument,
+                 "the name of offered memory is longer than " + std::to_string(longest_message) + " bytes");
+  }
+  std::lock_guard lock(state_->mutex);
+  for (Peer& peer : state_->peers) {
+    bool is_member = std::find(group.ranks.begin(), group.ranks.end(), peer.rank) != group.ranks.end();
+    if (is_member && peer.socket) state_->send(peer, message, descriptor);
+  }
+  return {};
+}
+
+std::optional<posix::FileDescriptor> NodePeers::take(std::string_view name) {
+  std::lock_guard lock(state_->mutex);
+  auto found = state_->arrived.find(name);
+  if (found == state_->arrived.end()) return std::nullopt;
+  posix::FileDescriptor descriptor = std::move(found->second);
+  state_->arrived.erase(found);
+  return descriptor;
+}
+
+void NodePeers::set_wake(posix::WaitWord* wake) {
+  std::lock_guard lock(state_->mutex);
+  state_->wake = wake;
+}
+
+void NodePeers::on_lost(std::function<void(Rank)> callback) {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->callback = std::move(callback);
+  }
+  state_->poke();
+}
+
+void NodePeers::expect_departures() {
+  Buffer message;
+  ByteWriter(message).put(Kind::goodbye);
+  std::lock_guard lock(state_->mutex);
+  if (std::exchange(state_->expects_departures, true)) return;
+  for (Peer& peer : state_->peers) {
+    if (peer.socket) state_->send(peer, message, -1);
+  }
+}
+
+// Under the mutex. A failure shows at the watcher, which finds the connection closed.
+void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
+  if (peer.outbox.empty()) {
+    auto sent = posix::send_message(peer.socket, message, descriptor);
+    if (!sent) log::error(sent.error().message);
+    if (!sent || *sent != posix::Delivery::would_block) return;
+  }
+  posix::FileDescriptor copy(descriptor < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  peer.outbox.push_back({message, std::move(copy)});
+  poke();
+}
+
+void NodePeers::State::watch() {
+  while (wait_for_news()) {
+    {
+      std::lock_guard lock(mutex);
+      for (Peer& peer : peers) {
+        if (peer.socket) empty_outbox(peer);
+        if (peer.socket) read_from(peer);
+      }
+    }
+    report_lost();
+  }
+}
+
+// Asleep until a peer or this process has something for the watcher. False if it has to stop.
+bool NodePeers::State::wait_for_news() {
+  std::vector<pollfd> watched{{poked.get(), POLLIN, 0}};
+  {
+    std::lock_guard lock(mutex);
+    if (has_to_stop) return false;
+    for (const Peer& peer : peers) {
+      auto events = static_cast<short>(peer.outbox.empty() ? POLLIN : POLLIN | POLLOUT);
+      if (peer.socket) watched.push_back({peer.socket.get(), events, 0});
+    }
+  }
+  ::poll(watched.data(), watched.size(), -1);
+  std::uint64_t pokes = 0;
+  [[maybe_unused]] auto taken = ::read(poked.get(), &pokes, sizeof pokes);
+  std::lock_guard lock(mutex);
+  return !has_to_stop;
+}
+
+void NodePeers::State::read_from(Peer& peer) {
+  for (;;) {
+    Buffer message;
+    message.reserve(longest_message);
+    posix::FileDescriptor descriptor;
+    auto received = posix::receive_message(peer.socket, message, descriptor);
+    if (received && *received == posix::Delivery::would_block) return;
+    if (received && *received == posix::Delivery::done) {
+      keep_message(peer, message, std::move(descriptor));
+      continue;
+    }
+    // Gone; or something it gave us is lost, and waiting for it would be for ever.
+    if (!received) log::error("rank " + std::to_string(peer.rank.value) + ": " + received.error().message);
+    close(peer);
+    if (!peer.may_leave && !expects_departures) lost.push_back(peer.rank);
+    if (wake != nullptr) wake->post();
+    return;
+  }
+}
+
+void NodePeers::State::keep_message(Peer& peer, const Buffer& message, posix::FileDescriptor descriptor) {
+  ByteReader reader(message);
+  switch (reader.get<Kind>()) {
+    case Kind::offer: {
+      std::string name(reader.get_string());
+      if (!reader.ok() || !descriptor) return;
+      arrived.insert_or_assign(std::move(name), std::move(descriptor));
+      if (wake != nullptr) wake->post();
+      return;
+    }
+    case Kind::goodbye: peer.may_leave = true; return;
+  }
+}
+
+void NodePeers::State::empty_outbox(Peer& peer) {
+  while (!peer.outbox.empty()) {
+    const Letter& letter = peer.outbox.front();
+    auto sent = posix::send_message(peer.socket, letter.message, letter.descriptor.get());
+    if (sent && *sent == posix::Delivery::would_block) return;
+    peer.outbox.pop_front();
+  }
+}
+
+void NodePeers::State::close(Peer& peer) {
+  if (!peer.socket) return;
+  // Not left to close(): a child forked in this moment may hold a copy.
+  ::shutdown(peer.socket.get(), SHUT_RDWR);
+  posix::stop_withholding(peer.socket.get());
+  peer.socket.reset();
+  peer.outbox.clear();
+}
+
+void NodePeers::State::report_lost() {
+  std::vector<Rank> reported;
+  std::function<void(Rank)> report;
+  {
+    std::lock_guard lock(mutex);
+    if (!callback || lost.empty()) return;
+    reported.swap(lost);
+    report = callback;
+  }
+  for (Rank rank : reported) report(rank);
+}
+
+}  // namespace hvd::connections

@@ -1,0 +1,99 @@
+#include "connections/tcp/endpoints.hpp"
+
+#include <algorithm>
+
+namespace hvd::connections::tcp {
+namespace {
+
+// The parts between the separators, without the blanks around them and without empty ones.
+std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    auto end = std::min(text.find(separator), text.size());
+    std::string_view part = text.substr(0, end);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    if (!part.empty()) parts.push_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+// A link-local IPv6 address means nothing without the number of the other host's interface.
+bool is_usable(const posix::TcpAddress& address) {
+  return address.family() == AF_INET || !address.is_link_local();
+}
+
+std::string describe(const std::vector<posix::Interface>& interfaces) {
+  std::string text;
+  for (const posix::Interface& interface : interfaces) {
+    std::string addresses;
+    for (const auto& entry : interface.addresses)
+      if (is_usable(entry.address)) addresses += (addresses.empty() ? "" : ", ") + entry.address.host();
+    text += (text.empty() ? "" : "; ") + interface.name + " (" +
+            (addresses.empty() ? "no address" : addresses + (interface.is_running ? "" : ", down")) + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<posix::InterfaceAddress>> usable_addresses(const std::vector<posix::Interface>& interfaces,
+                                                              std::string_view wanted) {
+  std::vector<posix::InterfaceAddress> usable;
+  auto take = [&](const posix::Interface& interface) {
+    for (const auto& entry : interface.addresses)
+      if (is_usable(entry.address)) usable.push_back(entry);
+  };
+  for (std::string_view name : parts_of(wanted, ',')) {
+    auto found =
+        std::find_if(interfaces.begin(), interfaces.end(), [&](const auto& each) { return each.name == name; });
+    std::size_t before = usable.size();
+    if (found != interfaces.end() && found->is_running) take(*found);
+    if (usable.size() > before) continue;
+    std::string problem = found == interfaces.end() ? "does not exist"
+                          : found->is_running       ? "has no address that peers could use"
+                                                    : "is down";
+    return Error(ErrorCode::invalid_argument, "HOROVOD_GLOO_IFACE=" + std::string(wanted) + ": the network interface " +
+                                                  std::string(name) + " " + problem + " on this host, which has " +
+                                                  describe(interfaces) + "; correct it or unset it");
+  }
+  auto take_all = [&](auto is_wanted) {
+    for (const posix::Interface& interface : interfaces)
+      if (interface.is_running && is_wanted(interface)) take(interface);
+  };
+  if (usable.empty()) {
+    take_all([](const posix::Interface& each) { return !each.is_loopback && !each.is_bridge; });
+    take_all([](const posix::Interface& each) { return !each.is_loopback && each.is_bridge; });
+  }
+  if (usable.empty()) take_all([](const posix::Interface& each) { return each.is_loopback; });
+  if (usable.empty()) {
+    return Error(ErrorCode::system,
+                 "no network interface of this host is up and has an address: it has " + describe(interfaces));
+  }
+  return usable;
+}
+
+std::vector<posix::TcpAddress> parse_endpoints(std::string_view text) {
+  std::vector<posix::TcpAddress> endpoints;
+  for (std::string_view part : parts_of(text, ' '))
+    if (auto endpoint = posix::TcpAddress::parse(part)) endpoints.push_back(*endpoint);
+  return endpoints;
+}
+
+std::vector<posix::TcpAddress> by_nearness(std::vector<posix::TcpAddress> theirs,
+                                           const std::vector<posix::InterfaceAddress>& mine) {
+  auto distance = [&](const posix::TcpAddress& address) {
+    int least = address.is_link_local() ? 2 : 1;
+    for (const posix::InterfaceAddress& own : mine) {
+      if (address.is_same_host(own.address)) return 3;
+      if (address.shares_prefix(own.address, own.prefix_bits)) least = 0;
+    }
+    return least;
+  };
+  std::stable_sort(theirs.begin(), theirs.end(),
+                   [&](const auto& left, const auto& right) { return distance(left) < distance(right); });
+  return theirs;
+}
+
+}  // namespace hvd::connections::tcp

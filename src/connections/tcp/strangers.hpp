@@ -1,0 +1,70 @@
+#pragma once
+// Connections that came in and have not proved yet that they belong to this job. Whatever they send is read into a
+// buffer of fixed size and dropped at the first wrong message; who says nothing is dropped after a while; who floods
+// crowds out only itself.
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/world.hpp"
+#include "connections/tcp/event_queue.hpp"
+#include "connections/tcp/talk.hpp"
+
+namespace hvd::connections::tcp {
+
+// Used by the watcher's thread alone.
+class Strangers {
+ public:
+  struct Proven {
+    Rank rank;
+    Digest name;
+    posix::FileDescriptor socket;
+  };
+  // All references outlive it. Whoever has not proved itself after `patience` is dropped.
+  Strangers(const World& world, const Credentials& credentials, const EventQueue& queue,
+            std::chrono::milliseconds patience);
+
+  // Accepts some of those who wait; call it as long as the socket can be read. False if the process has no descriptor
+  // left for them: look again later.
+  bool accept_from(int listener);
+  // Events of Source::stranger.
+  void move(std::uint64_t number);
+  void drop_late(Clock::time_point now);
+  // When drop_late() has something to do.
+  std::optional<Clock::time_point> next_deadline() const;
+  std::vector<Proven> take_proven() { return std::exchange(proven_, {}); }
+
+ private:
+  struct Stranger {
+    Talk talk;
+    std::string host;
+    Clock::time_point deadline;
+  };
+  using Iterator = std::map<std::uint64_t, Stranger>::iterator;
+  void make_room();
+  void drop(Iterator stranger, const std::string& why);
+  void name_in_log(const Stranger& stranger, const std::string& why);
+  bool is_host_of_a_member(const std::string& host) const;
+
+  static constexpr int most_per_turn = 64;  // or a flood would keep the watcher here
+  static constexpr std::size_t most_named = 1000;
+
+  const World& world_;
+  const Credentials& credentials_;
+  const EventQueue& queue_;
+  const std::chrono::milliseconds patience_;
+  const std::size_t most_at_once_;  // more than the job's ranks, which may all come together
+  std::uint64_t next_number_ = 0;
+  std::map<std::uint64_t, Stranger> strangers_;  // oldest first
+  std::map<std::string, std::size_t> per_host_;
+  std::vector<Proven> proven_;
+  std::set<std::string> named_;  // what the log knows already
+};
+
+}  // namespace hvd::connections::tcp

@@ -1,0 +1,178 @@
+#include "connections/unix/peer_handshake.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "native/posix/unix_socket.hpp"
+
+namespace hvd::connections {
+namespace {
+
+constexpr std::uint64_t magic = 0x31737265'65702d68;  // changes with the format of the messages between peers
+constexpr std::size_t longest_greeting = 4096;
+// How often a connection is tried again that found the listener's queue full.
+constexpr int retry_ms = 2;
+
+class Handshake {
+ public:
+  Handshake(const World& world, const Group& node, posix::FileDescriptor listener)
+      : world_(world),
+        node_(node),
+        listener_(std::move(listener)),
+        connections_(static_cast<std::size_t>(node.size())),
+        is_greeted_(static_cast<std::size_t>(node.size()), false) {
+    ByteWriter writer(greeting_);
+    writer.put(magic);
+    writer.put(world.epoch);
+    writer.put(world.rank.value);
+    writer.put_string(std::string_view(world.job).substr(0, longest_greeting / 2));
+    is_greeted_[static_cast<std::size_t>(node.me.value)] = true;
+  }
+
+  Result<std::vector<posix::FileDescriptor>> run(Deadline deadline) {
+    for (;;) {
+      HVD_RETURN_IF_ERROR(connect_to_lower_seats());
+      HVD_RETURN_IF_ERROR(accept_strangers());
+      hear_strangers();
+      HVD_RETURN_IF_ERROR(hear_lower_seats());
+      if (std::all_of(is_greeted_.begin(), is_greeted_.end(), [](bool greeted) { return greeted; })) break;
+      if (deadline.passed()) return late();
+      wait(deadline);
+    }
+    return std::move(connections_);
+  }
+
+ private:
+  Rank rank_at(std::size_t seat) const { return node_.ranks[seat]; }
+
+  Status connect_to_lower_seats() {
+    has_to_retry_ = false;
+    for (std::size_t seat = 0; seat < static_cast<std::size_t>(node_.me.value); ++seat) {
+      if (connections_[seat]) continue;
+      auto socket = posix::connect_to_unix_socket(world_.member(rank_at(seat)).address);
+      if (socket && !*socket) {
+        has_to_retry_ = true;
+        continue;
+      }
+      if (!socket) {
+        return Error(ErrorCode::peer_lost,
+                     describe(world_, rank_at(seat)) + " does not answer: " + socket.error().message);
+      }
+      auto process = posix::process_behind(*socket);
+      if (!process) return std::move(process.error());
+      if (process->uid != ::geteuid()) {
+        return Error(ErrorCode::system, "the socket of " + describe(world_, rank_at(seat)) + " belongs to user " +
+                                            std::to_string(process->uid) + ", expected " + std::to_string(::geteuid()));
+      }
+      auto sent = posix::send_message(*socket, greeting_);
+      if (!sent) return std::move(sent.error());
+      connections_[seat] = std::move(*socket);
+    }
+    return {};
+  }
+
+  Status accept_strangers() {
+    for (;;) {
+      auto socket = posix::accept_from(listener_);
+      if (!socket) return std::move(socket.error());
+      if (!*socket) return {};
+      auto process = posix::process_behind(*socket);
+      if (process && process->uid == ::geteuid()) strangers_.push_back(std::move(*socket));
+      else log::warning("dropped a connection of another user's process");
+    }
+  }
+
+  // The seat that a greeting names; -1 if it is none of ours.
+  int seat_in(const Buffer& greeting) const {
+    ByteReader reader(greeting);
+    bool is_ours = reader.get<std::uint64_t>() == magic && reader.get<std::uint32_t>() == world_.epoch;
+    Rank rank{reader.get<std::int32_t>()};
+    std::string_view job = reader.get_string();
+    if (!is_ours || !reader.ok() || job != std::string_view(world_.job).substr(0, longest_greeting / 2)) return -1;
+    return node_.seat_of(rank).value;
+  }
+
+  // What has come on a socket: a seat, -1 for a wrong greeting or an end, nothing if nothing has.
+  std::optional<int> hear(const posix::FileDescriptor& socket) const {
+    Buffer greeting;
+    greeting.reserve(longest_greeting);
+    posix::FileDescriptor unwanted;
+    auto received = posix::receive_message(socket, greeting, unwanted);
+    if (received && *received == posix::Delivery::would_block) return std::nullopt;
+    return received && *received == posix::Delivery::done ? seat_in(greeting) : -1;
+  }
+
+  void hear_strangers() {
+    std::erase_if(strangers_, [this](posix::FileDescriptor& socket) {
+      auto seat = hear(socket);
+      if (!seat) return false;
+      auto index = static_cast<std::size_t>(*seat);
+      if (*seat <= node_.me.value || is_greeted_[index]) {
+        log::warning("dropped a connection that did not know this job");
+        return true;
+      }
+      auto sent = posix::send_message(socket, greeting_);
+      if (!sent || *sent != posix::Delivery::done) return true;
+      connections_[index] = std::move(socket);
+      is_greeted_[index] = true;
+      return true;
+    });
+  }
+
+  Status hear_lower_seats() {
+    for (std::size_t seat = 0; seat < static_cast<std::size_t>(node_.me.value); ++seat) {
+      if (is_greeted_[seat] || !connections_[seat]) continue;
+      auto heard = hear(connections_[seat]);
+      if (!heard) continue;
+      if (*heard != static_cast<int>(seat)) {
+        return Error(ErrorCode::peer_lost, describe(world_, rank_at(seat)) +
+                                               " closed the connection or belongs to another job; see its own output");
+      }
+      is_greeted_[seat] = true;
+    }
+    return {};
+  }
+
+  void wait(Deadline deadline) const {
+    std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
+    for (const auto& socket : strangers_) watched.push_back({socket.get(), POLLIN, 0});
+    for (std::size_t seat = 0; seat < static_cast<std::size_t>(node_.me.value); ++seat) {
+      if (!is_greeted_[seat] && connections_[seat]) watched.push_back({connections_[seat].get(), POLLIN, 0});
+    }
+    auto left = std::min<std::int64_t>(deadline.left().count() + 1, has_to_retry_ ? retry_ms : 60'000);
+    ::poll(watched.data(), watched.size(), static_cast<int>(left));
+  }
+
+  Error late() const {
+    std::string missing;
+    for (std::size_t seat = 0; seat < is_greeted_.size(); ++seat) {
+      if (!is_greeted_[seat]) missing += (missing.empty() ? "" : ", ") + describe(world_, rank_at(seat));
+    }
+    return Error(ErrorCode::timeout, "these ranks of this node did not appear in time: " + missing +
+                                         "; see whether they still run, or raise HOROVOD_START_TIMEOUT");
+  }
+
+  const World& world_;
+  const Group& node_;
+  posix::FileDescriptor listener_;
+  Buffer greeting_;
+  std::vector<posix::FileDescriptor> connections_;  // by seat
+  std::vector<bool> is_greeted_;                    // by seat
+  std::vector<posix::FileDescriptor> strangers_;    // accepted, not heard yet
+  bool has_to_retry_ = false;
+};
+
+}  // namespace
+
+Result<std::vector<posix::FileDescriptor>> shake_hands(const World& world, const Group& node,
+                                                       posix::FileDescriptor listener, Deadline deadline) {
+  return Handshake(world, node, std::move(listener)).run(deadline);
+}
+
+}  // namespace hvd::connections
