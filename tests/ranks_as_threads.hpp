@@ -119,14 +119,14 @@ class RankThread {
     surroundings.world = &world;
     surroundings.config = &ensemble.config;
     surroundings.wake = &wake;
-    surroundings.threads = hub;
+    surroundings.offer<connections::ThreadHub>(hub);
     surroundings.wake_of = [&ensemble](Rank other) { return &ensemble.wakes[static_cast<std::size_t>(other.value)]; };
     board_ = ensemble.board;
     board_->wake_when_written(&wake);
   }
   ~RankThread() {
     board_->forget(&wake);
-    if (surroundings.net) surroundings.net->set_wake(nullptr);
+    if (surroundings.ask<connections::NetPeers>()) surroundings.ask<connections::NetPeers>()->set_wake(nullptr);
   }
   RankThread(const RankThread&) = delete;
   RankThread& operator=(const RankThread&) = delete;
@@ -134,20 +134,20 @@ class RankThread {
   Rank rank() const { return world.rank; }
   // TCP connections to the other ranks, which have to call it too. Before the first use of `world` by others.
   void use_net() {
-    if (surroundings.net) return;
+    if (surroundings.ask<connections::NetPeers>()) return;
     connections::NetListener listener = ensemble_.take_listener(world.rank);
     world.secret = ensemble_.world.secret;
     for (std::size_t i = 0; i < world.members.size(); ++i)
       world.members[i].endpoints = ensemble_.world.members[i].endpoints;
     auto net = connections::NetPeers::start(world, ensemble_.config, std::move(listener));
     if (!net) panic(net.error().message);
-    surroundings.net = std::move(*net);
-    surroundings.net->set_wake(&wake);
+    surroundings.offer<connections::NetPeers>(std::move(*net));
+    surroundings.ask<connections::NetPeers>()->set_wake(&wake);
   }
   // From now on the others see nothing of this rank: what they wait for fails.
   void die() {
     hub->kill(rank());
-    if (surroundings.net) surroundings.net->sever();
+    if (surroundings.ask<connections::NetPeers>()) surroundings.ask<connections::NetPeers>()->sever();
   }
   // What this rank is at; the watchdog prints it.
   void note(std::string text) {

@@ -69,8 +69,8 @@ void OurLink::share_wake_words() {
   surroundings_.world = &world_;
   surroundings_.config = &config_;
   surroundings_.wake = words + layout_.node.me.value;
-  surroundings_.peers = peers_;
-  surroundings_.net = net_;
+  surroundings_.offer<connections::NodePeers>(peers_);
+  surroundings_.offer<connections::NetPeers>(net_);
   surroundings_.wake_of = [this, words](Rank rank) -> posix::WaitWord* {
     for (int seat = 0; seat < layout_.node.size(); ++seat)
       if (layout_.node.rank_at(Seat{seat}) == rank) return words + seat;

@@ -30,8 +30,9 @@ OurTcpLink::OurTcpLink(Ranks ranks) : ranks_(std::move(ranks)), bootstrap_(ranks
   surroundings_.world = &world_;
   surroundings_.config = &config_;
   surroundings_.wake = &wake_;
-  surroundings_.net = ranks_.value_of(connections::NetPeers::start(world_, config_, std::move(listener)));
-  surroundings_.net->set_wake(&wake_);
+  surroundings_.offer<connections::NetPeers>(
+      ranks_.value_of(connections::NetPeers::start(world_, config_, std::move(listener))));
+  surroundings_.ask<connections::NetPeers>()->set_wake(&wake_);
   for (const transport::Maker& maker : transport::registry())
     if (std::string_view(maker.name) == "tcp") transport_ = maker.make(surroundings_);
   if (transport_ == nullptr) ranks_.fail("this build has no transport 'tcp'");
@@ -71,9 +72,9 @@ void OurTcpLink::exchange(int peer, ConstBytes out, Bytes in) {
 
 posix::FileDescriptor OurTcpLink::bare_connection(int peer) {
   for (;;) {
-    auto asked = ranks_.value_of(surroundings_.net->connection(Rank{peer}, "bare"));
+    auto asked = ranks_.value_of(surroundings_.ask<connections::NetPeers>()->connection(Rank{peer}, "bare"));
     if (asked) {
-      surroundings_.net->disarm(asked->get());  // its owner closes it without telling
+      surroundings_.ask<connections::NetPeers>()->disarm(asked->get());  // its owner closes it without telling
       return std::move(*asked);
     }
     ::sched_yield();

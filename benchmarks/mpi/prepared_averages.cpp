@@ -19,9 +19,8 @@ std::vector<hvd_start_arguments> prepare_averages(hvd_runtime* runtime, const Te
     description.dimensions = 1;
     description.shape = &extent;
     description.prescale = description.postscale = 1.0;
-    hvd_start_arguments arguments{};
+    hvd_start_arguments arguments = hvd_use_of(nullptr, tensor.data, tensor.data);
     check(hvd_prepare(runtime, &description, &arguments.op));
-    arguments.input = arguments.output = tensor.data;
     all.push_back(arguments);
   }
   return all;

@@ -96,6 +96,26 @@ hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
                                                "; set it to sizeof(" + name + "), here " + std::to_string(expected));
 }
 
+// A struct of the caller's, whose header may be older or newer than ours: what it lacks is zero, which means the default;
+// what we do not know must be zero. `least` is the size that the first release had.
+template <typename Struct>
+hvd_status copy_in(const char* name, const Struct* given, size_t least, Struct& ours) {
+  constexpr size_t most = 4096;  // more is no size, but what stands in a struct that does not begin with it
+  size_t size = given == nullptr ? 0 : given->struct_size;
+  if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
+  ours = {};
+  std::memcpy(&ours, given, std::min(size, sizeof(Struct)));
+  ours.struct_size = sizeof(Struct);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Struct); i < size; ++i)
+    if (bytes[i] != 0)
+      return fail(ErrorCode::unsupported,
+                  std::string(name) + " has " + std::to_string(size) + " bytes, of which Horovod " + HVD_VERSION +
+                      " knows " + std::to_string(sizeof(Struct)) + "; a field behind them is set (byte " +
+                      std::to_string(i) + "). Load a newer libhorovod, or leave that field zero");
+  return HVD_OK;
+}
+
 // A child of a rank inherits the environment that makes it look like that rank.
 hvd_status check_owner(const hvd::Environment& environment) {
   if (is_forked_child.load()) return in_forked_child();

@@ -7,7 +7,10 @@
  * Threads: every function may be called from any thread, except that hvd_shutdown() must not race with itself or with
  * the other functions on the same runtime; ops in flight then fail with HVD_SHUT_DOWN.
  * Errors: functions return HVD_OK (0) or a positive hvd_status; hvd_last_error() explains the last failure of the
- * calling thread. Structs begin with their size, so that programs built against an older header go on working.
+ * calling thread.
+ * Versions: structs begin with their size. A smaller one, of an older header, is completed with the defaults that its
+ * fields document (zero means the default everywhere); a larger one, of a newer header, is taken if what is unknown in
+ * it is zero. A changed function gets a new symbol version, so programs built against an older header go on working.
  */
 #ifndef HOROVOD_H
 #define HOROVOD_H
@@ -56,10 +59,30 @@ typedef enum hvd_dtype {
   HVD_FLOAT64
 } hvd_dtype;
 
-typedef enum hvd_verb { HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_BARRIER } hvd_verb;
+typedef enum hvd_verb {
+  HVD_ALLREDUCE,
+  HVD_ALLGATHER,
+  HVD_BROADCAST,
+  HVD_BARRIER,
+  HVD_REDUCESCATTER, /* reduces, and gives every rank its share of the rows (hvd_rows_of) */
+  HVD_ALLTOALL,      /* sends rows of the input to every rank */
+  HVD_JOIN           /* this rank has no more to contribute: zeros take its place until all have joined. The output, if
+                      * not null, is an int32_t: the rank that joined last */
+} hvd_verb;
 
-/* The numbers that Horovod's users know. */
-typedef enum hvd_reduce_op { HVD_AVERAGE = 0, HVD_SUM = 1, HVD_MIN = 3, HVD_MAX = 4, HVD_PRODUCT = 5 } hvd_reduce_op;
+/* The numbers that Horovod's users know. HVD_ADASUM: of allreduce, floating types, a number of ranks that is a power of
+ * two, the global process set. */
+typedef enum hvd_reduce_op {
+  HVD_AVERAGE = 0,
+  HVD_SUM = 1,
+  HVD_ADASUM = 2,
+  HVD_MIN = 3,
+  HVD_MAX = 4,
+  HVD_PRODUCT = 5
+} hvd_reduce_op;
+
+/* Where a tensor lies. */
+typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1 } hvd_device;
 
 enum { HVD_MAX_DIMENSIONS = 32 };
 
@@ -81,6 +104,16 @@ typedef struct hvd_init_options {
   size_t mpi_comm_size; /* sizeof(MPI_Comm) */
   const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
   size_t rank_count;
+  /* Process sets that exist from the start, with the ids 1, 2, … in this order, the same on all ranks; a set that is
+   * listed twice, or has all ranks, has one id. Set k has set_sizes[k] of the ranks in set_ranks, one set after the other. */
+  const int* set_ranks;
+  const size_t* set_sizes;
+  size_t set_count;
+  /* Or sets by communicators: each rank gives those it belongs to (addresses of MPI_Comm). They get ids after the listed
+   * ones, the distinct lists of ranks in ascending order; set_comm_ids, if not null, receives this rank's. */
+  const void* const* set_comms;
+  size_t set_comm_count;
+  int* set_comm_ids;
 } hvd_init_options;
 /* Collective over these processes, of which each becomes a rank. The communicator is copied and may be freed. Disjoint
  * groups of one job may each have a runtime. With all options null this is hvd_init(). */
@@ -108,20 +141,43 @@ HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);
 /* False once the runtime has been shut down by another rank or a peer was lost. */
 HVD_API int hvd_is_running(hvd_runtime* runtime);
 
+/* ---- process sets ------------------------------------------------------------------------------------------------ */
+
+/* A set of ranks in which operations can run. Set 0 has all ranks. Collective over all ranks of the job, members or not,
+ * in the same order everywhere; blocks until all ranks know the set. Ranks may come in any order, each once. `id` is set
+ * in any case when a set of these ranks exists: then it is HVD_INVALID_ARGUMENT. */
+HVD_API hvd_status hvd_add_process_set(hvd_runtime* runtime, const int* ranks, size_t count, int* id);
+/* Operations that are still under way in the set end with HVD_SHUT_DOWN; the id may be given again. Collective over all
+ * ranks. */
+HVD_API hvd_status hvd_remove_process_set(hvd_runtime* runtime, int id);
+/* The ids of all sets, ascending; the result is their number, of which at most `capacity` are written. -1: no runtime. */
+HVD_API int hvd_process_set_ids(hvd_runtime* runtime, int* ids, int capacity);
+/* This rank's place in the set (-1: not a member) and the ranks of the set, ascending, of which at most `capacity` are
+ * written. Any of the pointers may be null. */
+HVD_API hvd_status hvd_process_set(hvd_runtime* runtime, int id, int* rank, int* size, int* ranks, int capacity);
+/* The rows that the rank with this place gets of `rows`: reducescatter deals the first dimension out as evenly as it can,
+ * the first ones get one more. */
+HVD_API int64_t hvd_rows_of(int64_t rows, int place, int size);
+
 /* ---- operations ------------------------------------------------------------------------------------------------ */
 
 typedef struct hvd_op_description {
   size_t struct_size; /* sizeof(hvd_op_description) */
-  const char* name;   /* UTF-8; may be in flight once at a time */
+  const char* name;   /* UTF-8; may be in flight once at a time in its process set */
   hvd_verb verb;
   hvd_dtype dtype;
-  hvd_reduce_op reduce_op; /* allreduce */
+  hvd_reduce_op reduce_op; /* allreduce; reducescatter: sum or average */
   int dimensions;
-  const int64_t* shape;       /* of the input; for allgather the first dimension may differ between ranks and calls */
-  double prescale, postscale; /* allreduce; 1.0 for none */
-  int root_rank;              /* broadcast; a rank of the world */
+  const int64_t* shape; /* of the input; for allgather and alltoall the first dimension may differ between ranks and
+                               * calls */
+  double prescale, postscale; /* allreduce, reducescatter; 1.0 for none */
+  int root_rank;              /* broadcast; a rank of the world, also in a process set */
   int process_set;            /* 0: all ranks */
   int transient;              /* the name will not come again: do not cache what is agreed about it */
+  hvd_device device;          /* where input and output are; 0: host memory */
+  int device_ordinal;
+  const char* group; /* null, or a name that operations share which are to be fused with each other alone, if
+                      * HOROVOD_DISABLE_GROUP_FUSION is set */
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
@@ -134,11 +190,29 @@ HVD_API void hvd_op_release(hvd_runtime* runtime, hvd_op* op);
 
 /* One use of a prepared operation. Memory is borrowed until the handle is done. */
 typedef struct hvd_start_arguments {
+  size_t struct_size; /* sizeof(hvd_start_arguments); arrays step by it, so it is the same in all elements */
   hvd_op* op;
   const void* input;
-  void* output;            /* may equal input; null for allgather, whose result the runtime keeps (hvd_result_*) */
-  int64_t first_dimension; /* allgather: rows of this call's input; else ignored */
+  void*
+      output; /* may equal input. Allgather, alltoall: null, the runtime keeps the result (hvd_result_*); so it does for
+                 * a reducescatter whose output is null */
+  int64_t first_dimension; /* allgather, alltoall: rows of this call's input; else ignored */
+  const int64_t* splits;   /* alltoall: rows for each rank of the set, by place; copied. Null: equal parts */
+  size_t split_count;
+  void* stream; /* device memory: the caller's stream. The input is ready when the stream gets there, the output is
+                 * ordered on it. Null for host memory */
+  /* Called when this operation is over, before its handle is done; null: not wanted. On a thread of the runtime that
+   * holds no lock: it may start operations, must not wait for one (hvd_wait and hvd_stop refuse) and should be short.
+   * `message` explains a failure and is valid during the call. */
+  void (*on_done)(void* context, hvd_status status, const char* message);
+  void* context;
 } hvd_start_arguments;
+
+/* The arguments of a call that gives input and output alone; set more of them as needed. */
+static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void* output) {
+  hvd_start_arguments arguments = {sizeof(hvd_start_arguments), op, input, output, 0, NULL, 0, NULL, NULL, NULL};
+  return arguments;
+}
 
 /* Submits `count` operations together: they become visible to the other ranks at once, or none does. Returns at once.
  * One handle for all: it is done when all are, and fails if one does. */
@@ -154,11 +228,18 @@ HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t tim
  * thread may be in a call with this handle. */
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
 
-/* An allgather's result, of the index-th operation of a done handle: dimensions and the rows each rank gave. */
+/* A result that the runtime kept, of the index-th operation of a done handle: its dimensions. */
 HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
                                     int64_t shape[HVD_MAX_DIMENSIONS]);
+/* The rows that came from each rank of the set, by place; `count` is the size of the set. Allgather, alltoall. */
+HVD_API hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t index, int64_t* splits,
+                                     size_t count);
 HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination,
                                    size_t bytes);
+/* Hands the memory of the result over, without a copy; once for each result. free_data(owner) gives it back, at any time
+ * and on any thread, also after hvd_shutdown(). */
+HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
+                                   void (**free_data)(void* owner));
 
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 
@@ -172,6 +253,15 @@ HVD_API void hvd_shared_free(hvd_runtime* runtime, void* memory);
 typedef struct hvd_shared_hold_s hvd_shared_hold_t;
 HVD_API hvd_shared_hold_t* hvd_shared_hold(hvd_runtime* runtime, void* memory);
 HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time */
+
+/* ---- timeline ---------------------------------------------------------------------------------------------------- */
+
+/* Writes what happens to every operation to a file from now on, in Chrome's trace format, valid at any instant; an open
+ * one is closed first. All ranks call it; rank 0 writes, the others if HOROVOD_TIMELINE_ALL_RANKS is set (path.<rank>).
+ * Needs a runtime that was started with HOROVOD_TIMELINE set (a path, or DYNAMIC), as Horovod's users know it. */
+HVD_API hvd_status hvd_timeline_start(hvd_runtime* runtime, const char* path, int mark_cycles);
+/* Closes the file; no error if there is none. */
+HVD_API hvd_status hvd_timeline_stop(hvd_runtime* runtime);
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 

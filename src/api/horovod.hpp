@@ -92,7 +92,7 @@ class Operation {
     if (input.size() != count_ || output.size() != count_)
       throw std::invalid_argument("the operation was prepared for " + std::to_string(count_) + " elements; got " +
                                   std::to_string(input.size()) + " and " + std::to_string(output.size()));
-    hvd_start_arguments arguments{op_, input.data(), output.data(), 0};
+    hvd_start_arguments arguments = hvd_use_of(op_, input.data(), output.data());
     hvd_handle handle = 0;
     check(hvd_start(runtime_, &arguments, 1, &handle));
     return {runtime_, handle};
@@ -148,7 +148,8 @@ class Runtime {
   template <typename T>
   std::vector<T> allgather(const std::string& name, std::span<const T> mine) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLGATHER, mine.size(), HVD_SUM, 0));
-    hvd_start_arguments arguments{use.op, mine.data(), nullptr, static_cast<std::int64_t>(mine.size())};
+    hvd_start_arguments arguments = hvd_use_of(use.op, mine.data(), nullptr);
+    arguments.first_dimension = static_cast<std::int64_t>(mine.size());
     hvd_handle raw = 0;
     check(hvd_start(runtime_, &arguments, 1, &raw));
     Handle handle(runtime_, raw);
@@ -168,7 +169,7 @@ class Runtime {
     hvd_op* op = nullptr;
     check(hvd_prepare(runtime_, &description, &op));
     OneUse use(runtime_, op);
-    hvd_start_arguments arguments{op, nullptr, nullptr, 0};
+    hvd_start_arguments arguments = hvd_use_of(op, nullptr, nullptr);
     hvd_handle handle = 0;
     check(hvd_start(runtime_, &arguments, 1, &handle));
     Handle(runtime_, handle).wait();

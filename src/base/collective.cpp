@@ -4,11 +4,6 @@
 
 namespace hvd {
 
-const char* name_of(Verb verb) noexcept {
-  constexpr const char* names[] = {"allreduce", "allgather", "broadcast", "barrier", "reducescatter"};
-  return names[static_cast<std::size_t>(verb)];
-}
-
 const char* name_of(ReduceOp op) noexcept {
   constexpr const char* names[] = {"sum", "min", "max", "product"};
   return names[static_cast<std::size_t>(op)];

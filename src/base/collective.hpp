@@ -6,16 +6,13 @@
 #include "base/data_type.hpp"
 #include "base/ids.hpp"
 #include "base/tensor_view.hpp"
+#include "base/verb.hpp"
 
 namespace hvd {
-
-// The values are part of the C API (horovod.h).
-enum class Verb : std::uint8_t { allreduce, allgather, broadcast, barrier, reduce_scatter };
 
 // Average is Sum with 1/n folded into the postscale before anything below the C API sees it.
 enum class ReduceOp : std::uint8_t { sum, min, max, product };
 
-const char* name_of(Verb verb) noexcept;
 const char* name_of(ReduceOp op) noexcept;
 
 struct Collective {
@@ -27,7 +24,8 @@ struct Collective {
   Seat root;               // broadcast: who has the data
   DeviceKind device = DeviceKind::host;
   std::int64_t count = 0;  // elements of the whole batch; for a plan this is a hint of its size class
-  // allgather and reduce_scatter: elements that each seat contributes or receives. Borrowed for the call only.
+  // Elements, by seat, that a seat contributes (allgather) or receives (reduce_scatter). Borrowed for the call only. An
+  // alltoall's are told to its task before every batch (Task::resize).
   std::span<const std::int64_t> counts;
 };
 

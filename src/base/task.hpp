@@ -28,6 +28,9 @@ class Task {
   // The scales from the next restart() on; until then those of the collective that was planned. A program may have new
   // ones in every step (1/tokens). Means nothing to verbs that do not reduce.
   virtual void rescale(double /*prescale*/, double /*postscale*/) {}
+  // Elements that this seat sends to each seat and receives from each in the next restart(); alltoall only, whose numbers
+  // may be new in every call. Copied.
+  virtual void resize(std::span<const std::int64_t> /*sent*/, std::span<const std::int64_t> /*received*/) {}
   // Valid after step() returned failed.
   virtual const Error& failure() const = 0;
   // Whom the task waits for; for reports about stalls. Seat{-1} if it cannot tell.

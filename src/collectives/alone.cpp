@@ -9,10 +9,11 @@ namespace {
 class Alone final : public Algorithm {
  public:
   const char* name() const override { return "alone"; }
-  bool does(Verb) const override { return true; }
+  bool does(Verb verb) const override { return is_basic(verb); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "fixed pairing"; }
   Cost cost(const Collective& collective, const Team& team) const override {
-    return team.size() == 1 && collective.device == DeviceKind::host ? Cost{0, true} : Cost::impossible();
+    return does(collective.verb) && team.size() == 1 && collective.device == DeviceKind::host ? Cost{0, true}
+                                                                                              : Cost::impossible();
   }
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
     return make_program_task(collective, team, Programs{});

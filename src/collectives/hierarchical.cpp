@@ -36,12 +36,12 @@ constexpr std::size_t short_share_bytes = 8 << 10;
 class Hierarchical final : public Algorithm {
  public:
   const char* name() const override { return "hierarchical"; }
-  bool does(Verb) const override { return true; }
+  bool does(Verb verb) const override { return is_basic(verb); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "hierarchical"; }
 
   // Taken from the numbers of nodes and rails alone, which all ranks know.
   Cost cost(const Collective& collective, const Team& team) const override {
-    if (!can_be_staged(collective, team)) return Cost::impossible();
+    if (!does(collective.verb) || !can_be_staged(collective, team)) return Cost::impossible();
     const MessageCost network = message_cost(team), memory = message_cost(Team{});
     const double nodes = team.nodes, on_node = static_cast<double>(team.size()) / nodes;
     const double bytes = collective.verb == Verb::barrier ? 0 : bytes_of(collective);

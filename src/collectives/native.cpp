@@ -8,12 +8,12 @@ namespace {
 class Native final : public Algorithm {
  public:
   const char* name() const override { return "native"; }
-  bool does(Verb) const override { return true; }
+  bool does(Verb verb) const override { return is_basic(verb); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "native"; }
 
   Cost cost(const Collective& collective, const Team& team) const override {
     transport::NativeCollectives* native = team.link == nullptr ? nullptr : team.link->native();
-    return native == nullptr ? Cost::impossible() : native->cost(collective);
+    return native == nullptr || !does(collective.verb) ? Cost::impossible() : native->cost(collective);
   }
 
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {

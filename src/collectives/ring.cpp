@@ -14,7 +14,7 @@ namespace {
 class Ring final : public Algorithm {
  public:
   const char* name() const override { return "ring"; }
-  bool does(Verb verb) const override { return verb != Verb::barrier; }
+  bool does(Verb verb) const override { return is_basic(verb) && verb != Verb::barrier; }
 
   std::string_view addition_order(const Collective&, const Team& team) const override {
     return team.size() <= 2 ? "fixed pairing" : "ring";

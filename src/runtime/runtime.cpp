@@ -9,10 +9,6 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
-#include "connections/mpi_peers.hpp"
-#include "connections/net_peers.hpp"
-#include "connections/node_peers.hpp"
-#include "connections/thread_hub.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
 #include "native/posix/shared_memory.hpp"
@@ -81,11 +77,11 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     return seat.value < 0 ? nullptr : &board.wake_word(seat);
   };
   surroundings.asymmetric_wake = posix::register_asymmetric_barrier();
-  surroundings.threads = runtime->threads_;
-  surroundings.peers = runtime->peers_;
-  surroundings.net = runtime->net_;
-  surroundings.mpi = runtime->mpi_;
-  surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
+  surroundings.offer<connections::ThreadHub>(runtime->threads_);
+  surroundings.offer<connections::NodePeers>(runtime->peers_);
+  surroundings.offer<connections::NetPeers>(runtime->net_);
+  surroundings.offer<connections::MpiPeers>(runtime->mpi_);
+  surroundings.offer<transport::shm::SharedRegions>(std::make_shared<transport::shm::SharedRegions>());
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
   auto teams = Teams::make(surroundings);
@@ -310,7 +306,8 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
   // Who could not map it votes, too: the others must not wait for it.
   HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {
-    if (surroundings_.regions) surroundings_.regions->add(*memory, part, layout_.node.me.value);
+    if (auto regions = surroundings_.ask<transport::shm::SharedRegions>())
+      regions->add(*memory, part, layout_.node.me.value);
   }));
   void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
   shared_.emplace(mine, Shared{std::move(*memory), part});
@@ -338,7 +335,7 @@ Status Runtime::free_shared(void* memory) {
   // After the end there is no schedule, and nobody reads it.
   if (ended() == nullptr)
     HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), {}, [this, memory] {
-      if (surroundings_.regions) surroundings_.regions->remove(memory);
+      if (auto regions = surroundings_.ask<transport::shm::SharedRegions>()) regions->remove(memory);
     }));
   shared_.erase(memory);
   return {};

@@ -20,7 +20,7 @@ class InprocLink final : public Link {
  public:
   InprocLink(Surroundings surroundings, Group group, std::string name)
       : surroundings_(std::move(surroundings)),
-        hub_(*surroundings_.threads),
+        hub_(*surroundings_.ask<connections::ThreadHub>()),
         group_(std::move(group)),
         name_(std::move(name)),
         line_(hub_.open_line(name_ + "#" + std::to_string(surroundings_.world->epoch), group_)) {}
@@ -163,20 +163,21 @@ class InprocConnecting final : public Connecting {
 class Inproc final : public Transport {
  public:
   explicit Inproc(const Surroundings& surroundings) : surroundings_(surroundings) {
-    if (surroundings_.threads && surroundings_.world != nullptr && surroundings_.wake != nullptr)
-      surroundings_.threads->set_wake(surroundings_.world->rank, surroundings_.wake);
+    if (surroundings_.ask<connections::ThreadHub>() && surroundings_.world != nullptr && surroundings_.wake != nullptr)
+      surroundings_.ask<connections::ThreadHub>()->set_wake(surroundings_.world->rank, surroundings_.wake);
   }
   ~Inproc() override {
-    if (surroundings_.threads && surroundings_.world != nullptr && surroundings_.wake != nullptr)
-      surroundings_.threads->set_wake(surroundings_.world->rank, nullptr);
+    if (surroundings_.ask<connections::ThreadHub>() && surroundings_.world != nullptr && surroundings_.wake != nullptr)
+      surroundings_.ask<connections::ThreadHub>()->set_wake(surroundings_.world->rank, nullptr);
   }
 
   const char* name() const override { return "inproc"; }
 
   bool reaches(const Group& group, DeviceKind kind) const override {
-    if (!surroundings_.threads || surroundings_.world == nullptr || kind != DeviceKind::host) return false;
+    if (!surroundings_.ask<connections::ThreadHub>() || surroundings_.world == nullptr || kind != DeviceKind::host)
+      return false;
     for (Rank rank : group.ranks)
-      if (rank.value < 0 || rank.value >= surroundings_.threads->ranks()) return false;
+      if (rank.value < 0 || rank.value >= surroundings_.ask<connections::ThreadHub>()->ranks()) return false;
     return true;
   }
 

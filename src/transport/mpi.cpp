@@ -25,7 +25,8 @@ class MpiConnecting final : public Connecting {
   MpiConnecting(const Surroundings& surroundings, const Group& group, std::string name)
       : surroundings_(surroundings), group_(group), outcome_(std::make_shared<Outcome>()) {
     auto started = posix::start_thread(
-        "hvd-mpi", [outcome = outcome_, peers = surroundings.mpi, wake = surroundings.wake, group, name] {
+        "hvd-mpi",
+        [outcome = outcome_, peers = surroundings.ask<connections::MpiPeers>(), wake = surroundings.wake, group, name] {
           auto made = peers->connect(group, name);
           if (made) outcome->communicator = std::move(*made);
           else outcome->failure = std::move(made.error());
@@ -79,8 +80,10 @@ class Mpi final : public Transport {
   const char* name() const override { return "mpi"; }
 
   bool reaches(const Group& group, DeviceKind kind) const override {
-    if (surroundings_.mpi == nullptr || surroundings_.world == nullptr || kind != DeviceKind::host) return false;
-    return surroundings_.mpi->also_in_a_node() || !is_on_one_node(*surroundings_.world, group);
+    if (surroundings_.ask<connections::MpiPeers>() == nullptr || surroundings_.world == nullptr ||
+        kind != DeviceKind::host)
+      return false;
+    return surroundings_.ask<connections::MpiPeers>()->also_in_a_node() || !is_on_one_node(*surroundings_.world, group);
   }
 
   Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name, Exchange&) override {

@@ -34,16 +34,17 @@ class ShmConnecting final : public Connecting {
   Progress step() override {
     if (failure_) return Progress::failed;
     if (state_ == nullptr) {
-      auto memory = surroundings_.threads != nullptr ? share_memory()
-                    : group_.me.value == 0           ? make_memory()
-                                                     : take_memory();
+      auto memory = surroundings_.ask<connections::ThreadHub>() != nullptr ? share_memory()
+                    : group_.me.value == 0                                 ? make_memory()
+                                                                           : take_memory();
       if (!memory) {
         failure_ = std::move(memory.error());
         return Progress::failed;
       }
       if (*memory == nullptr) return Progress::pending;
-      state_ = std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(), surroundings_.threads);
-      if (is_whole_node()) state_->regions = surroundings_.regions;
+      state_ = std::make_unique<shm::LinkState>(group_, std::move(*memory), shape_, flag_post(),
+                                                surroundings_.ask<connections::ThreadHub>());
+      if (is_whole_node()) state_->regions = surroundings_.ask<shm::SharedRegions>();
       state_->post.post(state_->area.seat(state_->me).flags->attached.value, 1);
     }
     state_->notice_dead_threads();
@@ -58,13 +59,14 @@ class ShmConnecting final : public Connecting {
 
  private:
   Result<std::shared_ptr<void>> share_memory() {
-    return surroundings_.threads->share_memory(name_, shm::bytes_needed(shape_));
+    return surroundings_.ask<connections::ThreadHub>()->share_memory(name_, shm::bytes_needed(shape_));
   }
 
   Result<std::shared_ptr<void>> make_memory() {
     auto made = posix::SharedMemory::create("horovod/" + name_, shm::bytes_needed(shape_));
     Status offered;
-    if (made && group_.size() > 1) offered = surroundings_.peers->offer(group_, name_, made->descriptor());
+    if (made && group_.size() > 1)
+      offered = surroundings_.ask<connections::NodePeers>()->offer(group_, name_, made->descriptor());
     if (made && offered) return keep(std::move(*made));
     Error error = made ? std::move(offered.error()) : std::move(made.error());
     auto told = exchange_.put(name_ + "/failed", as_bytes(error.message));
@@ -73,7 +75,7 @@ class ShmConnecting final : public Connecting {
   }
 
   Result<std::shared_ptr<void>> take_memory() {
-    if (auto descriptor = surroundings_.peers->take(name_)) {
+    if (auto descriptor = surroundings_.ask<connections::NodePeers>()->take(name_)) {
       auto mapped = posix::SharedMemory::map(*descriptor, shm::bytes_needed(shape_));
       if (!mapped) return std::move(mapped.error());
       return keep(std::move(*mapped));
@@ -129,7 +131,8 @@ class Shm final : public Transport {
   bool reaches(const Group& group, DeviceKind kind) const override {
     if (kind != DeviceKind::host || !group.has_me()) return false;
     if (group.size() == 1) return true;
-    bool can_share = surroundings_.threads != nullptr || surroundings_.peers != nullptr;
+    bool can_share = surroundings_.ask<connections::ThreadHub>() != nullptr ||
+                     surroundings_.ask<connections::NodePeers>() != nullptr;
     if (!can_share || surroundings_.world == nullptr) return false;
     const World& world = *surroundings_.world;
     for (Rank rank : group.ranks) {

@@ -28,7 +28,8 @@ class Tcp final : public Transport {
   const char* name() const override { return "tcp"; }
 
   bool reaches(const Group& group, DeviceKind kind) const override {
-    if (surroundings_.net == nullptr || surroundings_.world == nullptr || kind != DeviceKind::host || !group.has_me())
+    if (surroundings_.ask<connections::NetPeers>() == nullptr || surroundings_.world == nullptr ||
+        kind != DeviceKind::host || !group.has_me())
       return false;
     const World& world = *surroundings_.world;
     for (Rank rank : group.ranks) {

@@ -1,8 +1,11 @@
 #pragma once
 // A way to move bytes between the ranks of a group. A transport knows no other transport.
 #include <functional>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <typeindex>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/channel.hpp"
@@ -15,33 +18,32 @@
 #include "base/world.hpp"
 #include "native/posix/wait_word.hpp"
 
-namespace hvd::connections {
-class ThreadHub;  // ranks that are threads of one process
-class NodePeers;  // unix sockets between the ranks of a node
-class NetPeers;   // TCP connections between ranks of different nodes
-class MpiPeers;   // the ranks as processes of one MPI
-}  // namespace hvd::connections
-
 namespace hvd::transport {
-
-namespace shm {
-class SharedRegions;  // shm/regions.hpp: tensors' memory that the ranks of a node have all mapped
-}
 
 // What a transport may use of the rank that it works for. Outlives every link.
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
   posix::WaitWord* wake = nullptr;  // of this rank's engine; whoever delivers something to the rank posts it
-  std::shared_ptr<connections::ThreadHub> threads;  // null unless the ranks are threads (tests)
-  std::shared_ptr<connections::NodePeers> peers;    // null without other processes on the node
-  std::shared_ptr<connections::NetPeers> net;       // null on one node
-  std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
-  std::shared_ptr<shm::SharedRegions> regions;      // null: every batch is packed
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
   // This process has called register_asymmetric_barrier() with success: it may wake others without a fence.
   bool asymmetric_wake = false;
+
+  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null: this rank
+  // has none, as the connections to other nodes in a job on one node.
+  template <typename Service>
+  std::shared_ptr<Service> ask() const {
+    auto found = services_.find(typeid(Service));
+    return found == services_.end() ? nullptr : std::static_pointer_cast<Service>(found->second);
+  }
+  template <typename Service>
+  void offer(std::shared_ptr<Service> service) {
+    services_[typeid(Service)] = std::move(service);
+  }
+
+ private:
+  std::map<std::type_index, std::shared_ptr<void>> services_;
 };
 
 // What an operation is expected to take; the selector takes the smallest.
@@ -62,6 +64,8 @@ struct Cost {
 //  allgather           `in` is this seat's share, `out` all shares by seat. Shares are `counts`; if the plan has none,
 //                      they are share_of() the length of `out`.
 //  reduce_scatter      `in` is everything, `out` this seat's share: as allgather, of the length of `in`.
+//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat: see Task::resize().
+//  adasum              as allreduce, but every segment is a tensor with coefficients of its own.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;

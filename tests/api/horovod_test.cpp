@@ -26,7 +26,8 @@ hvd_status start(hvd_runtime* runtime, hvd_verb verb, std::int64_t count, const 
   hvd_op_description description = floats("tensor", verb, &count, 1);
   hvd_op* op = nullptr;
   horovod::check(hvd_prepare(runtime, &description, &op));
-  hvd_start_arguments arguments{op, input, output, count};
+  hvd_start_arguments arguments = hvd_use_of(op, input, output);
+  arguments.first_dimension = count;
   hvd_handle handle = 0;
   hvd_status status = hvd_start(runtime, &arguments, 1, &handle);
   if (status == HVD_OK) status = hvd_wait(runtime, handle, -1);
@@ -92,7 +93,7 @@ TEST(Api, starts_a_transient_operation_once) {
     description.transient = 1;
     hvd_op* op = nullptr;
     horovod::check(hvd_prepare(job.get(), &description, &op));
-    hvd_start_arguments arguments{op, &data, &data, 0};
+    hvd_start_arguments arguments = hvd_use_of(op, &data, &data);
     hvd_handle handle = 0, second = 0;
     horovod::check(hvd_start(job.get(), &arguments, 1, &handle));
     horovod::check(hvd_wait(job.get(), handle, -1));
@@ -112,7 +113,7 @@ TEST(Api, handles_of_one_runtime_mean_nothing_to_the_next) {
     const hvd_op_description description = floats("tensor", HVD_ALLREDUCE, nullptr, 0);
     hvd_op* op = nullptr;
     horovod::check(hvd_prepare(jobs[i]->get(), &description, &op));
-    hvd_start_arguments arguments{op, &data, &data, 0};
+    hvd_start_arguments arguments = hvd_use_of(op, &data, &data);
     horovod::check(hvd_start(jobs[i]->get(), &arguments, 1, &handles[i]));
     horovod::check(hvd_wait(jobs[i]->get(), handles[i], -1));
   }

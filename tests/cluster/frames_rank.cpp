@@ -39,7 +39,7 @@ class Program {
     for (std::size_t i = 0; i < ops; ++i) {
       tensors_.emplace_back(static_cast<std::size_t>(elements), 1.0f);
       hvd_op* op = prepare("gradient." + std::to_string(i), elements, HVD_FLOAT32);
-      arguments_.push_back({op, tensors_[i].data(), tensors_[i].data(), 0});
+      arguments_.push_back(hvd_use_of(op, tensors_[i].data(), tensors_[i].data()));
     }
     sum_ = prepare("sum", sums, HVD_INT64);
   }
@@ -61,7 +61,7 @@ class Program {
     }
   }
   void add_over_ranks(std::vector<int64_t>& numbers) {
-    hvd_start_arguments arguments{sum_, numbers.data(), numbers.data(), 0};
+    hvd_start_arguments arguments = hvd_use_of(sum_, numbers.data(), numbers.data());
     finish(&arguments, 1);
   }
 

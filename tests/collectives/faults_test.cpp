@@ -67,12 +67,14 @@ class Scene {
         elements_(elements),
         size_(std::accumulate(shape.begin(), shape.end(), 0)),
         memory_(std::make_shared<GuardedMemory>(static_cast<std::size_t>(size_) * part_bytes())),
-        ranks(made_up_world(shape), {transport, "inproc"}, 5, small_slabs(),
-              [&](RankThread& rank) {
-                if (!in_regions_) return;
-                rank.surroundings.regions = std::make_shared<transport::shm::SharedRegions>();
-                rank.surroundings.regions->add({memory_, memory_->begin()}, part_bytes(), rank.rank().value);
-              }),
+        ranks(
+            made_up_world(shape), {transport, "inproc"}, 5, small_slabs(),
+            [&](RankThread& rank) {
+              if (!in_regions_) return;
+              rank.surroundings.offer<transport::shm::SharedRegions>(std::make_shared<transport::shm::SharedRegions>());
+              rank.surroundings.ask<transport::shm::SharedRegions>()->add({memory_, memory_->begin()}, part_bytes(),
+                                                                          rank.rank().value);
+            }),
         collective_(integers(verb, elements, size_)) {
     is_possible_ = algorithm.cost(collective_, ranks.team(0)).possible();
     if (!is_possible_) return;

@@ -34,10 +34,6 @@ std::vector<DataType> dtypes_across_nodes() {
 }
 constexpr Verb verbs[] = {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter};
 
-bool reduces(Verb verb) {
-  return verb == Verb::allreduce || verb == Verb::reduce_scatter;
-}
-
 std::vector<int> rank_counts() {
   return is_sanitized ? std::vector{1, 2, 3, 5, 8} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9};
 }

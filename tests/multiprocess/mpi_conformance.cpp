@@ -49,7 +49,7 @@ Progress step_until_done(Step step) {
 
 // Over a communicator that knows all processes: a group whose seats are the ranks.
 std::unique_ptr<mpi::Communicator> everybody(const char* name) {
-  auto made = place->surroundings.mpi->connect(testing::everybody(place->world), name);
+  auto made = place->surroundings.ask<connections::MpiPeers>()->connect(testing::everybody(place->world), name);
   if (!made) ADD_FAILURE() << made.error().message;
   return std::move(*made);
 }
@@ -382,8 +382,8 @@ int run(int count, char** words) {
   place->surroundings.world = &place->world;
   place->surroundings.config = &place->config;
   place->surroundings.wake = &place->wake;
-  place->surroundings.mpi =
-      std::make_shared<connections::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true);
+  place->surroundings.offer<connections::MpiPeers>(
+      std::make_shared<connections::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true));
   int failed = RUN_ALL_TESTS();
   // The others may wait for this one.
   if (failed != 0) {

@@ -59,7 +59,7 @@ class Job {
     hvd_op_description description = hvd::testing::allreduce_of(name, elements, HVD_FLOAT64, HVD_SUM);
     hvd_op* op = nullptr;
     horovod::check(hvd_prepare(runtime_, &description, &op));
-    hvd_start_arguments arguments{op, values.data(), values.data(), 0};
+    hvd_start_arguments arguments = hvd_use_of(op, values.data(), values.data());
     hvd_handle handle = 0;
     horovod::check(hvd_start(runtime_, &arguments, 1, &handle));
     horovod::check(hvd_wait(runtime_, handle, -1));

@@ -114,7 +114,7 @@ struct Program {
   }
   void step() {
     for (size_t i = 0; i < ops; ++i) {
-      hvd_start_arguments arguments{prepared[i], tensors[i].data(), tensors[i].data(), 0};
+      hvd_start_arguments arguments = hvd_use_of(prepared[i], tensors[i].data(), tensors[i].data());
       check(hvd_start(runtime, &arguments, 1, &handles[i]));
     }
     for (hvd_handle handle : handles) {

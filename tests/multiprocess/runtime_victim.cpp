@@ -92,7 +92,7 @@ hvd_op* prepare(hvd_runtime* runtime, const char* name, int64_t count) {
 }
 
 hvd_handle start(hvd_runtime* runtime, hvd_op* op, std::vector<float>& data) {
-  hvd_start_arguments arguments{op, data.data(), data.data(), 0};
+  hvd_start_arguments arguments = hvd_use_of(op, data.data(), data.data());
   hvd_handle handle = 0;
   leave_on(hvd_start(runtime, &arguments, 1, &handle));
   return handle;

@@ -54,7 +54,7 @@ TEST(Inproc, reaches_only_ranks_that_are_threads_of_this_process) {
   alone.wake = &wake;
   EXPECT_FALSE(inproc_for(alone)->reaches(testing::everybody(world), DeviceKind::host));
   Surroundings with_threads = alone;
-  with_threads.threads = std::make_shared<connections::ThreadHub>(2);
+  with_threads.offer(std::make_shared<connections::ThreadHub>(2));
   auto transport = inproc_for(with_threads);
   EXPECT_TRUE(transport->reaches(testing::everybody(world), DeviceKind::host));
   EXPECT_FALSE(transport->reaches(testing::everybody(world), DeviceKind::cuda));

@@ -360,7 +360,7 @@ TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
     constexpr std::size_t part = 1 << 20;
     auto regions = std::make_shared<shm::SharedRegions>();
     regions->add(*rank.hub->share_memory("region", 4 * part), part, me);
-    rank.surroundings.regions = regions;
+    rank.surroundings.offer<transport::shm::SharedRegions>(regions);
     auto transport = shm_for(rank.surroundings);
     auto everyone = connect_all(*transport, rank);
     Group odd{{Rank{1}, Rank{3}}, Seat{me == 1 ? 0 : me == 3 ? 1 : -1}};

@@ -29,13 +29,13 @@ struct Linked {
     if (!met) ::_exit(100);
     surroundings.world = &world;
     surroundings.config = &config;
-    surroundings.peers = *met;
+    surroundings.offer<connections::NodePeers>(*met);
     transport = testing::shm_for(surroundings);
     auto connecting = transport->connect(process.node, "world", exchange);
     if (!connecting || yield_until_over(**connecting) != Progress::done) ::_exit(101);
     link = (*connecting)->take();
   }
-  ~Linked() { surroundings.peers->expect_departures(); }
+  ~Linked() { surroundings.ask<connections::NodePeers>()->expect_departures(); }
 
   template <typename Stepped>
   Progress yield_until_over(Stepped& stepped) {
@@ -89,7 +89,7 @@ TEST(ShmProcesses, fail_their_tasks_when_one_of_them_is_killed_in_the_middle) {
   auto statuses = run_processes(3, [](RankProcess& process) {
     Linked linked(process);
     std::atomic<int> lost{-1};
-    linked.surroundings.peers->on_lost([&lost](Rank rank) { lost = rank.value; });
+    linked.surroundings.ask<connections::NodePeers>()->on_lost([&lost](Rank rank) { lost = rank.value; });
     auto task = linked.link->native()->plan(Collective{});
     Tensors<float> tensors(DataType::f32, {1'000'000});
     for (int round = 0;; ++round) {

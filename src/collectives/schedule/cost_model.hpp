@@ -35,9 +35,6 @@ inline double doublings(int size) {
 inline bool is_floating(DataType type) {
   return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64;
 }
-inline bool reduces(Verb verb) {
-  return verb == Verb::allreduce || verb == Verb::reduce_scatter;
-}
 
 // Whether a plain algorithm can run here at all.
 inline bool is_connected(const Collective& collective, const Team& team) {

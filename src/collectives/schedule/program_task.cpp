@@ -130,7 +130,7 @@ class ProgramTask final : public Task {
       case Verb::broadcast:
         if (is_root() && out_.count() != 0) expect(out_, in_.count(), "output");
         return;
-      case Verb::barrier: return;
+      default: return;
     }
   }
 

@@ -205,8 +205,8 @@ class OverMpi final : public Communicator {
                                call.counts.data(), call.displacements.data(), moved, comm_, &made);
       case Verb::reduce_scatter:
         return MPI_Ireduce_scatter(call.input, call.output, call.counts.data(), type_of(call.dtype), op, comm_, &made);
+      default: return MPI_ERR_ARG;
     }
-    return MPI_ERR_ARG;
   }
 
   MPI_Comm comm_;

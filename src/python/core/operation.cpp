@@ -46,7 +46,8 @@ void hand_over(Operation* operation) {
 PyObject* start(Operation* operation, const void* input, void* output, std::int64_t rows) {
   hvd_runtime* runtime = runtime_of(operation);
   if (runtime == nullptr) return nullptr;
-  const hvd_start_arguments start_arguments{operation->op, input, output, rows};
+  hvd_start_arguments start_arguments = hvd_use_of(operation->op, input, output);
+  start_arguments.first_dimension = rows;
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
   if (status != HVD_OK) return raise_not_started(status);
@@ -97,7 +98,8 @@ bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members
   auto* operation = reinterpret_cast<Operation*>(object);
   if (runtime_of(operation) == nullptr) return false;
   void* from = nullptr;
-  hvd_start_arguments member{operation->op, nullptr, nullptr, rows};
+  hvd_start_arguments member = hvd_use_of(operation->op, nullptr, nullptr);
+  member.first_dimension = rows;
   if (!read_pointer(input, &from) || !read_pointer(output, &member.output)) return false;
   member.input = from;
   members.push_back(member);

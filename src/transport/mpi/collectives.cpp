@@ -207,7 +207,9 @@ class CollectiveTask final : public Task {
         std::int64_t all = slot.displacements.back() + slot.counts.back();
         output_.scatter(begin_in_share(number, me_), count_in_step(number, me_),
                         from + static_cast<std::size_t>(all) * size_of(dtype_), dtype_, postscale_);
+        return;
       }
+      default: return;
     }
   }
 
@@ -268,6 +270,7 @@ Cost Collectives::cost(const Collective& collective) const {
       break;
     case Verb::allgather:
     case Verb::reduce_scatter: seconds += rounds * latency_s + bytes * byte_s * (seats - 1) / seats; break;
+    default: return Cost::impossible();
   }
   bool is_rounded = collective.dtype == DataType::f32 || collective.dtype == DataType::f64;
   return {seconds, !(is_reduction && is_rounded)};

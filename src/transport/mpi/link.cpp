@@ -49,7 +49,8 @@ MpiLink::MpiLink(const Surroundings& surroundings, Group group, std::unique_ptr<
       group_(std::move(group)),
       communicator_(std::move(communicator)),
       piece_bytes_(piece_bytes),
-      collectives_(*communicator_, surroundings.mpi->calls(), ranks_per_node(*surroundings.world, group_)) {}
+      collectives_(*communicator_, surroundings.ask<connections::MpiPeers>()->calls(),
+                   ranks_per_node(*surroundings.world, group_)) {}
 
 MpiLink::~MpiLink() {
   if (!aborted_) abort(failure_);

@@ -29,7 +29,7 @@ class TcpLink final : public Link {
  public:
   TcpLink(const Surroundings& surroundings, Group group, std::string name)
       : world_(*surroundings.world),
-        net_(surroundings.net),
+        net_(surroundings.ask<connections::NetPeers>()),
         wake_(surroundings.wake),
         group_(std::move(group)),
         name_("tcp/" + std::move(name)),

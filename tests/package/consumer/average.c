@@ -23,7 +23,7 @@ int main(void) {
   hvd_op* op = NULL;
   hvd_handle handle = 0;
   if (hvd_prepare(runtime, &description, &op) == HVD_OK) {
-    hvd_start_arguments arguments = {.op = op, .input = in, .output = out};
+    hvd_start_arguments arguments = hvd_use_of(op, in, out);
     hvd_start(runtime, &arguments, 1, &handle);
   }
   if (handle == 0 || hvd_wait(runtime, handle, -1) != HVD_OK || memcmp(in, out, sizeof in) != 0) {

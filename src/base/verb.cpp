@@ -1,0 +1,51 @@
+#include "base/verb.hpp"
+
+#include <cstddef>
+
+namespace hvd {
+
+namespace {
+
+using Agreed = VerbRow::Agreed;
+using Sizes = VerbRow::Sizes;
+using Outcome = VerbRow::Outcome;
+using Joined = VerbRow::Joined;
+constexpr unsigned moves = VerbRow::moving;
+constexpr unsigned reduces_it = VerbRow::moving | VerbRow::reducing | VerbRow::fusing;
+constexpr unsigned adasum_needs = VerbRow::floats_only | VerbRow::world_only | VerbRow::power_of_2;
+
+// By value of the verb.
+// clang-format off
+constexpr VerbRow rows[] = {
+    {Verb::allreduce, "allreduce", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::zeros, reduces_it},
+    {Verb::allgather, "allgather", Agreed::all_but_first, Sizes::rows, Outcome::unknown, Joined::refused,
+     moves | VerbRow::fusing},
+    {Verb::broadcast, "broadcast", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::refused,
+     moves | VerbRow::rooted},
+    {Verb::barrier, "barrier", Agreed::nothing, Sizes::nothing, Outcome::none, Joined::nothing, moves},
+    {Verb::reduce_scatter, "reducescatter", Agreed::shape, Sizes::nothing, Outcome::share, Joined::refused, reduces_it},
+    {Verb::alltoall, "alltoall", Agreed::all_but_first, Sizes::splits, Outcome::unknown, Joined::refused, moves},
+    {Verb::join, "join", Agreed::nothing, Sizes::nothing, Outcome::none, Joined::nothing, VerbRow::world_only},
+    {Verb::adasum, "adasum", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::zeros,
+     reduces_it | adasum_needs},
+};
+// clang-format on
+
+constexpr bool rows_are_in_order() {
+  for (std::size_t i = 0; i < std::size(rows); ++i)
+    if (static_cast<std::size_t>(rows[i].verb) != i) return false;
+  return true;
+}
+static_assert(rows_are_in_order());
+
+}  // namespace
+
+std::span<const VerbRow> verbs() noexcept {
+  return rows;
+}
+
+const VerbRow& row_of(Verb verb) noexcept {
+  return rows[static_cast<std::size_t>(verb)];
+}
+
+}  // namespace hvd
