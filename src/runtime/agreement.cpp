@@ -29,7 +29,7 @@ NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
       ballots_(static_cast<int>(settings_.ranks.size()) + settings_.children),
       slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
       children_(static_cast<std::size_t>(settings_.children)) {
-  if (settings_.children > 30) panic("a node of the tree has more children than an arrival has bits");
+  for (Slot& slot : slots_) slot.arrived = Subtrees(settings_.children);
   for (const std::vector<Rank>& ranks : settings_.sets) sets_.add(ranks);
   for (const auto& [id, set] : sets_.all()) elect(set);
   if (settings_.is_root)
@@ -40,11 +40,12 @@ NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
 
 NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) const {
   Electorate electorate;
+  electorate.subtrees = Subtrees(settings_.children);
   std::size_t seats = settings_.ranks.size();
   bool is_everybody = set.id == global_process_set && joined_.empty();
   electorate.voters.assign(seats + children_.size(), is_everybody);
   if (is_everybody) {
-    electorate.subtrees = (Subtrees{2} << children_.size()) - 1;
+    for (int part = 0; part <= settings_.children; ++part) electorate.subtrees.add(part);
     return electorate;
   }
   for (Rank rank : set.ranks) {
@@ -53,10 +54,10 @@ NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) co
     int child = local != settings_.ranks.end() || children_.empty() ? -1 : settings_.child_above(rank);
     if (local != settings_.ranks.end()) {
       electorate.voters[static_cast<std::size_t>(local - settings_.ranks.begin())] = true;
-      electorate.subtrees |= own_node;
+      electorate.subtrees.add(Subtrees::own_node);
     } else if (child >= 0) {
       electorate.voters[seats + static_cast<std::size_t>(child)] = true;
-      electorate.subtrees |= bit_of(Neighbour{child});
+      electorate.subtrees.add(Subtrees::of_child(child));
     }
   }
   return electorate;
@@ -144,19 +145,18 @@ void NodeAgreement::pass_on_ballot(OpNameView name, const Opinions& opinions) {
 }
 
 void NodeAgreement::node_arrived(SlotId slot) {
-  arrived(slot, own_node);
+  arrived(slot, Subtrees::own_node);
 }
 
-void NodeAgreement::arrived(SlotId slot, Subtrees who) {
-  at(slot).arrived |= who;
+void NodeAgreement::arrived(SlotId slot, int part) {
+  at(slot).arrived.add(part);
   complete_if_all_arrived(slot);
 }
 
 void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   Slot& it = at(slot);
-  if (!it.is_given || it.is_complete || it.arrived == 0) return;
-  Subtrees wanted = electorates_.at(it.set).subtrees;
-  if ((it.arrived & wanted) != wanted) return;
+  if (!it.is_given || it.is_complete || it.arrived.is_empty()) return;
+  if (!it.arrived.has_all_of(electorates_.at(it.set).subtrees)) return;
   it.is_complete = true;
   if (coordinator_) return coordinator_->all_arrived(slot);
   it.is_outgoing = true;
@@ -209,7 +209,7 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
           auto slot = reader.get<SlotId>();
           if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
           if (from.is_parent()) return broken_frame();
-          if (at(slot).void_before <= seen) arrived(slot, bit_of(from));
+          if (at(slot).void_before <= seen) arrived(slot, Subtrees::of_child(from.child));
         }
         break;
       }
@@ -399,7 +399,7 @@ void NodeAgreement::take_note(const Record& record) {
   auto forget_arrivals = [this](SlotId slot) -> Slot& {
     Slot& it = at(slot);
     it.void_before = records_;
-    it.arrived = 0;
+    it.arrived.clear();
     it.is_complete = false;
     if (std::exchange(it.is_outgoing, false)) std::erase(outgoing_, slot);
     return it;
@@ -415,7 +415,7 @@ void NodeAgreement::take_note(const Record& record) {
                    slot.set = it.name.set;
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
-                   slot.arrived = 0;
+                   slot.arrived.clear();
                    slot.is_complete = true;  // by ballots; a batch follows
                    ballots_.close(it.name);
                    effects_.given(it.slot);

@@ -33,6 +33,7 @@
 #include "runtime/ballots.hpp"
 #include "runtime/coordinator.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/subtrees.hpp"
 
 namespace hvd::runtime {
 
@@ -107,24 +108,23 @@ class NodeAgreement {
   Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
   std::uint64_t frames_sent() const { return frames_sent_; }
   // Some subtree (mine is one) has arrived at the slot, and others have not.
-  bool is_partial(SlotId slot) const { return at(slot).arrived != 0 && !at(slot).is_complete; }
+  bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
   const ProcessSets& sets() const { return sets_; }
 
  private:
-  using Subtrees = std::uint32_t;  // a bit for my node, then one for each child
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch: an older arrival is void
     ProcessSetId set;
     bool is_transient = false;
     bool is_given = false;
-    Subtrees arrived = 0;
+    Subtrees arrived;
     bool is_complete = false;  // until its batch
     bool is_outgoing = false;  // complete, in the frame that is being made
   };
   // Who has a say about a process set.
   struct Electorate {
     std::vector<bool> voters;  // the ranks of my node by seat, then the children
-    Subtrees subtrees = 0;
+    Subtrees subtrees;
   };
   struct Child {
     std::uint64_t read = 0;
@@ -133,11 +133,9 @@ class NodeAgreement {
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
   const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
-  static constexpr Subtrees own_node = 1;
-  static Subtrees bit_of(Neighbour child) { return Subtrees{2} << child.child; }
   Electorate electorate_of(const ProcessSet& set) const;
   void elect(const ProcessSet& set);
-  void arrived(SlotId slot, Subtrees who);
+  void arrived(SlotId slot, int part);
   void complete_if_all_arrived(SlotId slot);
   void hear(Rank from, const Request& request, ConstBytes bytes);
   bool is_void(OpNameView name, std::uint64_t seen) const;

@@ -396,8 +396,12 @@ void Engine::learn_slot(const GiveRecord& record) {
   slot.is_transient = record.signature.transient;
   if (!std::ranges::binary_search(set.ranks, world_.rank)) return;
   NameEntry* entry = operations_.find(record.name);
-  bool is_mine =
-      entry != nullptr && entry->submitted != nullptr && agree(entry->submitted->signature, record.signature);
+  bool is_mine = entry != nullptr && entry->submitted != nullptr;
+  if (is_mine && has_joined_) {  // another thread may have submitted something else, which nobody has counted
+    Signature given = record.signature;
+    given.transient = entry->submitted->signature.transient;
+    is_mine = agree(entry->submitted->signature, given);
+  }
   if (is_mine) {
     slot.entry = entry;
     entry->slot = record.slot;
