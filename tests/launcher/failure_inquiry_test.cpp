@@ -1,4 +1,4 @@
-#include "launcher/failure_inquiry.hpp"
+#include "launcher/job/failure_inquiry.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
-#include "launcher/host_links.hpp"
+#include "launcher/job/host_links.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "launcher/host_progress.hpp"
+#include "launcher/job/host_progress.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -1,8 +1,8 @@
-#include "launcher/hosts.hpp"
+#include "launcher/options/hosts.hpp"
 
 #include <gtest/gtest.h>
 
-#include "launcher/rank_environment.hpp"
+#include "launcher/agent/rank_environment.hpp"
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {

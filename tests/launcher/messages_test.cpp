@@ -1,4 +1,4 @@
-#include "launcher/channel.hpp"
+#include "launcher/wire/channel.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "launcher/site_launcher.hpp"
+#include "launcher/job/site_launcher.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "launcher/rank_environment.hpp"
-#include "launcher/rank_keeper.hpp"
+#include "launcher/agent/rank_environment.hpp"
+#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"

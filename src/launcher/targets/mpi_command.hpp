@@ -6,8 +6,8 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "launcher/hosts.hpp"
-#include "launcher/site_launcher.hpp"
+#include "launcher/job/site_launcher.hpp"
+#include "launcher/options/hosts.hpp"
 
 namespace hvd::launcher {
 

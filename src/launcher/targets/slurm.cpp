@@ -3,7 +3,7 @@
 #include <cctype>
 
 #include "bootstrap/launch.hpp"
-#include "launcher/rank_keeper.hpp"
+#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"

@@ -8,9 +8,9 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "launcher/flags.hpp"
-#include "launcher/hosts.hpp"
-#include "launcher/job_options.hpp"
+#include "launcher/job/job_options.hpp"
+#include "launcher/options/flags.hpp"
+#include "launcher/options/hosts.hpp"
 
 namespace hvd::launcher {
 

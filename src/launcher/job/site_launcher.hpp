@@ -1,0 +1,90 @@
+#pragma once
+// Launchers of the site (srun, mpiexec) that start the ranks themselves. We start the launcher as if it were a rank, on
+// this machine, and read in what it says which line is of which rank, and who failed.
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/result.hpp"
+#include "launcher/console/output.hpp"
+#include "launcher/job/first_failure.hpp"
+#include "launcher/wire/keeper_protocol.hpp"
+
+namespace hvd::launcher {
+
+struct LabelledLine {
+  Rank rank;
+  std::string_view text;
+};
+
+// How a kind of launcher speaks.
+struct SiteDialect {
+  const char* name;
+  // A line of a rank, without the launcher's label; nothing: the launcher's own.
+  std::optional<LabelledLine> (*read_label)(std::string_view line);
+  // Where in a labelled line the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
+  std::size_t (*find_next_label)(std::string_view line);
+  // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
+  bool (*read_failure)(std::string_view line, FirstFailure& failure);
+};
+extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi, dialect_of_prrte;
+
+struct SiteLauncher {
+  const SiteDialect* dialect = nullptr;
+  std::vector<std::string> command;  // in which host_file_word stands for the path of a file
+  std::string host_file;             // its content, if there is to be one
+  bool packs_input = false;          // rank 0's (keeper_protocol.hpp)
+  std::vector<std::string> unset;    // variables that it must not see
+  std::map<std::string, std::string> set;
+};
+inline constexpr const char* host_file_word = "{host file}";
+
+// How the agent is to start it; `make_folder` makes one for the host file, if there is to be one.
+Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
+                              const std::map<std::string, std::string>& variables,
+                              const std::function<Result<std::string>()>& make_folder);
+
+// Takes apart what a launcher writes.
+class SiteOutput {
+ public:
+  SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {
+    for (auto& lines : of_ranks_) lines.resize(static_cast<std::size_t>(ranks));
+  }
+  // What ranks wrote goes to `print`, in pieces of any kind; the launcher's own lines to `say`.
+  void add(const Output& output, const std::function<void(const Output&)>& print,
+           const std::function<void(std::string_view)>& say);
+  void finish(const std::function<void(const Output&)>& print, const std::function<void(std::string_view)>& say);
+  // As the ranks' keepers tell it, else the launcher's lines, which may leave out which rank it was, where and how it
+  // failed. Nothing: none was told of.
+  std::optional<FirstFailure> failure() const;
+  // As the ranks' keepers tell it.
+  bool have_all_ended() const { return ranks_ended_ >= ranks_; }
+  // Of the input that went to rank 0 in packets; since it was asked last.
+  InputTaken input_taken() { return std::exchange(input_taken_, {}); }
+  const std::string& last_line() const { return last_line_; }
+
+ private:
+  void take(Stream stream, std::string_view line, const std::function<void(const Output&)>& print,
+            const std::function<void(std::string_view)>& say);
+
+  void take_of_rank(Stream stream, Rank rank, std::string_view piece, const std::function<void(const Output&)>& print);
+  void hear(Rank rank, const RankReport& report);
+
+  const SiteDialect& dialect_;
+  int ranks_;
+  int ranks_ended_ = 0;
+  InputTaken input_taken_;
+  std::vector<FirstFailure> reported_;
+  std::string unfinished_[2];             // lines, by stream
+  std::vector<std::string> of_ranks_[2];  // what a rank's line has of itself by now, by stream and rank
+  FirstFailure reading_;
+  std::optional<FirstFailure> failure_;
+  std::string last_line_;
+};
+
+}  // namespace hvd::launcher

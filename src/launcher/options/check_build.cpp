@@ -1,0 +1,93 @@
+#include "launcher/options/check_build.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "native/posix/ask_program.hpp"
+#include "native/posix/plugin.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+// The Python of the user's programs, and what it says: the frameworks that it has together with our binding. Those of the
+// others than PyTorch say at once whether they are there; it is not imported, which takes seconds.
+struct Python {
+  std::string path;  // empty: there is none
+  std::string answer;
+  bool has(const char* word) const {
+    return ("\n" + answer).find("\n" + std::string(word) + "\n") != std::string::npos;
+  }
+};
+
+Python ask_python(const Environment& environment) {
+  constexpr const char* script =
+      "import importlib, importlib.util as u\n"
+      "def there(name):\n"
+      "    try: return u.find_spec(name) is not None\n"
+      "    except ImportError: return False\n"
+      "if there('horovod'): print('horovod', flush=True)\n"
+      "for m in ('tensorflow', 'torch', 'mxnet'):\n"
+      "    if not there(m) or not there('horovod.' + m): continue\n"
+      "    try:\n"
+      "        if m != 'torch': importlib.import_module('horovod.' + m)\n"
+      "    except Exception: continue\n"
+      "    print(m, flush=True)\n";
+  int code = 0;
+  std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
+  auto python = posix::find_program("python", path, code);
+  if (!python) python = posix::find_program("python3", path, code);
+  if (!python) return {};
+  return {*python, posix::answer_of({*python, "-c", script}, std::chrono::seconds(20), false)};
+}
+
+std::string item(bool available, const char* name) {
+  return std::string("    ") + (available ? "[X] " : "[ ] ") + name + "\n";
+}
+
+bool has_plugin(const char* name, const Environment& environment) {
+  // Any table size does to find out whether one is there: the message of a size that differs names the file.
+  auto table = posix::open_plugin_table(name, 0, environment);
+  return table || table.error().message.find("has a table of") != std::string::npos;
+}
+
+// One per kind of MPI. They open only beside the library that they are for, which the program brings.
+struct MpiPlugin {
+  const char* file;
+  const char* name;
+};
+constexpr MpiPlugin mpi_plugins[] = {{"mpi-mpich", "MPI of MPICH's ABI (MPICH, Intel, Cray, MVAPICH)"},
+                                     {"mpi-openmpi", "MPI of Open MPI's ABI (Open MPI, Spectrum, HPC-X)"},
+                                     {"mpi-abi", "MPI of the standard's ABI (MPI 5)"}};
+bool has_mpi_plugin(const MpiPlugin& plugin, const Environment& environment) {
+  return !posix::plugin_path(plugin.file, environment).empty();
+}
+
+}  // namespace
+
+std::string check_build_text(const Environment& environment, bool verbose) {
+  Python python = ask_python(environment);
+  bool mpi = std::any_of(std::begin(mpi_plugins), std::end(mpi_plugins),
+                         [&](const MpiPlugin& plugin) { return has_mpi_plugin(plugin, environment); });
+  bool nccl = has_plugin("nccl", environment);
+  std::string text = verbose ? "\n" : "";
+  text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
+  text += "Available Frameworks:\n" + item(python.has("tensorflow"), "TensorFlow") +
+          item(python.has("torch"), "PyTorch") + item(python.has("mxnet"), "MXNet");
+  text += "\nAvailable Controllers:\n" + item(mpi, "MPI") + item(true, "Gloo");
+  text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
+          item(mpi, "MPI") + item(true, "Gloo");
+  text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
+          item(has_plugin("hwloc", environment), "hwloc");
+  for (const MpiPlugin& plugin : mpi_plugins) text += item(has_mpi_plugin(plugin, environment), plugin.name);
+  if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
+  else if (!python.has("horovod"))
+    text += "\n(The Python along PATH, " + python.path + ", has no package horovod, so no framework is ticked.)\n";
+  text +=
+      "\n(Gloo stands for what needs no MPI: agreement and operations over shared memory and sockets of Horovod's "
+      "own.)\n";
+  return text;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,129 @@
+#include "launcher/wire/channel.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/result.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+void never_block(int descriptor) {
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+}
+
+}  // namespace
+
+Channel::Channel(posix::FileDescriptor both) : reader_(std::move(both)) {
+  never_block(reader_.get());
+}
+
+Channel::Channel(posix::FileDescriptor reader, posix::FileDescriptor writer)
+    : reader_(std::move(reader)), writer_(std::move(writer)) {
+  never_block(reader_.get());
+  never_block(writer_.get());
+}
+
+void Channel::close() {
+  reader_.reset();
+  writer_.reset();
+  closed_ = true;
+}
+
+void Channel::expect_greeting(std::string greeting) {
+  awaited_ = std::move(greeting);
+}
+
+std::string Channel::other_greeting(std::string_view beginning) const {
+  std::string_view text(reinterpret_cast<const char*>(incoming_.data()), incoming_.size());
+  std::size_t at = text.find(beginning);
+  if (at == std::string_view::npos || text.find('\n', at) == std::string_view::npos) return "";
+  return std::string(text.substr(at, text.find('\n', at) - at));
+}
+
+void Channel::greet(std::string_view greeting) {
+  ConstBytes bytes = as_bytes(greeting);
+  outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
+}
+
+void Channel::skip_to_greeting() {
+  constexpr std::size_t longest_chatter = 1 << 20;
+  std::string_view text(reinterpret_cast<const char*>(incoming_.data()), incoming_.size());
+  std::size_t at = text.find(awaited_);
+  if (at != std::string_view::npos) {
+    incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(at + awaited_.size()));
+    awaited_.clear();
+  } else if (incoming_.size() > longest_chatter) {
+    incoming_.erase(incoming_.begin(), incoming_.end() - static_cast<std::ptrdiff_t>(awaited_.size()));
+  }
+}
+
+short Channel::wants() const noexcept {
+  return static_cast<short>(POLLIN | (has_unsent() && !writer_ ? POLLOUT : 0));
+}
+
+void Channel::send(const Message& message) {
+  std::size_t at = outgoing_.size();
+  outgoing_.resize(at + sizeof(std::uint32_t));
+  encode(message, outgoing_);
+  auto size = static_cast<std::uint32_t>(outgoing_.size() - at - sizeof(std::uint32_t));
+  std::memcpy(outgoing_.data() + at, &size, sizeof size);
+}
+
+void Channel::flush() {
+  while (!closed_ && sent_ < outgoing_.size()) {
+    ssize_t count = ::write(writer(), outgoing_.data() + sent_, outgoing_.size() - sent_);
+    if (count > 0) {
+      sent_ += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      // A broken stream shows at the next read; what was sent before it broke can still be read.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) sent_ = outgoing_.size();
+      break;
+    }
+  }
+  if (sent_ == outgoing_.size()) {
+    outgoing_.clear();
+    sent_ = 0;
+  }
+}
+
+std::vector<Message> Channel::pump() {
+  flush();
+  std::vector<Message> messages;
+  if (closed_) return messages;
+  std::array<std::byte, 64 << 10> chunk;
+  // Bounded, so that a talkative peer cannot keep us from everything else.
+  for (int round = 0; round < 16; ++round) {
+    ssize_t count = ::read(reader_.get(), chunk.data(), chunk.size());
+    if (count > 0) {
+      incoming_.insert(incoming_.end(), chunk.begin(), chunk.begin() + count);
+      continue;
+    }
+    if (count < 0 && errno == EINTR) continue;
+    closed_ = count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    break;
+  }
+  if (!was_greeted()) skip_to_greeting();
+  if (!was_greeted()) return messages;
+  std::size_t at = 0;
+  while (incoming_.size() - at >= sizeof(std::uint32_t)) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, incoming_.data() + at, sizeof size);
+    if (incoming_.size() - at - sizeof size < size) break;
+    auto message = decode(ConstBytes(incoming_).subspan(at + sizeof size, size));
+    if (!message) {  // something else writes into the stream: it cannot be trusted any more
+      closed_ = true;
+      break;
+    }
+    messages.push_back(std::move(*message));
+    at += sizeof size + size;
+  }
+  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(at));
+  return messages;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,51 @@
+#pragma once
+// One end of the stream between horovodrun and the agent of a host: a socket on this host, the two standard
+// descriptors of an agent that ssh started.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "launcher/wire/messages.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::launcher {
+
+// Never blocks; the owner polls descriptor() for wants(), and writer() where it is another one. SIGPIPE must be
+// ignored.
+class Channel {
+ public:
+  Channel() = default;
+  explicit Channel(posix::FileDescriptor both);                         // made non-blocking
+  Channel(posix::FileDescriptor reader, posix::FileDescriptor writer);  // both are
+
+  int descriptor() const noexcept { return reader_.get(); }
+  int writer() const noexcept { return writer_ ? writer_.get() : reader_.get(); }
+  bool has_unsent() const noexcept { return sent_ < outgoing_.size(); }
+  short wants() const noexcept;  // poll events of descriptor()
+
+  // From now on whatever comes before this greeting is skipped; the other end greets before its first message. A
+  // shell's start-up files may print what they like.
+  void expect_greeting(std::string greeting);
+  bool was_greeted() const noexcept { return awaited_.empty(); }
+  // The line that came where the greeting was expected and begins as it does: that of another version. Else empty.
+  std::string other_greeting(std::string_view beginning) const;
+  void greet(std::string_view greeting);
+
+  void send(const Message& message);  // queues; flush() or pump() moves it
+  void flush();
+  // Reads what has come and writes what is queued. Returns the messages; closed() tells whether the other end is gone.
+  std::vector<Message> pump();
+  bool closed() const noexcept { return closed_; }
+  void close();
+
+ private:
+  void skip_to_greeting();
+
+  posix::FileDescriptor reader_, writer_;
+  Buffer incoming_, outgoing_;
+  std::size_t sent_ = 0;  // of outgoing_
+  std::string awaited_;
+  bool closed_ = false;
+};
+
+}  // namespace hvd::launcher
