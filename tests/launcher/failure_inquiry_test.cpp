@@ -19,7 +19,7 @@ class Inquiry : public ::testing::Test {
       HostLink& link = links.emplace_back();
       link.name = name;
       link.state = HostLink::State::ready;
-      link.channel = Channel(posix::FileDescriptor(ends[0]));
+      link.channel = AgentChannel(posix::FileDescriptor(ends[0]));
       agents_.emplace_back(posix::FileDescriptor(ends[1]));
     }
     hosts_ = HostLinks(std::move(links));
@@ -28,10 +28,10 @@ class Inquiry : public ::testing::Test {
   // True if the agent of that host was asked since; it answers.
   bool answer(std::size_t host) {
     bool was_asked = false;
-    for (const Message& message : agents_[host].pump()) was_asked = was_asked || std::holds_alternative<Ask>(message);
+    for (const Order& order : agents_[host].pump()) was_asked = was_asked || std::holds_alternative<Ask>(order);
     if (was_asked) agents_[host].send(Answered{});
     agents_[host].flush();
-    hosts_.receive([](HostLink&, const Message&) {});
+    hosts_.receive([](HostLink&, const Report&) {});
     return was_asked;
   }
 
@@ -43,7 +43,7 @@ class Inquiry : public ::testing::Test {
     return failure_by_end(end, 100 + rank);
   }
 
-  std::vector<Channel> agents_;
+  std::vector<HorovodrunChannel> agents_;
   HostLinks hosts_;
   FailureInquiry inquiry_{hosts_};
 };

@@ -39,7 +39,7 @@ using std::chrono::milliseconds;
 
 class Agent {
  public:
-  Agent(Channel channel, const AgentSettings& settings, posix::SignalReader signals)
+  Agent(HorovodrunChannel channel, const AgentSettings& settings, posix::SignalReader signals)
       : settings_(settings),
         channel_(std::move(channel)),
         signals_(std::move(signals)),
@@ -48,7 +48,7 @@ class Agent {
   int run() {
     while (!dismissed_) {
       wait();
-      for (const Message& message : channel_.pump()) std::visit([this](const auto& m) { obey(m); }, message);
+      for (const Order& order : channel_.pump()) std::visit([this](const auto& each) { obey(each); }, order);
       if (channel_.closed()) be_orphaned();
       read_signals();
       for (RankProcess& rank : ranks_) hear_of_start(rank);
@@ -62,9 +62,7 @@ class Agent {
   }
 
  private:
-  // Orders. What only an agent says is not for us.
-  template <typename Report>
-  void obey(const Report&) {}
+  // One for each order.
   void obey(const Prepare& order) {
     grace_ = milliseconds(order.grace_ms);
     tells_bindings_ = order.tells_bindings;
@@ -233,7 +231,7 @@ class Agent {
   }
 
   const AgentSettings& settings_;
-  Channel channel_;
+  HorovodrunChannel channel_;
   posix::SignalReader signals_;
   std::optional<posix::MemoryGroup> group_at_start_;
   std::vector<RankProcess> ranks_;
@@ -253,7 +251,7 @@ class Agent {
 
 }  // namespace
 
-int run_agent(Channel channel, const AgentSettings& settings) {
+int run_agent(HorovodrunChannel channel, const AgentSettings& settings) {
   ::prctl(PR_SET_NAME, "horovod-agent", 0, 0, 0);
   auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2},
                                            posix::ChildNews::ends_and_stops);

@@ -25,6 +25,6 @@ struct AgentSettings {
 
 // Serves the stream until it is dismissed, or until the other end is gone and nothing is left to end.
 // Call it in the agent's own process. Returns the exit code.
-int run_agent(Channel channel, const AgentSettings& settings);
+int run_agent(HorovodrunChannel channel, const AgentSettings& settings);
 
 }  // namespace hvd::launcher

@@ -18,7 +18,7 @@ namespace {
   if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
   posix::FileDescriptor no_input(gets_input ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (no_input) ::dup2(no_input.get(), STDIN_FILENO);
-  ::_exit(run_agent(Channel(std::move(stream)), settings));
+  ::_exit(run_agent(HorovodrunChannel(std::move(stream)), settings));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_in
     ours.reset();
     become_agent(std::move(theirs), settings, gets_input);
   }
-  LocalAgent agent{child, Channel(std::move(ours))};
+  LocalAgent agent{child, AgentChannel(std::move(ours))};
   posix::FileDescriptor nothing(gets_input ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
   if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // it is the first rank's now
   return agent;

@@ -8,7 +8,7 @@ namespace hvd::launcher {
 
 struct LocalAgent {
   pid_t process = 0;
-  Channel channel;
+  AgentChannel channel;
 };
 // The agent gets our standard input if one of its ranks is to read it; unless it is a terminal, which only we read
 // (input_relay.hpp). The caller has a single thread. In the agent this does not return.

@@ -16,7 +16,7 @@ void RankInput::add_to(std::vector<pollfd>& polled, const RankProcess& rank) con
   if (rank.input) polled.push_back({rank.input.get(), static_cast<short>(waiting_.empty() ? 0 : POLLOUT), 0});
 }
 
-void RankInput::relay(RankProcess& rank, Channel& channel) {
+void RankInput::relay(RankProcess& rank, HorovodrunChannel& channel) {
   if (!rank.input) return;
   pollfd reader{rank.input.get(), 0, 0};
   if (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) {  // nobody reads any more
@@ -40,7 +40,7 @@ void RankOutput::add_to(std::vector<pollfd>& polled, const RankProcess& rank) co
     if (pipe && may_relay()) polled.push_back({pipe.get(), POLLIN, 0});
 }
 
-bool RankOutput::relay(RankProcess& rank, Channel& channel) {
+bool RankOutput::relay(RankProcess& rank, HorovodrunChannel& channel) {
   bool any = false;
   for (Stream stream : {Stream::standard_output, Stream::standard_error}) {
     auto& pipe = rank.output[static_cast<std::size_t>(stream)];

@@ -17,7 +17,7 @@ class RankInput {
   void add(const Input& input);
   void add_to(std::vector<pollfd>& polled, const RankProcess& rank) const;
   // Writes what the rank takes without waiting, and tells horovodrun.
-  void relay(RankProcess& rank, Channel& channel);
+  void relay(RankProcess& rank, HorovodrunChannel& channel);
 
  private:
   std::string waiting_;
@@ -32,7 +32,7 @@ class RankOutput {
   bool may_relay() const noexcept { return !is_wanted_ || credit_ > 0; }
   void add_to(std::vector<pollfd>& polled, const RankProcess& rank) const;
   // One chunk of each pipe that has something. True if there was anything.
-  bool relay(RankProcess& rank, Channel& channel);
+  bool relay(RankProcess& rank, HorovodrunChannel& channel);
 
  private:
   bool is_wanted_ = true;

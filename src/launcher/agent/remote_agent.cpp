@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
   if (!input || !output || !nothing) ::_exit(1);
   ::dup2(nothing.get(), STDIN_FILENO);
   ::dup2(nothing.get(), STDOUT_FILENO);
-  Channel channel(std::move(input), std::move(output));
+  HorovodrunChannel channel(std::move(input), std::move(output));
   channel.greet(agent_greeting());
   ::_exit(run_agent(std::move(channel), settings));
 }

@@ -50,13 +50,13 @@ std::string in_one_line(const std::string& text) {
 
 }  // namespace
 
-void HostLink::tell(const Message& order) {
+void HostLink::tell(const Order& order) {
   if (is_waiting()) return;  // nobody is there who should know
   channel.send(order);
   channel.flush();
 }
 
-void HostLink::note(const Message& report) {
+void HostLink::note(const Report& report) {
   if (const auto* ready = std::get_if<Ready>(&report)) {
     state = State::ready;
     node_id = ready->node_id;
@@ -136,7 +136,7 @@ Result<HostLink> reach_host(const std::string& name, const std::vector<std::stri
   HostLink link;
   link.name = name;
   link.process = child;
-  link.channel = Channel(std::move(ours));
+  link.channel = AgentChannel(std::move(ours));
   link.channel.expect_greeting(agent_greeting());
   link.errors = std::move(errors_read);
   return link;

@@ -23,7 +23,7 @@ struct HostLink {
   bool is_here = false;
   pid_t process = 0;  // 0: reaped
   int wait_status = 0;
-  Channel channel;
+  AgentChannel channel;
   posix::FileDescriptor errors;  // what ssh and the shell there complain about
   std::string complaints;        // all of it, until the host is ready; then the unfinished line
   State state = State::reached_for;
@@ -36,8 +36,8 @@ struct HostLink {
   bool is_ready() const { return state == State::ready; }
   bool is_gone() const { return state == State::gone; }
   void be_gone() { state = State::gone; }
-  void tell(const Message& order);   // at once, as far as the stream takes it
-  void note(const Message& report);  // what it tells about the link itself
+  void tell(const Order& order);    // at once, as far as the stream takes it
+  void note(const Report& report);  // what it tells about the link itself
   // Whether what leads to the agent has ended; its wait status then.
   void reap();
   bool is_cut() const { return state != State::waiting && (channel.closed() || process == 0); }

@@ -95,10 +95,9 @@ void HostLinks::receive(const Hear& hear) {
 }
 
 void HostLinks::receive(HostLink& link, const Hear& hear) {
-  std::vector<Message> messages = link.channel.pump();
-  for (const Message& message : messages) {
-    link.note(message);
-    hear(link, message);
+  for (const Report& report : link.channel.pump()) {
+    link.note(report);
+    hear(link, report);
   }
 }
 

@@ -40,7 +40,7 @@ class HostLinks {
   Status check_nodes() const;
 
   void add_to(std::vector<pollfd>& polled) const;
-  using Hear = std::function<void(HostLink&, const Message&)>;
+  using Hear = std::function<void(HostLink&, const Report&)>;
   // Hands over what the agents say. What it tells about the link itself is in the link already.
   void receive(const Hear& hear);
   void receive(HostLink& link, const Hear& hear);

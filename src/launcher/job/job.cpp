@@ -211,9 +211,10 @@ class Job {
     if (input && !host_of_first_rank().channel.closed()) host_of_first_rank().channel.send(*input);
   }
 
-  // What the agents say. What only horovodrun says is not for us; what tells about the link, HostLink notes.
-  template <typename Other>
-  void hear(HostLink&, const Other&) {}
+  // What the agents say: one for each report.
+  void hear(HostLink&, const Ready&) {}  // these three HostLink has noted
+  void hear(HostLink&, const Answered&) {}
+  void hear(HostLink&, const AllGone&) {}
   void hear(HostLink& host, const NotReady& report) {
     fail_to_start("the host " + host.name + " cannot take part: " + report.reason +
                   ". Its ranks would not be reached either: is there a firewall (HOROVOD_PORT_RANGE), or is another "
@@ -402,8 +403,8 @@ class Job {
   JobEnding ending_;
   FailureInquiry inquiry_;
   JobCourse course_;
-  const HostLinks::Hear hear_ = [this](HostLink& host, const Message& message) {
-    std::visit([&](const auto& m) { hear(host, m); }, message);
+  const HostLinks::Hear hear_ = [this](HostLink& host, const Report& report) {
+    std::visit([&](const auto& each) { hear(host, each); }, report);
     ending_.hear();
   };
 };

@@ -18,39 +18,46 @@ void never_block(int descriptor) {
 
 }  // namespace
 
-Channel::Channel(posix::FileDescriptor both) : reader_(std::move(both)) {
+template <typename Sent, typename Received>
+Channel<Sent, Received>::Channel(posix::FileDescriptor both) : reader_(std::move(both)) {
   never_block(reader_.get());
 }
 
-Channel::Channel(posix::FileDescriptor reader, posix::FileDescriptor writer)
+template <typename Sent, typename Received>
+Channel<Sent, Received>::Channel(posix::FileDescriptor reader, posix::FileDescriptor writer)
     : reader_(std::move(reader)), writer_(std::move(writer)) {
   never_block(reader_.get());
   never_block(writer_.get());
 }
 
-void Channel::close() {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::close() {
   reader_.reset();
   writer_.reset();
   closed_ = true;
 }
 
-void Channel::expect_greeting(std::string greeting) {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::expect_greeting(std::string greeting) {
   awaited_ = std::move(greeting);
 }
 
-std::string Channel::other_greeting(std::string_view beginning) const {
+template <typename Sent, typename Received>
+std::string Channel<Sent, Received>::other_greeting(std::string_view beginning) const {
   std::string_view text(reinterpret_cast<const char*>(incoming_.data()), incoming_.size());
   std::size_t at = text.find(beginning);
   if (at == std::string_view::npos || text.find('\n', at) == std::string_view::npos) return "";
   return std::string(text.substr(at, text.find('\n', at) - at));
 }
 
-void Channel::greet(std::string_view greeting) {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::greet(std::string_view greeting) {
   ConstBytes bytes = as_bytes(greeting);
   outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
 }
 
-void Channel::skip_to_greeting() {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::skip_to_greeting() {
   constexpr std::size_t longest_chatter = 1 << 20;
   std::string_view text(reinterpret_cast<const char*>(incoming_.data()), incoming_.size());
   std::size_t at = text.find(awaited_);
@@ -62,11 +69,13 @@ void Channel::skip_to_greeting() {
   }
 }
 
-short Channel::wants() const noexcept {
+template <typename Sent, typename Received>
+short Channel<Sent, Received>::wants() const noexcept {
   return static_cast<short>(POLLIN | (has_unsent() && !writer_ ? POLLOUT : 0));
 }
 
-void Channel::send(const Message& message) {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::send(const Sent& message) {
   std::size_t at = outgoing_.size();
   outgoing_.resize(at + sizeof(std::uint32_t));
   encode(message, outgoing_);
@@ -74,7 +83,8 @@ void Channel::send(const Message& message) {
   std::memcpy(outgoing_.data() + at, &size, sizeof size);
 }
 
-void Channel::flush() {
+template <typename Sent, typename Received>
+void Channel<Sent, Received>::flush() {
   while (!closed_ && sent_ < outgoing_.size()) {
     ssize_t count = ::write(writer(), outgoing_.data() + sent_, outgoing_.size() - sent_);
     if (count > 0) {
@@ -91,9 +101,10 @@ void Channel::flush() {
   }
 }
 
-std::vector<Message> Channel::pump() {
+template <typename Sent, typename Received>
+std::vector<Received> Channel<Sent, Received>::pump() {
   flush();
-  std::vector<Message> messages;
+  std::vector<Received> messages;
   if (closed_) return messages;
   std::array<std::byte, 64 << 10> chunk;
   // Bounded, so that a talkative peer cannot keep us from everything else.
@@ -114,7 +125,7 @@ std::vector<Message> Channel::pump() {
     std::uint32_t size = 0;
     std::memcpy(&size, incoming_.data() + at, sizeof size);
     if (incoming_.size() - at - sizeof size < size) break;
-    auto message = decode(ConstBytes(incoming_).subspan(at + sizeof size, size));
+    auto message = decode<Received>(ConstBytes(incoming_).subspan(at + sizeof size, size));
     if (!message) {  // something else writes into the stream: it cannot be trusted any more
       closed_ = true;
       break;
@@ -125,5 +136,8 @@ std::vector<Message> Channel::pump() {
   incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(at));
   return messages;
 }
+
+template class Channel<Order, Report>;
+template class Channel<Report, Order>;
 
 }  // namespace hvd::launcher

@@ -12,6 +12,7 @@ namespace hvd::launcher {
 
 // Never blocks; the owner polls descriptor() for wants(), and writer() where it is another one. SIGPIPE must be
 // ignored.
+template <typename Sent, typename Received>
 class Channel {
  public:
   Channel() = default;
@@ -31,10 +32,10 @@ class Channel {
   std::string other_greeting(std::string_view beginning) const;
   void greet(std::string_view greeting);
 
-  void send(const Message& message);  // queues; flush() or pump() moves it
+  void send(const Sent& message);  // queues; flush() or pump() moves it
   void flush();
   // Reads what has come and writes what is queued. Returns the messages; closed() tells whether the other end is gone.
-  std::vector<Message> pump();
+  std::vector<Received> pump();
   bool closed() const noexcept { return closed_; }
   void close();
 
@@ -47,5 +48,8 @@ class Channel {
   std::string awaited_;
   bool closed_ = false;
 };
+
+using AgentChannel = Channel<Order, Report>;       // of horovodrun, to an agent
+using HorovodrunChannel = Channel<Report, Order>;  // of an agent, to horovodrun
 
 }  // namespace hvd::launcher

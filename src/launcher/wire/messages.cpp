@@ -79,7 +79,7 @@ void get(ByteReader& from, std::vector<std::string>& list) {
   for (auto left = from.get<std::uint32_t>(); left > 0 && from.ok(); --left) list.emplace_back(from.get_string());
 }
 
-template <std::size_t index>
+template <typename Message, std::size_t index>
 std::optional<Message> decode_as(ByteReader& from) {
   std::variant_alternative_t<index, Message> message;
   std::apply([&](auto... field) { (get(from, message.*field), ...); }, fields_of<decltype(message)>);
@@ -87,15 +87,16 @@ std::optional<Message> decode_as(ByteReader& from) {
   return Message(std::in_place_index<index>, std::move(message));
 }
 
-template <std::size_t... indices>
+template <typename Message, std::size_t... indices>
 std::optional<Message> decode_any(std::size_t index, ByteReader& from, std::index_sequence<indices...>) {
   using Decoder = std::optional<Message> (*)(ByteReader&);
-  static constexpr Decoder decoders[] = {&decode_as<indices>...};
+  static constexpr Decoder decoders[] = {&decode_as<Message, indices>...};
   return index < sizeof...(indices) ? decoders[index](from) : std::nullopt;
 }
 
 }  // namespace
 
+template <typename Message>
 void encode(const Message& message, Buffer& out) {
   ByteWriter to(out);
   to.put(static_cast<std::uint8_t>(message.index()));
@@ -105,10 +106,16 @@ void encode(const Message& message, Buffer& out) {
   std::visit(write, message);
 }
 
+template <typename Message>
 std::optional<Message> decode(ConstBytes content) {
   ByteReader from(content);
   auto index = from.get<std::uint8_t>();
-  return decode_any(index, from, std::make_index_sequence<std::variant_size_v<Message>>{});
+  return decode_any<Message>(index, from, std::make_index_sequence<std::variant_size_v<Message>>{});
 }
+
+template void encode(const Order&, Buffer&);
+template void encode(const Report&, Buffer&);
+template std::optional<Order> decode(ConstBytes);
+template std::optional<Report> decode(ConstBytes);
 
 }  // namespace hvd::launcher

@@ -104,10 +104,15 @@ struct Told {  // the agent itself got this signal and asks for the end of the j
 };
 struct AllGone {};  // after End: no process is left and all of their output was sent
 
-using Message = std::variant<Prepare, Launch, Input, Ask, Forward, End, Credit, Dismiss, Ready, NotReady, Said, Started,
-                             NotStarted, Output, InputTaken, Answered, Exited, Stopped, Told, AllGone>;
+// Whoever takes orders or reports visits all of them, so that a new one does not compile until somebody heeds it.
+using Order = std::variant<Prepare, Launch, Input, Ask, Forward, End, Credit, Dismiss>;
+using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, InputTaken, Answered, Exited, Stopped,
+                            Told, AllGone>;
 
-void encode(const Message& message, Buffer& out);   // appends one frame's content
+// `Message` is Order or Report.
+template <typename Message>
+void encode(const Message& message, Buffer& out);  // appends one frame's content
+template <typename Message>
 std::optional<Message> decode(ConstBytes content);  // nothing: malformed
 
 // Bytes of output that an agent may have under way before it waits for Credit, and of input that horovodrun may have.
