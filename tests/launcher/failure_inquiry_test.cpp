@@ -49,7 +49,7 @@ class Inquiry : public ::testing::Test {
 };
 
 TEST_F(Inquiry, asks_all_hosts_before_it_names_the_cause) {
-  EXPECT_FALSE(inquiry_.is_open());
+  EXPECT_FALSE(inquiry_.conclusion());
   inquiry_.add(hosts_[1], ended(1, 1 << 8, 500));
   EXPECT_TRUE(answer(1));
   EXPECT_TRUE(answer(0));

@@ -1,13 +1,16 @@
-// What the agent does, and in which order:
-//  1. Prepare: on another host it takes its lifeline; it shares out the processors and says that it is ready. Then it
-//     starts ranks as they are ordered; says for each whether it was started.
-//  2. It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
+// What the agent does, by its state:
+//  1. serving. Prepare: on another host it takes its lifeline; it shares out the processors and says that it is ready.
+//     Then it starts ranks as they are ordered, and says for each whether it was started.
+//     It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
 //     hide that a rank has failed.
-//  3. It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
+//     It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
 //     That a rank was stopped is reported, too.
-//  4. End: it ends all processes below it (ending.hpp). When no child is left and all output is sent: AllGone.
-//  5. Dismiss: it exits. The other end gone without that: it does as after End, throws the output away, removes the
-//     session's folder and exits.
+//  2. ending, after End: it ends all processes below it (ending.hpp).
+//  3. draining: no child is left, but not all of their output is sent.
+//  4. waiting: AllGone is said; Dismiss comes next.
+//  5. orphaned: horovodrun is gone, or its host is, or nobody can tell. The agent ends all processes below it, throws
+//     their output away and removes the session's folder.
+//  6. dismissed: it exits.
 #include "launcher/agent/agent.hpp"
 
 #include <poll.h>
@@ -46,7 +49,7 @@ class Agent {
         group_at_start_(posix::read_memory_group()) {}
 
   int run() {
-    while (!dismissed_) {
+    while (state_ != State::dismissed) {
       wait();
       for (const Order& order : channel_.pump()) std::visit([this](const auto& each) { obey(each); }, order);
       if (channel_.closed()) be_orphaned();
@@ -105,19 +108,19 @@ class Agent {
       if (rank.process > 0) ::kill(rank.is_site_launcher ? rank.process : -rank.process, order.signal);
   }
   void obey(const End& order) {
-    asked_to_end_ = true;
-    ending_.begin(order.signal, std::chrono::milliseconds(order.grace_ms));
+    if (state_ == State::serving) state_ = State::ending;
+    ending_.begin(order.signal, milliseconds(order.grace_ms));
   }
   void obey(const Credit& credit) { output_.give_credit(credit.bytes); }
-  void obey(const Dismiss&) { dismissed_ = true; }
+  void obey(const Dismiss&) { state_ = State::dismissed; }
 
   void wait() {
     polled_.assign({{channel_.descriptor(), channel_.wants(), 0}, {signals_.descriptor(), POLLIN, 0}});
-    if (orphaned_) polled_[0].fd = -1;
+    if (is_orphaned()) polled_[0].fd = -1;
     else if (channel_.writer() != channel_.descriptor() && channel_.has_unsent())
       polled_.push_back({channel_.writer(), POLLOUT, 0});
     watched_ = polled_.size();
-    if (!orphaned_) {
+    if (!is_orphaned()) {
       polled_.push_back({settings_.leash, POLLIN, 0});
       polled_.push_back({lifeline_.get(), POLLIN, 0});
     }
@@ -127,22 +130,22 @@ class Agent {
       input_.add_to(polled_, rank);
     }
     ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
-    if (!orphaned_ && (polled_[watched_].revents != 0 || polled_[watched_ + 1].revents != 0)) be_orphaned();
+    if (!is_orphaned() && (polled_[watched_].revents != 0 || polled_[watched_ + 1].revents != 0)) be_orphaned();
   }
 
-  // Horovodrun is gone, or its host is, or nobody can tell.
   void be_orphaned() {
-    if (orphaned_ || dismissed_) return;
-    orphaned_ = true;
+    if (is_orphaned() || state_ == State::dismissed) return;
+    state_ = State::orphaned;
     output_.throw_away();
     channel_.close();
     lifeline_.reset();
     ending_.begin(SIGTERM, grace_);
   }
 
-  // Once nobody is left there is nothing to do but to wait: for credit, then for the front's leave. Nobody can come any
-  // more either, for the front launches before it ends.
-  bool has_to_act() const { return ending_.begun() && !nobody_is_left_; }
+  // In the other states there is nothing to do but to wait. Nobody can come once nobody is left: horovodrun starts no
+  // ranks after End.
+  bool has_to_act() const { return state_ == State::ending || is_orphaned(); }
+  bool is_orphaned() const { return state_ == State::orphaned; }
 
   void read_signals() {
     while (auto event = signals_.next()) {
@@ -212,21 +215,24 @@ class Agent {
   }
 
   void finish_if_none_is_left() {
-    if (!ending_.begun() || posix::has_children()) return;
-    nobody_is_left_ = true;
-    if (orphaned_) {
+    if (has_to_act() && posix::has_children()) return;
+    if (is_orphaned()) {
       std::error_code ignored;
       if (!settings_.session_folder.empty()) std::filesystem::remove_all(settings_.session_folder, ignored);
-      dismissed_ = true;
-      return;
+      state_ = State::dismissed;
     }
-    // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
+    if (state_ == State::ending) state_ = State::draining;
+    if (state_ == State::draining) drain();
+  }
+
+  // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
+  void drain() {
     while (output_.may_relay() && relay_output()) {
     }
-    if (!output_.may_relay() || !asked_to_end_ || said_all_gone_) return;
+    if (!output_.may_relay()) return;
     for (RankProcess& rank : ranks_)
       for (auto& pipe : rank.output) pipe.reset();
-    said_all_gone_ = true;
+    state_ = State::waiting;
     channel_.send(AllGone{});
   }
 
@@ -246,7 +252,8 @@ class Agent {
   RankInput input_;
   RankOutput output_;
   Ending ending_;
-  bool orphaned_ = false, dismissed_ = false, asked_to_end_ = false, nobody_is_left_ = false, said_all_gone_ = false;
+  enum class State { serving, ending, draining, waiting, orphaned, dismissed };
+  State state_ = State::serving;
 };
 
 }  // namespace

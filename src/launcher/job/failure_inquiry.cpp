@@ -22,7 +22,7 @@ void FailureInquiry::add(const HostLink& host, FirstFailure failure) {
 }
 
 std::optional<FirstFailure> FailureInquiry::conclusion() const {
-  if (!is_open() || (hosts_.is_answer_awaited() && !answers_by_.has_rung())) return std::nullopt;
+  if (failures_.empty() || (hosts_.is_answer_awaited() && !answers_by_.has_rung())) return std::nullopt;
   const FirstFailure& cause = likely_cause(failures_);
   bool may_follow_from_another = cause.kind == FirstFailure::Kind::ended && WIFEXITED(cause.end.wait_status);
   if (may_follow_from_another && !shown_by_.has_rung()) return std::nullopt;

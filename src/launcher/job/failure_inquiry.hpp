@@ -16,7 +16,6 @@ class FailureInquiry {
  public:
   explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // which outlive this
   void add(const HostLink& host, FirstFailure failure);         // the first one opens the inquiry
-  bool is_open() const noexcept { return !failures_.empty(); }
   // The cause, once all have answered, or have had the time to.
   std::optional<FirstFailure> conclusion() const;
   std::chrono::milliseconds left() const { return std::min(answers_by_.left(), shown_by_.left()); }

@@ -1,16 +1,16 @@
-// The life of a job, as horovodrun sees it:
-//  1. The agent of this machine is forked while there is a single thread and nothing that it could inherit; those of
-//     other hosts are reached for, each by one command (host_links.hpp).
-//  2. Wire-up is decided, every agent prepares itself. When all are ready, one Launch per rank goes to its agent
-//     (start_orders.hpp).
-//  3. Output is printed, signals are forwarded, until all ranks have ended, or one failed, or somebody wants the end.
-//     The first of these is the one that counts (failure_inquiry.hpp); what ranks do after they were told to end is no
-//     failure.
-//  4. End goes to the agents, which end whatever is left (also after success: what ranks left in the background).
-//  5. AllGone: the unfinished lines are printed, then the verdict (verdict.hpp); the agents are dismissed, the folder
-//     removed. Should the agent of this machine be killed, its children become ours, and we end them here (step 4
-//     without it, job_ending.hpp). On another host there is somebody who does that (remote_agent.hpp); a host that
-//     cannot be heard of any more counts as gone, and its agent thinks the same of us.
+// The life of a job, as horovodrun sees it, by the job's state:
+//  1. gathering. The agent of this machine is forked while there is a single thread and nothing that it could inherit;
+//     those of other hosts are reached for, each by one command (host_links.hpp). Wire-up is decided, every agent
+//     prepares itself. When all are ready, one Launch per rank goes to its agent (start_orders.hpp).
+//  2. running. Output is printed, signals are forwarded, until all ranks have ended, or one failed, or somebody wants
+//     the end.
+//  3. inquiring. A rank failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
+//  4. ending. End goes to the agents, which end whatever is left (also after success: what ranks left in the
+//     background). What ranks do after they were told to end is no failure. Should the agent of this machine be killed,
+//     its children become ours, and we end them here (job_ending.hpp). On another host there is somebody who does that
+//     (remote_agent.hpp); a host that cannot be heard of any more counts as gone, and its agent thinks the same of us.
+//  Then, in close(), the unfinished lines are printed and the verdict (verdict.hpp); the agents are dismissed, the
+//  folder removed.
 #include "launcher/job/job.hpp"
 
 #include <poll.h>
@@ -130,7 +130,7 @@ class Job {
 
   // All hosts ready: off they go. Not all in time: that is the end.
   void launch_when_ready() {
-    if (is_launched_ || ending_.begun() || watch_.lifelines() == nullptr) return;
+    if (state_ != State::gathering || watch_.lifelines() == nullptr) return;
     if (Status reached = reach_more(); !reached) return fail_to_start(reached.error().message);
     if (auto line = progress_.look(hosts_, Clock::now())) console_.say(*line);
     if (hosts_.are_all_ready()) {
@@ -152,7 +152,7 @@ class Job {
   }
 
   Status launch() {
-    is_launched_ = true;
+    state_ = State::running;
     start_by_ = Deadline::never();
     if (site_) return launch_site();
     const Environment abroad = exportable(environment_);
@@ -181,10 +181,10 @@ class Job {
   }
 
   void fail_to_start(const std::string& why) {
-    if (!ending_.begun()) console_.say(why);
+    if (state_ != State::ending) console_.say(why);
     course_.failed_to_start = true;
     hosts_.drop_unreached();
-    ending_.begin(SIGTERM);
+    end(SIGTERM);
   }
 
   void wait() {
@@ -199,7 +199,7 @@ class Job {
     hosts_.add_to(polled_);
     milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
     if (site_) span = std::min(span, site_->left());
-    bool may_be_long = watch_.lifelines() != nullptr && !is_launched_ && !ending_.begun();
+    bool may_be_long = watch_.lifelines() != nullptr && state_ == State::gathering;
     if (may_be_long) span = std::min(span, milliseconds(500));  // for the next hosts, and a word on how far they are
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
@@ -235,21 +235,21 @@ class Job {
     site_->add(output);
     input_.hear(site_->input_taken(), InputRelay::By::keeper);
   }
-  void hear(HostLink& host, const Exited& end) {
-    bool is_news = ranks_.could_start(end.rank);
-    ranks_.end(end.rank, end.wait_status);
-    if (wire_up_ != nullptr) wire_up_->rank_ended(end.rank, describe_end(end.wait_status));
+  void hear(HostLink& host, const Exited& report) {
+    bool is_news = ranks_.could_start(report.rank);
+    ranks_.end(report.rank, report.wait_status);
+    if (wire_up_ != nullptr) wire_up_->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
       // What it said last may still be on its way.
-      if (!ending_.begun() && is_news) site_->end(end);
-    } else if (end.wait_status != 0 && is_news) {
-      fail(host, failure_by_end(end, ranks_.process_of(end.rank)));
+      if (state_ != State::ending && is_news) site_->end(report);
+    } else if (report.wait_status != 0 && is_news) {
+      fail(host, failure_by_end(report, ranks_.process_of(report.rank)));
     }
-    if (!inquiry_.is_open() && ranks_.have_all_ended()) ending_.begin(SIGTERM);
+    if (state_ != State::inquiring && ranks_.have_all_ended()) end(SIGTERM);
   }
   // Nobody else would say so where nobody waits for that rank. Those that the user stopped by Ctrl-Z are no news.
   void hear(HostLink& host, const Stopped& stop) {
-    if (site_ || ending_.begun() || stop.signal == SIGTSTP) return;
+    if (site_ || state_ == State::ending || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(stop.process);
     console_.say("rank " + std::to_string(stop.rank.value) + " on host " + host.name + " (process " + process +
                  ") was stopped by signal " + std::to_string(stop.signal) + " (" + posix::name_of_signal(stop.signal) +
@@ -259,18 +259,25 @@ class Job {
 
   // Failures, and what comes of them.
   void fail(const HostLink& host, FirstFailure failure) {
-    if (ending_.begun()) return;  // it was told to end, or another one failed before
+    if (state_ == State::ending) return;  // it was told to end, or another one failed before
+    state_ = State::inquiring;
     inquiry_.add(host, std::move(failure));
     name_cause();
   }
 
   void name_cause() {
-    if (ending_.begun()) return;
+    if (state_ != State::inquiring) return;
     course_.first_failure = inquiry_.conclusion();
     if (!course_.first_failure) return;
     if (course_.first_failure->kind == FirstFailure::Kind::ended)
       console_.printer().say(exit_code_line(*course_.first_failure));
-    ending_.begin(SIGTERM);
+    end(SIGTERM);
+  }
+
+  // The first wish for the end is the one that counts.
+  void end(int signal) {
+    state_ = State::ending;
+    ending_.begin(signal);
   }
 
   void read_requests() {
@@ -284,9 +291,9 @@ class Job {
   }
 
   void hurry_site() {
-    if (!site_ || !site_->is_overdue() || ending_.begun()) return;
+    if (!site_ || !site_->is_overdue() || state_ == State::ending) return;
     site_->give_up();
-    ending_.begin(SIGTERM);
+    end(SIGTERM);
   }
 
   void hear(const HostNews& news) {
@@ -299,6 +306,7 @@ class Job {
         console_.say("the agent (process " + std::to_string(host.process) +
                      ") that started the ranks is gone: ending the job");
         course_.has_lost_agent = true;
+        state_ = State::ending;
         ending_.take_over(host);
     }
   }
@@ -333,18 +341,18 @@ class Job {
   }
 
   void end_by_signal(int signal) {
-    bool wanted_before = course_.ended_by_signal != 0 || (ending_.begun() && !ranks_.have_all_succeeded());
+    bool wanted_before = course_.ended_by_signal != 0 || (state_ == State::ending && !ranks_.have_all_succeeded());
     if (wanted_before) return ending_.hurry();
     course_.ended_by_signal = signal;
     console_.say(posix::name_of_signal(signal) + " received: ending the job");
-    ending_.begin(signal);
+    end(signal);
   }
 
   // A reader of our output that has gone (| head) ends the job, as a program that writes to such a pipe is ended.
   void watch_reader() {
     if (!console_.has_lost_reader()) return;
     course_.has_lost_reader = true;
-    ending_.begin(SIGTERM);
+    end(SIGTERM);
   }
 
   bool is_finished() {
@@ -398,7 +406,8 @@ class Job {
   std::unique_ptr<WireUp> wire_up_;
   std::optional<SiteRun> site_;  // if a launcher of the site starts the ranks
   Deadline start_by_ = Deadline::never();
-  bool is_launched_ = false;
+  enum class State { gathering, running, inquiring, ending };
+  State state_ = State::gathering;
   RankTable ranks_;
   JobEnding ending_;
   FailureInquiry inquiry_;

@@ -18,7 +18,6 @@ class JobEnding {
   // Both outlive this.
   JobEnding(HostLinks& hosts, std::chrono::milliseconds grace) : hosts_(hosts), grace_(grace) {}
 
-  bool begun() const noexcept { return begun_; }
   void begin(int signal);  // only the first call counts
   void hurry();            // no grace any more
   void take_over(HostLink& here);
