@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "bootstrap/pmi/mpi_in_process.hpp"
 #include "bootstrap/pmi/values.hpp"

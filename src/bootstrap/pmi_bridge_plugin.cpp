@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/owner.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"

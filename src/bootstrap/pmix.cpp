@@ -14,7 +14,7 @@
 #include <string>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmix_plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/local_store.hpp"

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "base/log.hpp"
-#include "bootstrap/guard.hpp"
+#include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {

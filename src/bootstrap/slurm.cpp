@@ -31,7 +31,7 @@
 #include "base/comma_list.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/exchange.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/node_circle.hpp"
 #include "bootstrap/slurm/files.hpp"
 

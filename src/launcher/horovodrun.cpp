@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/deadline.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "launcher/job/job.hpp"

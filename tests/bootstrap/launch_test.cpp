@@ -1,10 +1,10 @@
 // Environments of launchers, as they were seen, and what is to be made of them.
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "bootstrap/guard.hpp"
+#include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/tcp_address.hpp"

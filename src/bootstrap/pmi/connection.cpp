@@ -11,7 +11,7 @@
 #include <climits>
 #include <system_error>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "native/posix/fork_guard.hpp"
 
 namespace hvd::bootstrap::pmi {

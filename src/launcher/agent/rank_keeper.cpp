@@ -31,7 +31,7 @@
 #include <map>
 #include <utility>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/agent/ending.hpp"
 #include "launcher/agent/packed_input.hpp"

@@ -4,7 +4,7 @@
 
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"

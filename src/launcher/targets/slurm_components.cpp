@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "bootstrap/guard.hpp"
+#include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
 

@@ -7,8 +7,8 @@
 #include "base/config.hpp"
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "bootstrap/launch.hpp"
-#include "bootstrap/launch_above.hpp"
+#include "bootstrap/launch/launch.hpp"
+#include "bootstrap/launch/launch_above.hpp"
 
 namespace hvd::bootstrap {
 

@@ -1,4 +1,4 @@
-#include "bootstrap/launch_above.hpp"
+#include "bootstrap/launch/launch_above.hpp"
 
 #include <algorithm>
 #include <cctype>

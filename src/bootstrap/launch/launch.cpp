@@ -1,4 +1,4 @@
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 
 #include <sys/stat.h>
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "native/posix/ancestors.hpp"
 
 namespace hvd::bootstrap {
