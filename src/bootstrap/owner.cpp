@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/number.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::bootstrap {
@@ -71,8 +71,9 @@ std::optional<Mark> mark_in(const Environment& environment) {
   if (fields.size() != 4 + groups) return std::nullopt;
   Mark mark;
   auto read = [](const std::string& field, auto& number) {
-    auto [end, failed] = std::from_chars(field.data(), field.data() + field.size(), number);
-    return failed == std::errc{} && end == field.data() + field.size();
+    auto found = number_in<std::remove_reference_t<decltype(number)>>(field);
+    if (found) number = *found;
+    return found.has_value();
   };
   if (!read(fields[0], mark.process) || !read(fields[1], mark.began)) return std::nullopt;
   mark.space = fields[2];

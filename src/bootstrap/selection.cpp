@@ -1,13 +1,13 @@
 #include "bootstrap/selection.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <string_view>
 #include <type_traits>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
@@ -109,9 +109,7 @@ Status check_agreement(const std::string& name_of_bootstrap, const Identity& ide
   for (auto [name, value] :
        {std::pair("HOROVOD_RANK", identity.rank.value), std::pair("HOROVOD_SIZE", identity.size)}) {
     std::string text = environment.get(name).value_or("");
-    int said = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), said);
-    if (text.empty() || (error == std::errc{} && *end == '\0' && said == value)) continue;
+    if (text.empty() || number_in<int>(text) == value) continue;
     return Error(ErrorCode::mismatch, "two launchers contradict each other: by " + name_of_bootstrap +
                                           " this is rank " + std::to_string(identity.rank.value) + " of " +
                                           std::to_string(identity.size) + ", but " + name + "=" + text +

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "base/comma_list.hpp"
+#include "base/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/launch/launch.hpp"
@@ -142,12 +142,11 @@ class Slurm final : public Bootstrap {
   static std::vector<int> ranks_of_node(const Environment& environment, Rank me) {
     std::vector<int> ranks;
     for (const std::string& item : items_of(environment.get("SLURM_GTIDS").value_or(""))) {
-      int rank = -1;
-      auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), rank);
-      if (error != std::errc{} || *end != '\0') return {me.value};
-      ranks.push_back(rank);
+      auto rank = number_in<int>(item);
+      if (!rank) return {me.value};
+      ranks.push_back(*rank);
     }
-    std::size_t place = static_cast<std::size_t>(number_in(environment, "SLURM_LOCALID").value_or(0));
+    std::size_t place = static_cast<std::size_t>(environment.number("SLURM_LOCALID").value_or(0));
     bool is_clear = place < ranks.size() && ranks[place] == me.value && std::is_sorted(ranks.begin(), ranks.end());
     return is_clear ? ranks : std::vector<int>{me.value};
   }
@@ -157,7 +156,7 @@ class Slurm final : public Bootstrap {
     if (!place_.empty()) return {};
     std::error_code unknown;  // a program may change its working directory between its meetings
     place_ = std::filesystem::current_path(unknown).string();
-    if (number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) == 1) {
+    if (environment.number("SLURM_STEP_NUM_NODES").value_or(2) == 1) {
       if (::access(place_.c_str(), W_OK) != 0) place_ = "/tmp";
       return {};
     }

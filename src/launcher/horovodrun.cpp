@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/deadline.hpp"
-#include "bootstrap/launch/launch.hpp"
+#include "base/number.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "launcher/job/job.hpp"
@@ -68,11 +68,10 @@ Result<Flags> read_flags(int count, char** arguments) {
 Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
   auto text = environment.get("HOROVOD_TERMINATION_GRACE_SECONDS");
   if (!text || text->empty()) return std::chrono::milliseconds(5000);
-  char* end = nullptr;
-  double seconds = std::strtod(text->c_str(), &end);
-  if (*end != '\0' || !(seconds >= 0) || seconds > 86400)
+  auto seconds = number_in<double>(*text);
+  if (!seconds || !(*seconds >= 0) || *seconds > 86400)
     return misuse("HOROVOD_TERMINATION_GRACE_SECONDS must be a number of seconds from 0 to 86400, not '" + *text + "'");
-  return milliseconds_of(seconds);
+  return milliseconds_of(*seconds);
 }
 
 Result<launcher::Request> request_of(const Flags& flags, const Environment& environment) {
@@ -93,7 +92,7 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   if (!request) return request.error();
   if (!flags.has("num_proc")) {
     for (const launcher::HostSlots& host : request->hosts) request->ranks += host.slots;
-    if (request->ranks == 0) request->ranks = bootstrap::number_in(environment, "SLURM_NTASKS").value_or(0);
+    if (request->ranks == 0) request->ranks = environment.number("SLURM_NTASKS").value_or(0);
     if (request->ranks == 0) request->ranks = 2;
   }
   if (request->command.empty()) request->command = {"command"};
@@ -213,7 +212,7 @@ int main(int count, char** arguments) {
   std::string_view part = count > 1 ? arguments[1] : "";
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
-    return launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
+    return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

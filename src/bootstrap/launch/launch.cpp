@@ -2,8 +2,9 @@
 
 #include <sys/stat.h>
 
-#include <charconv>
 #include <string_view>
+
+#include "base/number.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -32,18 +33,15 @@ constexpr Row rows[] = {
 };
 
 std::optional<Launch> of_row(const Environment& environment, const Row& row) {
-  auto size = number_in(environment, row.size);
-  auto rank = number_in(environment, row.rank);
+  auto size = environment.number(row.size);
+  auto rank = environment.number(row.rank);
   if (!size || !rank || (row.another_trace != nullptr && !environment.has(row.another_trace))) return std::nullopt;
   return Launch{row.launcher, row.name, *size, *rank, std::string(row.size) + "=" + std::to_string(*size)};
 }
 
 bool is_slurm_task(const Environment& environment) {
-  std::string text = environment.get("SLURM_STEP_ID").value_or("");
-  unsigned long step = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  return error == std::errc{} && end == text.data() + text.size() && step < first_special_step &&
-         environment.has("SLURM_PROCID");
+  auto step = number_in<unsigned long>(environment.get("SLURM_STEP_ID").value_or(""));
+  return step && *step < first_special_step && environment.has("SLURM_PROCID");
 }
 
 std::optional<Launch> of_slurm(const Environment& environment) {
@@ -52,8 +50,8 @@ std::optional<Launch> of_slurm(const Environment& environment) {
   // count for themselves in SLURM_STEP_NUM_TASKS, only it knows the whole.
   const char* name = environment.has("SLURM_HET_SIZE") ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS";
   if (!environment.has(name)) name = "SLURM_NTASKS";
-  int size = number_in(environment, name).value_or(0);
-  return Launch{Launcher::slurm, "srun", size, number_in(environment, "SLURM_PROCID").value_or(-1),
+  int size = environment.number(name).value_or(0);
+  return Launch{Launcher::slurm, "srun", size, environment.number("SLURM_PROCID").value_or(-1),
                 std::string(name) + "=" + std::to_string(size)};
 }
 
@@ -61,12 +59,12 @@ std::optional<Launch> of_slurm(const Environment& environment) {
 std::optional<Launch> of_pmi(const Environment& environment, bool of_hydra) {
   bool marked = environment.has("HYDI_CONTROL_FD") || environment.has("MPI_LOCALNRANKS");
   if (marked != of_hydra) return std::nullopt;
-  auto size = number_in(environment, "PMI_SIZE");
-  int rank = number_in(environment, "PMI_RANK").value_or(number_in(environment, "PMI_ID").value_or(-1));
+  auto size = environment.number("PMI_SIZE");
+  int rank = environment.number("PMI_RANK").value_or(environment.number("PMI_ID").value_or(-1));
   auto launcher = of_hydra ? Launcher::hydra : Launcher::pmi;
   const char* name = of_hydra ? "MPICH's mpiexec" : "a launcher that speaks PMI";
   if (size) return Launch{launcher, name, *size, rank, "PMI_SIZE=" + std::to_string(*size)};
-  int here = number_in(environment, "MPI_LOCALNRANKS").value_or(0);  // PMI_PORT alone: the server knows the size
+  int here = environment.number("MPI_LOCALNRANKS").value_or(0);  // PMI_PORT alone: the server knows the size
   return Launch{launcher, name, here > 1 ? here : 0, rank,
                 here > 1 ? "MPI_LOCALNRANKS=" + std::to_string(here) : "PMI_PORT is set"};
 }
@@ -77,21 +75,13 @@ bool is_namespace_of_slurm(const Environment& environment) {
 
 }  // namespace
 
-std::optional<int> number_in(const Environment& environment, const char* name) {
-  std::string text = environment.get(name).value_or("");
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
 bool is_socket_of_this_process(int descriptor) {
   struct stat status {};
   return ::fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
 bool has_pmi_server(const Environment& environment, IsSocket is_socket) {
-  if (auto descriptor = number_in(environment, "PMI_FD")) return is_socket(*descriptor);
+  if (auto descriptor = environment.number("PMI_FD")) return is_socket(*descriptor);
   return environment.has("PMI_PORT") && environment.has("PMI_ID");
 }
 
@@ -104,19 +94,19 @@ std::optional<Launch> innermost_launch(const Environment& environment, IsSocket 
     if (auto launch = of_row(environment, row)) return launch;
   // PRRTE tells the number of ranks through PMIx alone; so does whatever else serves PMIx and is not Slurm.
   if (environment.has("PMIX_NAMESPACE") && !is_namespace_of_slurm(environment)) {
-    int rank = number_in(environment, "PMIX_RANK").value_or(-1);
+    int rank = environment.number("PMIX_RANK").value_or(-1);
     return Launch{Launcher::prrte, "a launcher that serves PMIx", rank > 0 ? rank + 1 : 0, rank,
                   "PMIX_RANK=" + environment.get("PMIX_RANK").value_or("")};
   }
   auto slurm = of_slurm(environment);
   // Without a server (PMI_FD of a launcher further out) or with Slurm's own these say nothing new.
-  if (slurm && (!pmi || number_in(environment, "PMI_SIZE") == slurm->size)) return slurm;
+  if (slurm && (!pmi || environment.number("PMI_SIZE") == slurm->size)) return slurm;
   if (pmi)
     if (auto launch = of_pmi(environment, false)) return launch;
   if (slurm) return slurm;
   // Nobody can be asked, but somebody said so.
-  auto size = number_in(environment, "PMI_SIZE");
-  auto rank = number_in(environment, "PMI_RANK");
+  auto size = environment.number("PMI_SIZE");
+  auto rank = environment.number("PMI_RANK");
   if (size && rank)
     return Launch{Launcher::pmi, "a launcher that speaks PMI", *size, *rank, "PMI_SIZE=" + std::to_string(*size)};
   return std::nullopt;

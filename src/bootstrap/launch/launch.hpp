@@ -28,7 +28,4 @@ std::optional<Launch> innermost_launch(const Environment& environment, IsSocket 
 // Whether there is somebody who answers PMI-1 (pmi.cpp).
 bool has_pmi_server(const Environment& environment, IsSocket is_socket = &is_socket_of_this_process);
 
-// A number that is not negative, or nothing.
-std::optional<int> number_in(const Environment& environment, const char* name);
-
 }  // namespace hvd::bootstrap

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "native/posix/ask_program.hpp"
 
 namespace hvd::bootstrap {
@@ -47,7 +47,7 @@ int count_tasks(const posix::Ancestor& slurmstepd) {
         posix::answer_of({"scontrol", "show", "step", step.substr(0, step.size() - 1)}, std::chrono::seconds(3), false);
   int all = 0;
   if (auto at = answer.find(" Tasks="); at != std::string::npos)
-    std::from_chars(answer.data() + at + 7, answer.data() + answer.size(), all);
+    all = leading_number<int>(std::string_view(answer).substr(at + 7)).value_or(0);
   if (all == 0)
     log::warning(
         "this process trains alone; whether srun started others with it cannot be told, since Slurm's variables "

@@ -30,10 +30,9 @@ using mpi::Completion;
 bool may_span_nodes(const Launch& launch, const Environment& environment) {
   if (launch.launcher == Launcher::horovodrun) return false;  // with PMIx it stays on one
   if (launch.launcher == Launcher::slurm)  // the parts of a heterogeneous step know their own nodes alone
-    return environment.has("SLURM_HET_SIZE") || number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) > 1;
-  if (launch.launcher == Launcher::flux) return number_in(environment, "FLUX_JOB_NNODES").value_or(2) > 1;
-  auto size = number_in(environment, "OMPI_COMM_WORLD_SIZE"),
-       here = number_in(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
+    return environment.has("SLURM_HET_SIZE") || environment.number("SLURM_STEP_NUM_NODES").value_or(2) > 1;
+  if (launch.launcher == Launcher::flux) return environment.number("FLUX_JOB_NNODES").value_or(2) > 1;
+  auto size = environment.number("OMPI_COMM_WORLD_SIZE"), here = environment.number("OMPI_COMM_WORLD_LOCAL_SIZE");
   return !size || !here || *size > *here;
 }
 

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
@@ -44,9 +44,7 @@ int rank_in(std::string_view key) {
   if (auto segment = key.find("-seg-"); segment != std::string_view::npos) key = key.substr(0, segment);
   std::size_t begin = key.find_last_not_of("0123456789");
   std::string_view digits = key.substr(begin == std::string_view::npos ? 0 : begin + 1);
-  int rank = -1;
-  std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  return digits.empty() ? -1 : rank;
+  return number_in<int>(digits).value_or(-1);
 }
 
 // Nodes by number, in the order in which the ranks mention them.

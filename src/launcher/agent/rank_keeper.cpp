@@ -31,6 +31,7 @@
 #include <map>
 #include <utility>
 
+#include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/agent/ending.hpp"
@@ -264,7 +265,7 @@ class Keeper {
   std::string report_;
   Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();
   // Hydra takes the end of this for a failure, too; so it is ours as long as the rank's end is.
-  int pmi_ = bootstrap::number_in(Environment::of_this_process(), "PMI_FD").value_or(-1);
+  int pmi_ = Environment::of_this_process().number("PMI_FD").value_or(-1);
   Ending ending_;
 };
 
@@ -316,7 +317,7 @@ std::optional<PackedInput> open_input() {
 
 int run_rank_keeper(char** arguments) {
   pid_t launcher = ::getppid();
-  KeeperOrders orders{milliseconds(std::atoi(arguments[0])), arguments[1] == packed_input};
+  KeeperOrders orders{milliseconds(number_in<int>(arguments[0]).value_or(0)), arguments[1] == packed_input};
   char** command = arguments + 2;
   for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
   posix::SignalState before = posix::SignalState::of_this_process();

@@ -5,19 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
+#include "base/number.hpp"
+
 namespace hvd::launcher {
 namespace {
-
-std::optional<int> number_at(std::string_view text) {
-  int value = 0;
-  auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc{} || end == text.data()) return std::nullopt;
-  return value;
-}
 
 // What comes after the word, if it is there.
 std::optional<std::string_view> after(std::string_view line, std::string_view word) {
@@ -47,7 +41,7 @@ std::optional<LabelledLine> label_of_srun(std::string_view line) {
   if (end == std::string_view::npos) end = line.find(':', at);
   if (end == std::string_view::npos || end == at) return std::nullopt;
   if (line.substr(at, end - at).find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  return LabelledLine{Rank{*number_at(line.substr(at))}, line.substr(std::min(end + 2, line.size()))};
+  return LabelledLine{Rank{*leading_number<int>(line.substr(at))}, line.substr(std::min(end + 2, line.size()))};
 }
 
 // "srun: error: n1: task 2: Exited with exit code 7", "srun: error: n1: tasks 0-1: Killed"
@@ -56,7 +50,7 @@ bool failure_of_srun(std::string_view line, FirstFailure& failure) {
   if (!rest || failure.rank.value >= 0) return false;
   std::size_t colon = rest->find(": task");
   if (colon == std::string_view::npos) return false;
-  auto number = number_at(rest->substr(rest->find_first_of("0123456789", colon)));
+  auto number = leading_number<int>(rest->substr(rest->find_first_of("0123456789", colon)));
   std::size_t what = rest->find(": ", colon + 2);
   if (!number || what == std::string_view::npos) return false;
   auto code = after(*rest, "Exited with exit code ");
@@ -64,7 +58,7 @@ bool failure_of_srun(std::string_view line, FirstFailure& failure) {
   if (!code && signal == 0) return false;
   failure.rank = Rank{*number};
   failure.host = std::string(rest->substr(0, colon));
-  failure.end.wait_status = code ? number_at(*code).value_or(1) << 8 : signal;
+  failure.end.wait_status = code ? leading_number<int>(*code).value_or(1) << 8 : signal;
   return true;
 }
 
@@ -74,18 +68,18 @@ std::optional<LabelledLine> label_of_hydra(std::string_view line) {
   if (!line.starts_with('[') || end == std::string_view::npos) return std::nullopt;
   if (end == 1 || line.substr(1, end - 1).find_first_not_of("0123456789") != std::string_view::npos)
     return std::nullopt;
-  return LabelledLine{Rank{*number_at(line.substr(1))}, line.substr(end + 2)};
+  return LabelledLine{Rank{*leading_number<int>(line.substr(1))}, line.substr(end + 2)};
 }
 
 // "=   PID 664 RUNNING AT n2", "=   EXIT CODE: 9", which is a wait status or its like. No rank is told.
 bool failure_of_hydra(std::string_view line, FirstFailure& failure) {
   if (!line.starts_with("=")) return false;
   if (auto process = after(line, "PID "); process && failure.host.empty()) {
-    failure.process = number_at(*process).value_or(0);
+    failure.process = leading_number<int>(*process).value_or(0);
     if (auto host = after(line, "RUNNING AT ")) failure.host = first_word(*host);
   }
   if (auto code = after(line, "EXIT CODE: "); code && failure.end.wait_status == 0) {
-    int value = number_at(*code).value_or(1);
+    int value = leading_number<int>(*code).value_or(1);
     failure.end.wait_status = value << 8;
     // Of a rank that was killed it is the signal's number; nobody exits with these by himself.
     if (value == SIGKILL || value == SIGSEGV || value == SIGABRT || value == SIGTERM || value == SIGBUS)
@@ -100,7 +94,7 @@ std::optional<LabelledLine> tagged_line(std::string_view line, bool has_blank) {
   if (bracket == std::string_view::npos) return std::nullopt;
   std::size_t comma = line.substr(0, bracket).rfind(',');
   if (comma == std::string_view::npos) return std::nullopt;
-  auto rank = number_at(line.substr(comma + 1));
+  auto rank = leading_number<int>(line.substr(comma + 1));
   std::string_view rest = line.substr(bracket + 1);
   for (std::string_view tag : {"<stdout>:", "<stderr>:", "<stddiag>:"}) {
     if (!rank || !rest.starts_with(tag)) continue;
@@ -135,20 +129,20 @@ std::optional<LabelledLine> label_of_prrte(std::string_view line) {
 bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
     if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)
-      failure.rank = Rank{number_at(name->substr(comma + 1)).value_or(-1)};
+      failure.rank = Rank{leading_number<int>(name->substr(comma + 1)).value_or(-1)};
   }
   if (auto code = after(line, "Exit code: "); code && failure.end.wait_status == 0) {
     std::size_t at = code->find_first_of("0123456789");
-    if (at != std::string_view::npos) failure.end.wait_status = number_at(code->substr(at)).value_or(1) << 8;
+    if (at != std::string_view::npos) failure.end.wait_status = leading_number<int>(code->substr(at)).value_or(1) << 8;
   }
   if (auto rank = after(line, "noticed that process rank "); rank && failure.rank.value < 0) {
-    failure.rank = Rank{number_at(*rank).value_or(-1)};
-    if (auto process = after(line, "with PID ")) failure.process = number_at(*process).value_or(0);
+    failure.rank = Rank{leading_number<int>(*rank).value_or(-1)};
+    if (auto process = after(line, "with PID ")) failure.process = leading_number<int>(*process).value_or(0);
     if (auto host = after(line, "on node ")) failure.host = first_word(*host);
   }
   if (auto signal = line.starts_with("signal ") ? after(line, "signal ") : after(line, "exited on signal "))
     if (failure.rank.value >= 0 && failure.end.wait_status == 0)
-      failure.end.wait_status = number_at(*signal).value_or(9);
+      failure.end.wait_status = leading_number<int>(*signal).value_or(9);
   if (failure.rank.value >= 0) return true;
   return after(line, "Per user-direction, the job has been aborted") || after(line, "prun:proc-") ||
          after(line, "prun:non-zero-exit");

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/config.hpp"
+#include "base/number.hpp"
 #include "base/spelling.hpp"
 
 namespace hvd::launcher {
@@ -123,15 +124,12 @@ std::string python_float(double value) {
 template <typename Number>
 std::optional<Number> parse(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
-  Number value{};
-  auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
+  return number_in<Number>(text);
 }
 
 // What the flag's value becomes in its variable.
 std::string written_value(const FlagRow& row, const std::string& value) {
-  if (row.written == Written::mebibytes) return std::to_string(std::stoll(value) << 20);
+  if (row.written == Written::mebibytes) return std::to_string(parse<std::int64_t>(value).value_or(0) << 20);
   if (row.written == Written::inverted_flag) return value == "1" ? "0" : "1";
   return value;
 }

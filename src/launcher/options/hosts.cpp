@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <optional>
 
+#include "base/number.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/tcp_address.hpp"
 
@@ -28,10 +28,8 @@ std::optional<std::string> read_host(std::string text) {
 }
 
 std::optional<int> parse_slots(std::string_view text) {
-  int slots = 0;
-  auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (failed != std::errc{} || end != text.data() + text.size() || slots < 0) return std::nullopt;
-  return slots;
+  auto slots = number_in<int>(text);
+  return slots && *slots >= 0 ? slots : std::nullopt;
 }
 
 // As the network has it: in capitals or not, and with or without the dot of the root.

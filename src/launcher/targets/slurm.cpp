@@ -14,7 +14,7 @@ namespace {
 
 // The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are gone.
 bool is_shell_of_a_person(const Environment& environment) {
-  return environment.has("SLURM_PTY_PORT") && bootstrap::number_in(environment, "SLURM_PROCID") == 0;
+  return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
 }
 
 std::optional<std::string> applies(const Request& request) {

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
-#include "bootstrap/launch/launch.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 
 namespace hvd::launcher {
 namespace {
 
 SlurmComponent component_of(const Environment& environment, const std::string& suffix) {
-  auto number = [&](const char* name) {
-    return bootstrap::number_in(environment, (name + suffix).c_str()).value_or(0);
-  };
+  auto number = [&](const char* name) { return environment.number(name + suffix).value_or(0); };
   SlurmComponent component;
   component.suffix = suffix;
   component.nodes = number("SLURM_JOB_NUM_NODES");
@@ -29,7 +26,7 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment) {
   std::vector<SlurmComponent> components;
-  int count = bootstrap::number_in(environment, "SLURM_HET_SIZE").value_or(0);
+  int count = environment.number("SLURM_HET_SIZE").value_or(0);
   components.reserve(static_cast<std::size_t>(std::max(count, 1)));
   for (int at = 0; at < count; ++at)
     components.push_back(component_of(environment, "_HET_GROUP_" + std::to_string(at)));

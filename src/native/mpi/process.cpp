@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -255,7 +256,7 @@ bool Process::lacks_pmi_server(const Environment& environment) const {
 bool Process::must_initialize_pmix() const {
   constexpr std::string_view name = "Open MPI v";
   std::string version = calls_->version();
-  return version.starts_with(name) && std::atoi(version.c_str() + name.size()) >= 5;
+  return version.starts_with(name) && leading_number<int>(version.substr(name.size())).value_or(0) >= 5;
 }
 
 Status Process::check_launcher(const Environment& environment) const {
