@@ -49,7 +49,7 @@ class Pmix final : public Bootstrap {
       return false;
     // The ranks of an mpiexec of MPICH's inside of a rank of srun --mpi=pmix, say, inherit the outer one's PMIx.
     auto launch = innermost_launch(environment);
-    return !launch || launch->launcher != Launcher::hydra;
+    return !launch || row_of(launch->launcher).serves != Serves::pmi;
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {

@@ -1,42 +1,34 @@
 #include "bootstrap/launch/guard.hpp"
 
+#include <string_view>
+
 namespace hvd::bootstrap {
 
+namespace {
+
+std::string remedy_for_srun(const Environment& environment) {
+  std::string used = environment.get("SLURM_MPI_TYPE").value_or("");
+  if (used.empty() || used == "none" || used == "openmpi" || used == "cray_shasta")
+    return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is) "
+           "instead of --mpi=" +
+           (used.empty() ? "none" : used) + ", or set HOROVOD_SHARED_DIR to a folder that all nodes see";
+  if (used.starts_with("pmix"))
+    return "the PMIx server that `srun --mpi=" + used +
+           "` started was not used: install Horovod with its PMIx plugin, or use `srun --mpi=pmi2`";
+  if (used == "pmi2") return "use `srun --mpi=pmix`: nobody answers on the PMI_FD of `srun --mpi=pmi2`";
+  return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is)";
+}
+
+}  // namespace
+
 std::string remedy(const Launch& launch, const Environment& environment) {
-  switch (launch.launcher) {
-    case Launcher::slurm: {
-      std::string used = environment.get("SLURM_MPI_TYPE").value_or("");
-      if (used.empty() || used == "none" || used == "openmpi" || used == "cray_shasta")
-        return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is) "
-               "instead of --mpi=" +
-               (used.empty() ? "none" : used) + ", or set HOROVOD_SHARED_DIR to a folder that all nodes see";
-      if (used.starts_with("pmix"))
-        return "the PMIx server that `srun --mpi=" + used +
-               "` started was not used: install Horovod with its PMIx plugin, or use `srun --mpi=pmi2`";
-      if (used == "pmi2") return "use `srun --mpi=pmix`: nobody answers on the PMI_FD of `srun --mpi=pmi2`";
-      return "start them with `srun --mpi=pmix` (or `srun --mpi=pmi2`; `srun --mpi=list` tells what there is)";
-    }
-    case Launcher::hydra:
-    case Launcher::pmi:
-    case Launcher::mvapich:
-      return "nobody answers on their PMI_FD: let them be direct children of the launcher, without a wrapper that "
-             "closes descriptors, or start them with `horovodrun -np " +
-             std::to_string(launch.size) + "`";
-    case Launcher::open_mpi:
-    case Launcher::prrte:
-      return "their PMIx server cannot be used from here: install Horovod with its PMIx plugin (in a container: bind "
-             "PMIX_SERVER_TMPDIR into it), or start them with `horovodrun -np " +
-             std::to_string(launch.size) + "`";
-    case Launcher::jsm:
-      return "their PMIx server cannot be used from here: install Horovod with its PMIx plugin; `jsrun "
-             "--smpiargs=\"-disable_gpu_hooks\"` starts it where --smpiargs=none or off does not";
-    case Launcher::flux: return "start them with `flux run -o pmi=simple` (or -o pmi=pmix where that plugin is there)";
-    case Launcher::pals: return "start them with `mpiexec --pmi=pmix`";
-    case Launcher::horovodrun:
-      return "HOROVOD_RANK and HOROVOD_SIZE are set, but another way of starting was used: unset them or "
-             "HOROVOD_BOOTSTRAP";
-  }
-  return "";
+  const char* known = row_of(launch.launcher).remedy;
+  if (known == nullptr) return remedy_for_srun(environment);
+  constexpr std::string_view size_word = "{size}";
+  std::string text = known;
+  if (auto at = text.find(size_word); at != std::string::npos)
+    text.replace(at, size_word.size(), std::to_string(launch.size));
+  return text;
 }
 
 Status check_singleton(int world_size, const Environment& environment, const Config& config, IsSocket is_socket,

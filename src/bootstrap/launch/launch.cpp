@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/number.hpp"
 
@@ -13,30 +15,31 @@ namespace {
 // processes, one that is pending.
 constexpr unsigned long first_special_step = 4294967290ul;
 
-struct Row {
-  Launcher launcher;
-  const char* name;
-  const char* size;           // the number of processes; also what must be there
-  const char* rank;           // must be there too
-  const char* another_trace;  // must be there as well, unless null
-};
-// Innermost first, as far as one is ever inside of another. Slurm comes last: the daemons of all others are often its
-// tasks, and their ranks inherit its variables.
-constexpr Row rows[] = {
-    {Launcher::horovodrun, "horovodrun", "HOROVOD_SIZE", "HOROVOD_RANK", nullptr},
-    {Launcher::jsm, "jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", nullptr},
-    {Launcher::open_mpi, "Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr},
-    {Launcher::mvapich, "MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},
-    {Launcher::flux, "flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", nullptr},
-    {Launcher::pals, "PALS's mpiexec", "PALS_SIZE", "PALS_RANKID", nullptr},
-    {Launcher::pals, "PALS's mpiexec", "PMI_SIZE", "PMI_RANK", "PALS_RANKID"},
+std::optional<Launch> launch_of(const LauncherRow& row, int size, int rank, std::string evidence) {
+  return Launch{row.launcher, row.name, size, rank, std::move(evidence)};
+}
+
+struct Found {
+  const char* variable;
+  int number;
 };
 
-std::optional<Launch> of_row(const Environment& environment, const Row& row) {
-  auto size = environment.number(row.size);
-  auto rank = environment.number(row.rank);
-  if (!size || !rank || (row.another_trace != nullptr && !environment.has(row.another_trace))) return std::nullopt;
-  return Launch{row.launcher, row.name, *size, *rank, std::string(row.size) + "=" + std::to_string(*size)};
+// The first of the variables that has a number.
+std::optional<Found> first_number(const Environment& environment, Names variables) {
+  for (const char* variable : variables)
+    if (auto number = environment.number(variable)) return Found{variable, *number};
+  return std::nullopt;
+}
+
+std::string text_of(const Found& found) {
+  return std::string(found.variable) + "=" + std::to_string(found.number);
+}
+
+std::optional<Launch> by_variables(const LauncherRow& row, const Environment& environment) {
+  auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
+  bool is_marked = std::ranges::all_of(row.marks, [&](const char* mark) { return environment.has(mark); });
+  if (!size || !rank || !is_marked) return std::nullopt;
+  return launch_of(row, size->number, rank->number, text_of(*size));
 }
 
 bool is_slurm_task(const Environment& environment) {
@@ -44,33 +47,52 @@ bool is_slurm_task(const Environment& environment) {
   return step && *step < first_special_step && environment.has("SLURM_PROCID");
 }
 
-std::optional<Launch> of_slurm(const Environment& environment) {
+// `has_server`: of PMI. With one whose job has another size the step is that of a launcher's daemons.
+std::optional<Launch> by_slurm_step(const LauncherRow& row, const Environment& environment, bool has_server) {
   if (!is_slurm_task(environment)) return std::nullopt;
+  const char* of_step = *row.sizes.begin();
+  const char* of_job = *(row.sizes.end() - 1);
   // SLURM_NTASKS is the allocation's where the step was made from within; of a heterogeneous step, whose components
   // count for themselves in SLURM_STEP_NUM_TASKS, only it knows the whole.
-  const char* name = environment.has("SLURM_HET_SIZE") ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS";
-  if (!environment.has(name)) name = "SLURM_NTASKS";
-  int size = environment.number(name).value_or(0);
-  return Launch{Launcher::slurm, "srun", size, environment.number("SLURM_PROCID").value_or(-1),
-                std::string(name) + "=" + std::to_string(size)};
+  const char* name = environment.has("SLURM_HET_SIZE") || !environment.has(of_step) ? of_job : of_step;
+  Found size{name, environment.number(name).value_or(0)};
+  if (has_server && environment.number("PMI_SIZE") != size.number) return std::nullopt;
+  auto rank = first_number(environment, row.ranks);
+  return launch_of(row, size.number, rank ? rank->number : -1, text_of(size));
 }
 
-// Who set the variables of a PMI server that is there. Slurm's are told by the step's.
-std::optional<Launch> of_pmi(const Environment& environment, bool of_hydra) {
-  bool marked = environment.has("HYDI_CONTROL_FD") || environment.has("MPI_LOCALNRANKS");
-  if (marked != of_hydra) return std::nullopt;
-  auto size = environment.number("PMI_SIZE");
-  int rank = environment.number("PMI_RANK").value_or(environment.number("PMI_ID").value_or(-1));
-  auto launcher = of_hydra ? Launcher::hydra : Launcher::pmi;
-  const char* name = of_hydra ? "MPICH's mpiexec" : "a launcher that speaks PMI";
-  if (size) return Launch{launcher, name, *size, rank, "PMI_SIZE=" + std::to_string(*size)};
-  int here = environment.number("MPI_LOCALNRANKS").value_or(0);  // PMI_PORT alone: the server knows the size
-  return Launch{launcher, name, here > 1 ? here : 0, rank,
-                here > 1 ? "MPI_LOCALNRANKS=" + std::to_string(here) : "PMI_PORT is set"};
+std::optional<Launch> by_pmi_server(const LauncherRow& row, const Environment& environment, bool has_server) {
+  bool is_of_another =
+      row.marks.size() > 0 && std::ranges::none_of(row.marks, [&](const char* mark) { return environment.has(mark); });
+  auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
+  // Without a server nobody can be asked, but somebody said so: that is the last row's.
+  bool is_said = row.marks.size() == 0 && size && rank;
+  if (is_of_another || (!has_server && !is_said)) return std::nullopt;
+  if (size) return launch_of(row, size->number, rank ? rank->number : -1, text_of(*size));
+  Found here{row.local_size, environment.number(row.local_size).value_or(0)};  // the server knows the size
+  bool is_one = here.number <= 1;
+  return launch_of(row, is_one ? 0 : here.number, rank ? rank->number : -1, is_one ? "PMI_PORT is set" : text_of(here));
 }
 
-bool is_namespace_of_slurm(const Environment& environment) {
-  return environment.get("PMIX_NAMESPACE").value_or("").starts_with("slurm.pmix.");
+// It tells the number of ranks through PMIx alone.
+std::optional<Launch> by_pmix(const LauncherRow& row, const Environment& environment) {
+  auto space = environment.get("PMIX_NAMESPACE");
+  if (!space || space->starts_with("slurm.pmix.")) return std::nullopt;
+  auto rank = first_number(environment, row.ranks);
+  const char* name = *row.ranks.begin();
+  return launch_of(row, rank && rank->number > 0 ? rank->number + 1 : 0, rank ? rank->number : -1,
+                   std::string(name) + "=" + environment.get(name).value_or(""));
+}
+
+std::optional<Launch> launch_by(const LauncherRow& row, const Environment& environment, bool has_server) {
+  switch (row.recognised) {
+    case Recognised::by_variables: return by_variables(row, environment);
+    case Recognised::by_pmi_server: return by_pmi_server(row, environment, has_server);
+    case Recognised::by_pmix: return by_pmix(row, environment);
+    case Recognised::by_slurm_step: return by_slurm_step(row, environment, has_server);
+    case Recognised::never: return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -86,30 +108,19 @@ bool has_pmi_server(const Environment& environment, IsSocket is_socket) {
 }
 
 std::optional<Launch> innermost_launch(const Environment& environment, IsSocket is_socket) {
-  if (auto launch = of_row(environment, rows[0])) return launch;
-  bool pmi = has_pmi_server(environment, is_socket);
-  if (pmi)
-    if (auto launch = of_pmi(environment, true)) return launch;
-  for (const Row& row : rows)
-    if (auto launch = of_row(environment, row)) return launch;
-  // PRRTE tells the number of ranks through PMIx alone; so does whatever else serves PMIx and is not Slurm.
-  if (environment.has("PMIX_NAMESPACE") && !is_namespace_of_slurm(environment)) {
-    int rank = environment.number("PMIX_RANK").value_or(-1);
-    return Launch{Launcher::prrte, "a launcher that serves PMIx", rank > 0 ? rank + 1 : 0, rank,
-                  "PMIX_RANK=" + environment.get("PMIX_RANK").value_or("")};
-  }
-  auto slurm = of_slurm(environment);
-  // Without a server (PMI_FD of a launcher further out) or with Slurm's own these say nothing new.
-  if (slurm && (!pmi || environment.number("PMI_SIZE") == slurm->size)) return slurm;
-  if (pmi)
-    if (auto launch = of_pmi(environment, false)) return launch;
-  if (slurm) return slurm;
-  // Nobody can be asked, but somebody said so.
-  auto size = environment.number("PMI_SIZE");
-  auto rank = environment.number("PMI_RANK");
-  if (size && rank)
-    return Launch{Launcher::pmi, "a launcher that speaks PMI", *size, *rank, "PMI_SIZE=" + std::to_string(*size)};
+  bool has_server = has_pmi_server(environment, is_socket);
+  for (const LauncherRow& row : launchers())
+    if (auto launch = launch_by(row, environment, has_server)) return launch;
   return std::nullopt;
+}
+
+bool may_span_nodes(const Launch& launch, const Environment& environment) {
+  const LauncherRow& row = row_of(launch.launcher);
+  // The parts of a heterogeneous step know their own nodes alone.
+  if (launch.launcher == Launcher::slurm && environment.has("SLURM_HET_SIZE")) return true;
+  if (row.nodes != nullptr) return environment.number(row.nodes).value_or(2) > 1;
+  auto here = row.local_size == nullptr ? std::nullopt : environment.number(row.local_size);
+  return !here || launch.size == 0 || launch.size > *here;
 }
 
 }  // namespace hvd::bootstrap

@@ -5,10 +5,9 @@
 #include <string>
 
 #include "base/environment.hpp"
+#include "bootstrap/launch/launchers.hpp"
 
 namespace hvd::bootstrap {
-
-enum class Launcher { horovodrun, hydra, open_mpi, jsm, prrte, flux, pals, pmi, mvapich, slurm };
 
 struct Launch {
   Launcher launcher = Launcher::slurm;
@@ -27,5 +26,8 @@ std::optional<Launch> innermost_launch(const Environment& environment, IsSocket 
 
 // Whether there is somebody who answers PMI-1 (pmi.cpp).
 bool has_pmi_server(const Environment& environment, IsSocket is_socket = &is_socket_of_this_process);
+
+// Whether the launcher may have put ranks on several nodes. Every rank gets the same answer.
+bool may_span_nodes(const Launch& launch, const Environment& environment);
 
 }  // namespace hvd::bootstrap

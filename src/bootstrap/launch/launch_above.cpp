@@ -20,7 +20,7 @@ std::string_view step_in_title(const posix::Ancestor& slurmstepd) {
 }
 
 bool is_above_tasks(const posix::Ancestor& ancestor) {
-  if (ancestor.name != "slurmstepd") return false;
+  if (ancestor.name != *row_of(Launcher::slurm).daemons.begin()) return false;
   std::string_view step = step_in_title(ancestor);
   auto dot = step.find('.');
   return dot == std::string_view::npos || dot + 1 == step.size() ||
@@ -30,10 +30,10 @@ bool is_above_tasks(const posix::Ancestor& ancestor) {
 }  // namespace
 
 bool starts_programs_itself(const posix::Ancestor& ancestor) {
-  constexpr std::string_view names[] = {"hydra_pmi_proxy", "mpiexec.hydra", "mpiexec",    "mpirun",
-                                        "orterun",         "orted",         "prterun",    "prted",
-                                        "flux-shell",      "flux-broker",   "horovodrun", "horovod-agent"};
-  return std::ranges::find(names, ancestor.name) != std::end(names);
+  return std::ranges::any_of(launchers(), [&](const LauncherRow& row) {
+    return row.launcher != Launcher::slurm &&
+           std::ranges::any_of(row.daemons, [&](const char* name) { return ancestor.name == name; });
+  });
 }
 
 int count_tasks(const posix::Ancestor& slurmstepd) {
@@ -62,7 +62,7 @@ std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_firs
     std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
     if (is_above_tasks(ancestor)) {
       int tasks = count_tasks_of(ancestor);
-      return Launch{Launcher::slurm, "srun", tasks, -1,
+      return Launch{Launcher::slurm, row_of(Launcher::slurm).name, tasks, -1,
                     process + "serves a step of " + std::to_string(tasks) + " tasks"};
     }
     // Whether the descriptor that its PMI_FD names is still a socket does not matter: nobody is going to use it.

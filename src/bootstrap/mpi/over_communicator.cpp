@@ -26,16 +26,6 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Whether the launcher may have put ranks onto several nodes: only then tensors go over MPI. Every rank says the same.
-bool may_span_nodes(const Launch& launch, const Environment& environment) {
-  if (launch.launcher == Launcher::horovodrun) return false;  // with PMIx it stays on one
-  if (launch.launcher == Launcher::slurm)  // the parts of a heterogeneous step know their own nodes alone
-    return environment.has("SLURM_HET_SIZE") || environment.number("SLURM_STEP_NUM_NODES").value_or(2) > 1;
-  if (launch.launcher == Launcher::flux) return environment.number("FLUX_JOB_NNODES").value_or(2) > 1;
-  auto size = environment.number("OMPI_COMM_WORLD_SIZE"), here = environment.number("OMPI_COMM_WORLD_LOCAL_SIZE");
-  return !size || !here || *size > *here;
-}
-
 // Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started after
 // the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
 bool has_bridge_of_containers(const Environment& environment) {
@@ -60,7 +50,8 @@ bool goes_before_pmix(const Environment& environment, const Config& config) {
   if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK") || ::access(folder.c_str(), F_OK) != 0)
     return false;
   auto launch = innermost_launch(environment);
-  if (!launch || launch->launcher == Launcher::hydra || launch->size == 1 || config.mpi == "none") return false;
+  if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1 || config.mpi == "none")
+    return false;
   if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment))) return false;
   auto process = mpi::Process::open(environment, config);
   if (!process || (*process)->is_running() || !(*process)->must_initialize_pmix()) return false;

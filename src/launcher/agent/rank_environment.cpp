@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "bootstrap/launch/launchers.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 
 namespace hvd::launcher {
@@ -11,58 +12,12 @@ namespace {
 // What we chose for OMP_NUM_THREADS: a job that the rank starts has other shares.
 constexpr const char* share_variable = "HOROVOD_THREAD_SHARE";
 
-bool is_trace_of_launcher(std::string_view name) {
-  // What users set to configure PMIx itself stays.
-  if (name.starts_with("PMIX_MCA_")) return false;
-  for (std::string_view prefix : {"PMIX_", "PMI_", "OMPI_COMM_WORLD_", "PALS_", "HOROVOD_LOCAL_STORE"})
-    if (name.starts_with(prefix)) return true;
-  constexpr std::string_view names[] = {"JSM_JSRUN_PORT",
-                                        "MPI_LOCALRANKID",
-                                        "MPI_LOCALNRANKS",
-                                        "OMPI_UNIVERSE_SIZE",
-                                        "HOROVOD_RANK",
-                                        "HOROVOD_SIZE",
-                                        "HOROVOD_LOCAL_RANK",
-                                        "HOROVOD_LOCAL_SIZE",
-                                        "HOROVOD_CROSS_RANK",
-                                        "HOROVOD_CROSS_SIZE",
-                                        "HOROVOD_HOSTNAME",
-                                        "HOROVOD_OWNER",
-                                        "HOROVOD_THREAD_SHARE",
-                                        "_HOROVOD_SECRET_KEY",
-                                        "HOROVOD_SECRET_KEY",
-                                        "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-                                        "HOROVOD_GLOO_RENDEZVOUS_PORT"};
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-// What orterun tells its ranks besides, under names that users set, too. It does not start inside of a rank that has them.
-bool is_trace_of_open_mpi(std::string_view name) {
-  constexpr std::string_view names[] = {"OMPI_MCA_ess",
-                                        "OMPI_MCA_ess_base_jobid",
-                                        "OMPI_MCA_ess_base_vpid",
-                                        "OMPI_MCA_initial_wdir",
-                                        "OMPI_MCA_orte_app_num",
-                                        "OMPI_MCA_orte_bound_at_launch",
-                                        "OMPI_MCA_orte_ess_node_rank",
-                                        "OMPI_MCA_orte_ess_num_procs",
-                                        "OMPI_MCA_orte_hnp_uri",
-                                        "OMPI_MCA_orte_jobfam_session_dir",
-                                        "OMPI_MCA_orte_launch",
-                                        "OMPI_MCA_orte_local_daemon_uri",
-                                        "OMPI_MCA_orte_num_nodes",
-                                        "OMPI_MCA_orte_precondition_transports",
-                                        "OMPI_MCA_orte_tmpdir_base",
-                                        "OMPI_MCA_orte_top_session_dir",
-                                        "OMPI_MCA_pmix",
-                                        "OMPI_MCA_shmem_RUNTIME_QUERY_hint",
-                                        "OMPI_APP_CTX_NUM_PROCS",
-                                        "OMPI_ARGV",
-                                        "OMPI_COMMAND",
-                                        "OMPI_FILE_LOCATION",
-                                        "OMPI_FIRST_RANKS",
-                                        "OMPI_NUM_APP_CTX"};
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+// What the launcher of the rank that `own` is told it under a name that users set, too.
+bool is_trace_of_launcher_around(const Environment& own, std::string_view name) {
+  return std::ranges::any_of(bootstrap::launchers(), [&](const bootstrap::LauncherRow& row) {
+    bool is_rank = std::ranges::any_of(row.ranks, [&](const char* variable) { return own.has(variable); });
+    return is_rank && std::ranges::any_of(row.traces_in_ranks, [&](const char* trace) { return name == trace; });
+  });
 }
 
 // "a:b" without the bridge, which the ranks of this job get if they are to.
@@ -80,8 +35,7 @@ std::string without_bridge(const std::string& preloaded) {
 
 // The value without traces; nothing if it is one.
 std::optional<std::string> cleaned(const Environment& own, const std::string& name, const std::string& value) {
-  if (is_trace_of_launcher(name)) return std::nullopt;
-  if (own.has("OMPI_COMM_WORLD_RANK") && is_trace_of_open_mpi(name)) return std::nullopt;
+  if (bootstrap::is_trace_of_launcher(name) || is_trace_of_launcher_around(own, name)) return std::nullopt;
   if (name == "OMP_NUM_THREADS" && own.get(share_variable) == value) return std::nullopt;
   if (name != "LD_PRELOAD" || value.find("libhorovod_pmi_bridge.so") == std::string::npos) return value;
   std::string left = without_bridge(value);

@@ -66,7 +66,7 @@ Result<JobOptions> plan(const Request& request) {
   bool chooses_readers = std::any_of(wish.more.begin(), wish.more.end(), [](const std::string& word) {
     return word == "-s" || word == "--s" || word == "-stdin" || word == "--stdin";
   });
-  orders.packs_input = program->family != MpiFamily::open_mpi && !chooses_readers;
+  orders.packs_input = program->launcher != bootstrap::Launcher::open_mpi && !chooses_readers;
   wish.command = below_a_keeper(*keeper, orders, request.command);
   auto site = mpi_command(*program, wish);
   if (!site) return site.error();

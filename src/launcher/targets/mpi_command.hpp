@@ -1,26 +1,26 @@
 #pragma once
 // Command lines of MPI launchers: Hydra (MPICH, Intel MPI), Open MPI up to 4, PRRTE (Open MPI from 5 on).
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
+#include "bootstrap/launch/launchers.hpp"
 #include "launcher/job/site_launcher.hpp"
 #include "launcher/options/hosts.hpp"
 
 namespace hvd::launcher {
 
-enum class MpiFamily { hydra, intel, open_mpi, prrte, unknown };
-
 struct MpiProgram {
   std::string path;
-  MpiFamily family = MpiFamily::unknown;
-  std::string says;  // the first line of its --version
+  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // of these four: intel_mpi, hydra, open_mpi, prrte
+  std::string says;                                           // the first line of its --version
 };
 
-// By what it prints for --version.
-MpiFamily family_of(std::string_view version);
+// By what it prints for --version; nothing: it is none of the four.
+std::optional<bootstrap::Launcher> launcher_that_says(std::string_view version);
 // HOROVOD_MPIEXEC, else the first of mpiexec, mpirun and their families' own names along PATH.
 Result<MpiProgram> find_mpiexec(const Environment& environment);
 
