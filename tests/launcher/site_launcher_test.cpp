@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+
+#include "launcher/targets/dialects.hpp"
+
 namespace hvd::launcher {
 namespace {
 

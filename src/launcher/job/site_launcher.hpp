@@ -13,26 +13,10 @@
 #include "base/result.hpp"
 #include "launcher/console/output.hpp"
 #include "launcher/job/first_failure.hpp"
+#include "launcher/job/site_dialect.hpp"
 #include "launcher/wire/keeper_protocol.hpp"
 
 namespace hvd::launcher {
-
-struct LabelledLine {
-  Rank rank;
-  std::string_view text;
-};
-
-// How a kind of launcher speaks.
-struct SiteDialect {
-  const char* name;
-  // A line of a rank, without the launcher's label; nothing: the launcher's own.
-  std::optional<LabelledLine> (*read_label)(std::string_view line);
-  // Where in a labelled line the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
-  std::size_t (*find_next_label)(std::string_view line);
-  // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
-  bool (*read_failure)(std::string_view line, FirstFailure& failure);
-};
-extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi, dialect_of_prrte;
 
 struct SiteLauncher {
   const SiteDialect* dialect = nullptr;

@@ -6,6 +6,7 @@
 
 #include "launcher/agent/rank_environment.hpp"
 #include "launcher/agent/rank_keeper.hpp"
+#include "launcher/targets/dialects.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/number.hpp"
+#include "launcher/targets/dialects.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 

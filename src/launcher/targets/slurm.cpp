@@ -4,6 +4,7 @@
 
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
+#include "launcher/targets/dialects.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
