@@ -364,6 +364,13 @@ std::string fault_in(std::string_view name, const std::string& value) {
   return malformed(*row, value).message;
 }
 
+MpiWish mpi_wish(const Config& config) {
+  if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
+  if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
+  if (config.cpu_operations == "gloo") return {MpiWish::When::never, "HOROVOD_CPU_OPERATIONS=gloo"};
+  return {};
+}
+
 std::string Config::equal_knobs() const {
   std::string all;
   Config copy = *this;  // places are not const

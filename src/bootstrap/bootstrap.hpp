@@ -25,8 +25,10 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   virtual const char* name() const = 0;
-  // Cheap and without side effects. "Not mine" is not an error.
+  // Cheap and without side effects: nothing is loaded or asked. "Not mine" is not an error.
   virtual bool detected(const Environment& environment) const = 0;
+  // Asked of what was detected, before join(): whether it still is this way after a closer look. May load a library.
+  virtual bool confirmed(const Environment&, const Config&) { return true; }
   // ErrorCode::unsupported: what it needs is missing here (a library, a server); another way may still work.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
   // Values put before a fence can be got after it. A key is used once in the life of a process.

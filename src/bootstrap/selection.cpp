@@ -41,6 +41,9 @@ class Traced final : public Bootstrap {
 
   const char* name() const override { return inner_->name(); }
   bool detected(const Environment& environment) const override { return inner_->detected(environment); }
+  bool confirmed(const Environment& environment, const Config& config) override {
+    return inner_->confirmed(environment, config);
+  }
   Result<Identity> join(const Environment& environment, const Config& config) override {
     return timed("join", [&] { return inner_->join(environment, config); });
   }
@@ -138,7 +141,7 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
   std::string unusable;  // detected, but cannot be used here
   for (const Maker& maker : ordered) {
     auto bootstrap = make(maker);
-    if (!bootstrap->detected(environment)) continue;
+    if (!bootstrap->detected(environment) || !bootstrap->confirmed(environment, config)) continue;
     if (std::string_view(maker.name) == "single" && !unusable.empty() && !config.allow_singleton)
       return cannot_find_the_others(unusable, environment);
     auto identity = bootstrap->join(environment, config);

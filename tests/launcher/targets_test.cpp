@@ -29,8 +29,8 @@ TEST(MpiLaunchers, are_told_apart_by_what_they_say) {
   EXPECT_EQ(launcher_that_says("bash: no\n"), std::nullopt);
 }
 
-MpiWish two_hosts() {
-  MpiWish wish;
+MpiexecWish two_hosts() {
+  MpiexecWish wish;
   wish.ranks = 3;
   wish.hosts = {{"n1", 2}, {"n2", 1}};
   wish.exported = {"A", "B"};
@@ -52,7 +52,7 @@ TEST(MpiLaunchers, get_their_own_options) {
       joined(open_mpi->command),
       "mpirun_--tag-output_-np_3_-H_n1:2,n2:1_--bind-to_none_--map-by_slot_--mca_plm_rsh_agent_/agent_--mca_plm_rsh"
       "_-x_A_-x_B_--more_prog_a b");
-  MpiWish wish = two_hosts();
+  MpiexecWish wish = two_hosts();
   wish.binding = {"--bind-to", "core"};
   wish.ssh.clear();
   wish.ssh_port = "2222";

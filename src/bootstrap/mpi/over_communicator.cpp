@@ -43,19 +43,23 @@ bool has_bridge_of_containers(const Environment& environment) {
   return false;
 }
 
-// An MPI that cannot be started any more when PMIx has been asked who this is. Where it will be wanted it goes first, and
-// is asked itself. Not where it could not reach the launcher's server, and would be alone.
-bool goes_before_pmix(const Environment& environment, const Config& config) {
+// Whether the launcher's PMIx server can be reached: an MPI that could not reach it would be alone.
+bool reaches_pmix_server(const Environment& environment) {
   std::string folder = environment.get("PMIX_SERVER_TMPDIR").value_or("");
-  if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK") || ::access(folder.c_str(), F_OK) != 0)
-    return false;
+  return environment.has("PMIX_NAMESPACE") && environment.has("PMIX_RANK") && ::access(folder.c_str(), F_OK) == 0;
+}
+
+// Some MPIs cannot be started any more once PMIx has been asked who this is. Such an MPI goes first where it will be
+// wanted, and is asked itself.
+bool goes_before_pmix(const Environment& environment, const Config& config) {
   auto launch = innermost_launch(environment);
-  if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1 || config.mpi == "none")
-    return false;
-  if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment))) return false;
+  if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1) return false;
+  MpiWish wish = mpi_wish(config);
+  if (wish.when == MpiWish::When::never) return false;
+  if (wish.when == MpiWish::When::between_nodes && !may_span_nodes(*launch, environment)) return false;
   auto process = mpi::Process::open(environment, config);
   if (!process || (*process)->is_running() || !(*process)->must_initialize_pmix()) return false;
-  return !config.mpi.empty() || !has_bridge_of_containers(environment);
+  return wish.when == MpiWish::When::always || !has_bridge_of_containers(environment);
 }
 
 // Nobody can call off an MPI_Init that waits for a rank which does not come: this says why, and ends the process.
@@ -152,13 +156,14 @@ class OverCommunicator final : public Bootstrap {
 
   const char* name() const override { return "mpi"; }
 
-  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
   bool detected(const Environment& environment) const override {
-    std::vector<std::string> warnings;
-    auto config = Config::from(environment, warnings);
-    if (!config) return false;
-    if (!mpi::is_one_running()) return goes_before_pmix(environment, *config);
-    auto process = mpi::Process::open(environment, *config);
+    return mpi::is_one_running() || reaches_pmix_server(environment);
+  }
+
+  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
+  bool confirmed(const Environment& environment, const Config& config) override {
+    if (!mpi::is_one_running()) return goes_before_pmix(environment, config);
+    auto process = mpi::Process::open(environment, config);
     if (!process || !(*process)->is_running()) return false;
     auto world = (*process)->calls().world();
     return world && (*world)->size() > 1;

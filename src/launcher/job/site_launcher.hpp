@@ -11,20 +11,24 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
+#include "bootstrap/launch/launchers.hpp"
 #include "launcher/console/output.hpp"
 #include "launcher/job/first_failure.hpp"
 #include "launcher/job/site_dialect.hpp"
+#include "launcher/job/way_to_meet.hpp"
 #include "launcher/wire/keeper_protocol.hpp"
 
 namespace hvd::launcher {
 
 struct SiteLauncher {
+  bootstrap::Launcher launcher{};
   const SiteDialect* dialect = nullptr;
   std::vector<std::string> command;  // in which host_file_word stands for the path of a file
   std::string host_file;             // its content, if there is to be one
   bool packs_input = false;          // rank 0's (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that it must not see
   std::map<std::string, std::string> set;
+  WayToMeet way{};  // where the command decides it
 };
 inline constexpr const char* host_file_word = "{host file}";
 

@@ -11,6 +11,25 @@
 
 namespace hvd::launcher {
 
+namespace {
+
+Result<const bootstrap::PmixPlugin*> plugin_with_server(const Environment& environment) {
+  auto plugin = posix::open_plugin<bootstrap::PmixPlugin>("pmix", environment);
+  if (plugin && (*plugin)->make_server == nullptr)
+    return Error(ErrorCode::unsupported, "the PMIx plugin was built without the server");
+  return plugin;
+}
+
+}  // namespace
+
+WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment) {
+  if (is_on_several_hosts)
+    return {"rendezvous", "there are several hosts; the ranks meet at a store of horovodrun's over TCP"};
+  auto plugin = plugin_with_server(environment);
+  if (plugin) return {"pmix", "horovodrun is a PMIx server for the ranks of one machine"};
+  return {"environment", "the ranks meet at a store of horovodrun's on this machine", plugin.error().message};
+}
+
 Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, const Environment& environment,
                                               std::vector<std::string>& notices) {
   std::unique_ptr<WireUp> wire_up(new WireUp);
@@ -50,10 +69,8 @@ Status WireUp::start_tcp_store(const WireUpOptions& options) {
 }
 
 Status WireUp::start_pmix(const WireUpOptions& options, const Environment& environment) {
-  auto plugin = posix::open_plugin<bootstrap::PmixPlugin>("pmix", environment);
+  auto plugin = plugin_with_server(environment);
   if (!plugin) return std::move(plugin.error());
-  if ((*plugin)->make_server == nullptr)
-    return Error(ErrorCode::unsupported, "the PMIx plugin was built without the server");
   if (!options.folder) return Error(options.folder.error());
   auto server = (*plugin)->make_server();
   HVD_RETURN_IF_ERROR(server->start(

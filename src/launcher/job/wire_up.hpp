@@ -14,10 +14,14 @@
 #include "base/result.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_server.hpp"
+#include "launcher/job/way_to_meet.hpp"
 #include "native/pmix/server.hpp"
 #include "native/posix/file_descriptor.hpp"
 
 namespace hvd::launcher {
+
+// Which way WireUp is to open, unless HOROVOD_BOOTSTRAP forces one. May open libpmix.
+WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment);
 
 struct AbortRequest {
   Rank rank;

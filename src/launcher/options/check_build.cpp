@@ -1,9 +1,8 @@
 #include "launcher/options/check_build.hpp"
 
-#include <algorithm>
-#include <iterator>
-#include <vector>
+#include <string>
 
+#include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
@@ -52,24 +51,11 @@ bool has_plugin(const char* name, const Environment& environment) {
   return table || table.error().message.find("has a table of") != std::string::npos;
 }
 
-// One per kind of MPI. They open only beside the library that they are for, which the program brings.
-struct MpiPlugin {
-  const char* file;
-  const char* name;
-};
-constexpr MpiPlugin mpi_plugins[] = {{"mpi-mpich", "MPI of MPICH's ABI (MPICH, Intel, Cray, MVAPICH)"},
-                                     {"mpi-openmpi", "MPI of Open MPI's ABI (Open MPI, Spectrum, HPC-X)"},
-                                     {"mpi-abi", "MPI of the standard's ABI (MPI 5)"}};
-bool has_mpi_plugin(const MpiPlugin& plugin, const Environment& environment) {
-  return !posix::plugin_path(plugin.file, environment).empty();
-}
-
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
   Python python = ask_python(environment);
-  bool mpi = std::any_of(std::begin(mpi_plugins), std::end(mpi_plugins),
-                         [&](const MpiPlugin& plugin) { return has_mpi_plugin(plugin, environment); });
+  bool mpi = has_mpi_plugin(environment);
   bool nccl = has_plugin("nccl", environment);
   std::string text = verbose ? "\n" : "";
   text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
@@ -80,7 +66,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
           item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
           item(has_plugin("hwloc", environment), "hwloc");
-  for (const MpiPlugin& plugin : mpi_plugins) text += item(has_mpi_plugin(plugin, environment), plugin.name);
+  for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
   if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
   else if (!python.has("horovod"))
     text += "\n(The Python along PATH, " + python.path + ", has no package horovod, so no framework is ticked.)\n";

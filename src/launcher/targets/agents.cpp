@@ -8,6 +8,7 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "launcher/job/wire_up.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 
@@ -111,17 +112,13 @@ Result<JobOptions> plan(const Request& request) {
   return options;
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  for (const HostPlan& host : plan.hosts)
-    if (!host.reach.empty()) return "rendezvous: a store of horovodrun's over TCP, since there are several hosts";
-  std::string why_not;
-  if (can_use_pmix(environment, &why_not)) return "pmix: horovodrun is a PMIx server for the ranks of one machine";
-  return "environment: a store of horovodrun's on this machine; not pmix: " + why_not;
+WayToMeet way(const JobOptions& plan, const Environment& environment) {
+  return way_to_meet(plan.is_on_several_machines(), environment);
 }
 
 }  // namespace
 
-const Target agents_target{"agents", &applies, &plan, &bootstrap};
+const Target agents_target{"agents", &applies, &plan, &way};
 
 std::vector<std::string> ssh_stand_in(const Environment& environment) {
   std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));

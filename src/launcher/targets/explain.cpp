@@ -5,9 +5,9 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/options/mpi_plugins.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
-#include "native/posix/plugin.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -60,40 +60,39 @@ bool is_on_one_node(const JobOptions& plan) {
 }
 
 std::string transport(const Config& config, const JobOptions& plan, const Environment& environment) {
+  const MpiWish wish = mpi_wish(config);
   std::string inside = "inside a node shm, memory that its ranks share";
+  if (is_on_one_node(plan) && wish.when != MpiWish::When::always)
+    return row("transport", inside + "; there is only one");
   std::string plugins;
-  for (const char* plugin : {"mpi-mpich", "mpi-openmpi", "mpi-abi"})
-    if (!posix::plugin_path(plugin, environment).empty())
-      plugins += (plugins.empty() ? "" : ", ") + std::string(plugin);
+  for (const MpiPlugin& plugin : mpi_plugins())
+    if (is_installed(plugin, environment)) plugins += (plugins.empty() ? "" : ", ") + std::string(plugin.file);
   std::string tcp = "tcp, over " + (config.network_interfaces.empty() ? std::string("all interfaces that are up")
                                                                       : config.network_interfaces);
   if (config.port_range.first > 0)
     tcp += ", ports " + std::to_string(config.port_range.first) + "-" + std::to_string(config.port_range.last);
-  bool wants_no_mpi = config.mpi == "none" || (config.mpi.empty() && config.cpu_operations == "gloo");
-  if (is_on_one_node(plan) && config.mpi.empty()) return row("transport", inside + "; there is only one");
-  if (is_on_one_node(plan) && config.mpi == "none") return row("transport", inside + "; there is only one");
   std::string text = row("transport", inside + ";");
-  if (wants_no_mpi)
-    return text + more("between nodes " + tcp + ", since " +
-                       (config.mpi == "none" ? "HOROVOD_MPI=none" : "HOROVOD_CPU_OPERATIONS=gloo"));
+  if (wish.when == MpiWish::When::never) return text + more("between nodes " + tcp + ", since " + wish.why);
   if (plugins.empty()) return text + more("between nodes " + tcp + ", since no MPI plugin is installed");
+  bool is_forced = wish.when == MpiWish::When::always;
   return text +
-         more("between nodes mpi" + (config.mpi.empty() ? "" : " (HOROVOD_MPI=" + config.mpi + ")") +
+         more("between nodes mpi" + (is_forced ? " (" + wish.why + ")" : std::string()) +
               ", where all ranks can start the same MPI (plugins: " + plugins + "),") +
-         more(config.mpi.empty() ? "else " + tcp : "else the start fails");
+         more(is_forced ? "else the start fails" : "else " + tcp);
 }
 
-std::string algorithm(const Config& config, const JobOptions& plan, int ranks) {
-  std::string by_cost = ranks == 1 ? "alone: there is nobody to talk to"
-                        : is_on_one_node(plan)
-                            ? "native, the node's own collectives in shared memory, in the order of the ranks"
-                            : "hierarchical where a node has several ranks (shm inside, a rail of each local rank "
-                              "between), else tree and "
-                              "halving_doubling by size";
-  std::string text = row("algorithm", by_cost);
-  if (!config.algorithm.empty())
-    text += more("but HOROVOD_ALGORITHM=" + config.algorithm + " comes first where it is possible");
-  return text;
+// Only the job itself knows what its ranks can do over the links that they have.
+std::string algorithm(const Config& config) {
+  if (config.algorithm.empty()) return row("algorithm", "by cost, for each operation and its size");
+  return row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
+}
+
+std::string bootstrap(const Config& config, const ChosenTarget& chosen, const JobOptions& plan,
+                      const Environment& environment) {
+  if (!config.bootstrap.empty()) return row("bootstrap", config.bootstrap + ", forced by HOROVOD_BOOTSTRAP");
+  WayToMeet way = chosen.target->way(plan, environment);
+  return row("bootstrap", way.bootstrap + ": " + way.why) +
+         (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
 }
 
 }  // namespace
@@ -110,14 +109,13 @@ Result<std::string> explain(const Request& request) {
   if (!plan) return std::move(plan.error());
 
   std::string text = row("here", posix::host_name());
-  if (auto launch = bootstrap::innermost_launch(request.environment);
+  if (auto launch = hvd::bootstrap::innermost_launch(request.environment);
       launch && launch->size > 1 && chosen->target != &slurm_target)
     text += more("one of " + std::to_string(launch->size) + " processes that " + launch->name + " started (" +
                  launch->evidence + "): each would start a job of its own");
   text += row("scheduler", scheduler(request.environment)) + launcher(*chosen, *plan, request.ranks);
-  text += row("bootstrap", config->bootstrap.empty() ? chosen->target->bootstrap(*plan, environment)
-                                                     : config->bootstrap + ", forced by HOROVOD_BOOTSTRAP");
-  text += transport(*config, *plan, environment) + algorithm(*config, *plan, request.ranks);
+  text += bootstrap(*config, *chosen, *plan, environment);
+  text += transport(*config, *plan, environment) + algorithm(*config);
   for (const std::string& warning : warnings) text += row("note", warning);
   return text;
 }

@@ -6,7 +6,6 @@
 
 #include "launcher/agent/rank_environment.hpp"
 #include "launcher/agent/rank_keeper.hpp"
-#include "launcher/targets/dialects.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
@@ -32,7 +31,7 @@ Result<JobOptions> plan(const Request& request) {
   const Environment& environment = request.environment;
   auto program = find_mpiexec(environment);
   if (!program) return program.error();
-  MpiWish wish;
+  MpiexecWish wish;
   wish.ranks = request.ranks;
   wish.is_root = ::geteuid() == 0;
   if (!request.hosts.empty()) {
@@ -75,16 +74,17 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(*site));
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  if (plan.site->dialect == &dialect_of_hydra) return "pmi: Hydra serves PMI-1";
-  std::string why_not;
-  if (can_use_pmix(environment, &why_not))
-    return "pmix: the launcher serves PMIx, and our plugin and libpmix open here (mpi for Open MPI 5)";
-  return "none would do, for the launcher serves PMIx alone: " + why_not;
+WayToMeet way(const JobOptions& plan, const Environment& environment) {
+  const bootstrap::LauncherRow& row = bootstrap::row_of(plan.site->launcher);
+  if (row.serves == bootstrap::Serves::pmi) return {"pmi", std::string(row.name) + " serves PMI-1"};
+  WayToMeet found{"pmix", "the launcher serves PMIx, and our plugin and libpmix open here (mpi for Open MPI 5)"};
+  if (!can_use_pmix(environment, &found.why_no_pmix))
+    found = {"none", "the launcher serves PMIx alone", found.why_no_pmix};
+  return found;
 }
 
 }  // namespace
 
-const Target mpi_target{"mpi", &applies, &plan, &bootstrap};
+const Target mpi_target{"mpi", &applies, &plan, &way};
 
 }  // namespace hvd::launcher

@@ -28,14 +28,14 @@ std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
 }
 
 // `quoted` where the launcher takes the words apart by itself.
-std::string ssh_options(const MpiWish& wish) {
+std::string ssh_options(const MpiexecWish& wish) {
   std::string text;
   if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
   if (!wish.ssh_identity_file.empty()) text += (text.empty() ? "-i " : " -i ") + wish.ssh_identity_file;
   return text;
 }
 
-Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wish) {
+Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish& wish) {
   if (!ssh_options(wish).empty())
     return Error(ErrorCode::unsupported, program.path + " (" + program.says +
                                              ") takes no ssh port or key: put them into ~/.ssh/config instead of "
@@ -44,6 +44,7 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wis
     return Error(ErrorCode::invalid_argument,
                  "--network-interfaces " + wish.interfaces + ": " + program.path + " takes a single one");
   SiteLauncher site;
+  site.launcher = program.launcher;
   site.dialect = &dialect_of_hydra;
   site.command = {program.path, "-n", std::to_string(wish.ranks), "-prepend-rank"};
   if (!wish.ssh.empty()) append(site.command, {"-launcher", "ssh", "-launcher-exec", wish.ssh});
@@ -58,17 +59,18 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wis
 
 // A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it tells who
 // failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
-std::string prefix_of_texts(const MpiProgram& program, const MpiWish& wish) {
+std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
   for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)
     if (wish.more[at] == "--prefix") prefix = wish.more[at + 1];
   return ::access((prefix + "/share/prte/help-prun.txt").c_str(), R_OK) == 0 ? prefix : "";
 }
 
-SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
+SiteLauncher open_mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
   bool is_new = program.launcher == Launcher::prrte;
   const char* parameter = is_new ? "--prtemca" : "--mca";
   SiteLauncher site;
+  site.launcher = program.launcher;
   site.dialect = is_new ? &dialect_of_prrte : &dialect_of_open_mpi;
   site.command = {program.path};
   if (wish.is_root) append(site.command, {"--allow-run-as-root"});
@@ -137,7 +139,7 @@ Result<MpiProgram> find_mpiexec(const Environment& environment) {
                    ": load the site's MPI module, set HOROVOD_MPIEXEC, or leave --mpi out");
 }
 
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiWish& wish) {
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
   bool is_hydra = program.launcher == Launcher::hydra || program.launcher == Launcher::intel_mpi;
   auto site = is_hydra ? hydra_command(program, wish) : Result<SiteLauncher>(open_mpi_command(program, wish));
   if (!site) return site;

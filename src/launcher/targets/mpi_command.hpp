@@ -24,7 +24,7 @@ std::optional<bootstrap::Launcher> launcher_that_says(std::string_view version);
 // HOROVOD_MPIEXEC, else the first of mpiexec, mpirun and their families' own names along PATH.
 Result<MpiProgram> find_mpiexec(const Environment& environment);
 
-struct MpiWish {
+struct MpiexecWish {
   int ranks = 1;
   std::vector<HostSlots> hosts;       // with as many slots as ranks go there; empty: where the launcher likes
   std::vector<std::string> exported;  // names of variables for other hosts
@@ -36,7 +36,7 @@ struct MpiWish {
   std::vector<std::string> command;
   bool is_root = false;
 };
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiWish& wish);
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish);
 
 // As a shell would, quotes included: `-x "a b"` are two words.
 std::vector<std::string> split_words(std::string_view text);

@@ -61,8 +61,13 @@ OnNodes ask_nodes(const Environment& environment) {
   return nodes;
 }
 
+struct MpiOfSrun {
+  std::string name;  // srun --mpi=NAME
+  WayToMeet way;
+};
+
 // pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
-std::string choose_mpi(const OnNodes& nodes) {
+MpiOfSrun choose_mpi(const OnNodes& nodes) {
   std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
     std::size_t at = list.find(word);
@@ -75,8 +80,15 @@ std::string choose_mpi(const OnNodes& nodes) {
     }
     return false;
   };
-  if (has("pmix") && nodes.can_use_pmix) return "pmix";
-  return has("pmi2") ? "pmi2" : "none";
+  if (has("pmix") && nodes.can_use_pmix)
+    return {
+        "pmix",
+        {"pmix", "`srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)"}};
+  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
+  if (has("pmi2")) return {"pmi2", {"pmi", "srun --mpi=pmi2 is its server", no_pmix}};
+  return {
+      "none",
+      {"slurm", "srun serves neither PMIx nor PMI-2 for us; the ranks meet in the folder HOROVOD_SHARED_DIR", no_pmix}};
 }
 
 Status check_room(const Request& request, const std::vector<SlurmComponent>& components) {
@@ -156,12 +168,14 @@ Result<JobOptions> plan(const Request& request) {
   HVD_RETURN_IF_ERROR(check_room(request, components));
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
-  const std::string mpi = "--mpi=" + choose_mpi(nodes);
+  MpiOfSrun mpi = choose_mpi(nodes);
   // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
                                                 : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
   SiteLauncher site;
+  site.launcher = bootstrap::Launcher::slurm;
   site.dialect = &dialect_of_srun;
+  site.way = mpi.way;
   site.unset = of_the_step_around(environment);
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());
@@ -170,7 +184,7 @@ Result<JobOptions> plan(const Request& request) {
   for (const SlurmComponent& component : components) {
     if (component.ranks == 0) continue;
     bool is_first = site.command.empty();
-    add({is_first ? "srun" : ":", mpi, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
+    add({is_first ? "srun" : ":", "--mpi=" + mpi.name, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
          is_first ? "--input=0" : "--input=none"});
     if (!component.suffix.empty()) add({"--het-group=" + component.suffix.substr(component.suffix.rfind('_') + 1)});
     auto where = place_in(component, request);
@@ -183,18 +197,12 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(site));
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  const std::string& mpi = plan.site->command[1];
-  if (mpi == "--mpi=pmix")
-    return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)";
-  OnNodes nodes = ask_nodes(environment);
-  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
-  if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
-  return "slurm, through the folder HOROVOD_SHARED_DIR: srun has neither pmix nor pmi2 for us: " + no_pmix;
+WayToMeet way(const JobOptions& plan, const Environment&) {
+  return plan.site->way;
 }
 
 }  // namespace
 
-const Target slurm_target{"slurm", &applies, &plan, &bootstrap};
+const Target slurm_target{"slurm", &applies, &plan, &way};
 
 }  // namespace hvd::launcher

@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "launcher/job/job_options.hpp"
+#include "launcher/job/way_to_meet.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
 
@@ -29,8 +30,8 @@ struct Target {
   std::optional<std::string> (*applies)(const Request& request);
   // Hosts, placements, network; or the site's launcher.
   Result<JobOptions> (*plan)(const Request& request);
-  // For people: the bootstrap that ranks of this plan find each other by, and why.
-  std::string (*bootstrap)(const JobOptions& plan, const Environment& environment);
+  // By which bootstrap the ranks of this plan find each other. May open libpmix.
+  WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
 };
 
 struct ChosenTarget {
