@@ -28,12 +28,6 @@ constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
 // of the first one's endpoints, which nobody gives (MPICH 4 over UCX and TCP): it goes on when the first does.
 constexpr std::chrono::milliseconds farewell_time{3000};
 
-// Between MPI_Init and the end of MPI_Finalize, where only the latter has something to ask of its server.
-bool mpi_is_running() {
-  auto libraries = mpi::mapped_libraries();
-  return std::any_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; });
-}
-
 // The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0 again.
 std::string key_of(const std::string& space, std::uint32_t barrier) {
   return "pmi." + space + "." + std::to_string(barrier);
@@ -204,7 +198,7 @@ std::string PmiBridge::barrier() {
   unsent_.push_back(std::byte{0});
   Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
-  bool is_farewell = mpi_is_running();
+  bool is_farewell = mpi::is_one_running();
   if (status) status = bootstrap_.fence(Deadline::after(is_farewell ? std::min(patience_, farewell_time) : patience_));
   if (!status && is_farewell) {
     log::debug("MPI_Finalize goes on, though not all ranks came to it: " + status.error().message);
