@@ -62,10 +62,6 @@ bool HostLinks::is_held_up() const {
   return under_way >= most_at_once;
 }
 
-bool HostLinks::is_any_waiting() const {
-  return std::any_of(links_.begin(), links_.end(), [](const HostLink& link) { return link.is_waiting(); });
-}
-
 bool HostLinks::are_all_ready() const {
   return std::all_of(links_.begin(), links_.end(), [](const HostLink& link) { return link.is_ready(); });
 }

@@ -26,7 +26,6 @@ class HostLinks {
   Status reach_more(const std::function<void(std::size_t at)>& greet);
   static constexpr std::size_t most_at_once = 64;
   static constexpr std::chrono::seconds long_time{5};  // after which who has not answered holds up nobody
-  bool is_any_waiting() const;
 
   auto begin() { return links_.begin(); }
   auto end() { return links_.end(); }

@@ -180,11 +180,6 @@ std::vector<Lifelines::Loss> Lifelines::serve() {
   return lost;
 }
 
-void Lifelines::forget(std::size_t host) {
-  state_->tokens[host].clear();
-  std::erase_if(state_->connections, [&](const auto& entry) { return entry.second.host == host; });
-}
-
 namespace {
 
 // Once to each address.

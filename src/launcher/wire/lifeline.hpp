@@ -35,7 +35,6 @@ class Lifelines {
   };
   // The lifelines that broke since.
   std::vector<Loss> serve();
-  void forget(std::size_t host);  // its end is no news any more
 
  private:
   struct State;

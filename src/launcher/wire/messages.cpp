@@ -1,116 +1,76 @@
 #include "launcher/wire/messages.hpp"
 
-#include <tuple>
-#include <utility>
+#include "base/records.hpp"
 
-namespace hvd::launcher {
-namespace {
+namespace hvd {
 
-// The fields of each message, in the order in which they travel. A frame's first byte is the alternative's index.
-template <typename M>
-constexpr auto fields_of = M::is_not_described_here;
 template <>
-constexpr auto fields_of<Prepare> = std::tuple(&Prepare::ranks, &Prepare::grace_ms, &Prepare::tells_bindings,
-                                               &Prepare::lifeline, &Prepare::lifeline_token,
-                                               &Prepare::lifeline_patience_ms, &Prepare::dial_ms);
+constexpr auto fields_of<launcher::Prepare> = std::tuple(&launcher::Prepare::ranks, &launcher::Prepare::grace_ms,
+                                                         &launcher::Prepare::tells_bindings,
+                                                         &launcher::Prepare::lifeline,
+                                                         &launcher::Prepare::lifeline_token,
+                                                         &launcher::Prepare::lifeline_patience_ms,
+                                                         &launcher::Prepare::dial_ms);
 template <>
-constexpr auto fields_of<Launch> = std::tuple(&Launch::rank, &Launch::program, &Launch::command, &Launch::environment,
-                                              &Launch::folder, &Launch::local_rank, &Launch::input,
-                                              &Launch::is_site_launcher);
+constexpr auto fields_of<launcher::Launch> = std::tuple(&launcher::Launch::rank, &launcher::Launch::program,
+                                                        &launcher::Launch::command, &launcher::Launch::environment,
+                                                        &launcher::Launch::folder, &launcher::Launch::local_rank,
+                                                        &launcher::Launch::input, &launcher::Launch::is_site_launcher);
 template <>
-constexpr auto fields_of<Input> = std::tuple(&Input::bytes, &Input::is_last);
+constexpr auto fields_of<launcher::Input> = std::tuple(&launcher::Input::bytes, &launcher::Input::is_last);
 template <>
-constexpr auto fields_of<Ask> = std::tuple();
+constexpr auto fields_of<launcher::Ask> = std::tuple();
 template <>
-constexpr auto fields_of<Forward> = std::tuple(&Forward::signal);
+constexpr auto fields_of<launcher::Forward> = std::tuple(&launcher::Forward::signal);
 template <>
-constexpr auto fields_of<End> = std::tuple(&End::signal, &End::grace_ms);
+constexpr auto fields_of<launcher::End> = std::tuple(&launcher::End::signal, &launcher::End::grace_ms);
 template <>
-constexpr auto fields_of<Credit> = std::tuple(&Credit::bytes);
+constexpr auto fields_of<launcher::Credit> = std::tuple(&launcher::Credit::bytes);
 template <>
-constexpr auto fields_of<Dismiss> = std::tuple();
+constexpr auto fields_of<launcher::Dismiss> = std::tuple();
 template <>
-constexpr auto fields_of<Ready> = std::tuple(&Ready::host, &Ready::node_id, &Ready::process);
+constexpr auto fields_of<launcher::Ready> = std::tuple(&launcher::Ready::host, &launcher::Ready::node_id,
+                                                       &launcher::Ready::process);
 template <>
-constexpr auto fields_of<NotReady> = std::tuple(&NotReady::reason);
+constexpr auto fields_of<launcher::NotReady> = std::tuple(&launcher::NotReady::reason);
 template <>
-constexpr auto fields_of<Said> = std::tuple(&Said::text);
+constexpr auto fields_of<launcher::Said> = std::tuple(&launcher::Said::text);
 template <>
-constexpr auto fields_of<Started> = std::tuple(&Started::rank, &Started::process);
+constexpr auto fields_of<launcher::Started> = std::tuple(&launcher::Started::rank, &launcher::Started::process);
 template <>
-constexpr auto fields_of<NotStarted> = std::tuple(&NotStarted::rank, &NotStarted::error, &NotStarted::step,
-                                                  &NotStarted::code);
+constexpr auto fields_of<launcher::NotStarted> = std::tuple(&launcher::NotStarted::rank, &launcher::NotStarted::error,
+                                                            &launcher::NotStarted::step, &launcher::NotStarted::code);
 template <>
-constexpr auto fields_of<Output> = std::tuple(&Output::rank, &Output::stream, &Output::bytes);
+constexpr auto fields_of<launcher::Output> = std::tuple(&launcher::Output::rank, &launcher::Output::stream,
+                                                        &launcher::Output::bytes);
 template <>
-constexpr auto fields_of<InputTaken> = std::tuple(&InputTaken::bytes, &InputTaken::is_closed);
+constexpr auto fields_of<launcher::InputTaken> = std::tuple(&launcher::InputTaken::bytes,
+                                                            &launcher::InputTaken::is_closed);
 template <>
-constexpr auto fields_of<Answered> = std::tuple();
+constexpr auto fields_of<launcher::Answered> = std::tuple();
 template <>
-constexpr auto fields_of<Exited> = std::tuple(&Exited::rank, &Exited::wait_status, &Exited::at_ns, &Exited::group_known,
-                                              &Exited::oom_kills, &Exited::limit_bytes, &Exited::group);
+constexpr auto fields_of<launcher::Exited> = std::tuple(&launcher::Exited::rank, &launcher::Exited::wait_status,
+                                                        &launcher::Exited::at_ns, &launcher::Exited::group_known,
+                                                        &launcher::Exited::oom_kills, &launcher::Exited::limit_bytes,
+                                                        &launcher::Exited::group);
 template <>
-constexpr auto fields_of<Stopped> = std::tuple(&Stopped::rank, &Stopped::signal, &Stopped::process);
+constexpr auto fields_of<launcher::Stopped> = std::tuple(&launcher::Stopped::rank, &launcher::Stopped::signal,
+                                                         &launcher::Stopped::process);
 template <>
-constexpr auto fields_of<Told> = std::tuple(&Told::signal);
+constexpr auto fields_of<launcher::Told> = std::tuple(&launcher::Told::signal);
 template <>
-constexpr auto fields_of<AllGone> = std::tuple();
+constexpr auto fields_of<launcher::AllGone> = std::tuple();
 
-template <typename Field>
-void put(ByteWriter& to, const Field& field) {
-  to.put(field);
-}
-void put(ByteWriter& to, const std::string& text) {
-  to.put_string(text);
-}
-void put(ByteWriter& to, const std::vector<std::string>& list) {
-  to.put(static_cast<std::uint32_t>(list.size()));
-  for (const std::string& text : list) to.put_string(text);
-}
-
-template <typename Field>
-void get(ByteReader& from, Field& field) {
-  field = from.get<Field>();
-}
-void get(ByteReader& from, std::string& text) {
-  text = from.get_string();
-}
-void get(ByteReader& from, std::vector<std::string>& list) {
-  for (auto left = from.get<std::uint32_t>(); left > 0 && from.ok(); --left) list.emplace_back(from.get_string());
-}
-
-template <typename Message, std::size_t index>
-std::optional<Message> decode_as(ByteReader& from) {
-  std::variant_alternative_t<index, Message> message;
-  std::apply([&](auto... field) { (get(from, message.*field), ...); }, fields_of<decltype(message)>);
-  if (!from.ok() || !from.at_end()) return std::nullopt;
-  return Message(std::in_place_index<index>, std::move(message));
-}
-
-template <typename Message, std::size_t... indices>
-std::optional<Message> decode_any(std::size_t index, ByteReader& from, std::index_sequence<indices...>) {
-  using Decoder = std::optional<Message> (*)(ByteReader&);
-  static constexpr Decoder decoders[] = {&decode_as<Message, indices>...};
-  return index < sizeof...(indices) ? decoders[index](from) : std::nullopt;
-}
-
-}  // namespace
+namespace launcher {
 
 template <typename Message>
 void encode(const Message& message, Buffer& out) {
-  ByteWriter to(out);
-  to.put(static_cast<std::uint8_t>(message.index()));
-  auto write = [&]<typename M>(const M& m) {
-    std::apply([&](auto... field) { (put(to, m.*field), ...); }, fields_of<M>);
-  };
-  std::visit(write, message);
+  encode_record(message, out);
 }
 
 template <typename Message>
 std::optional<Message> decode(ConstBytes content) {
-  ByteReader from(content);
-  auto index = from.get<std::uint8_t>();
-  return decode_any<Message>(index, from, std::make_index_sequence<std::variant_size_v<Message>>{});
+  return decode_record<Message>(content);
 }
 
 template void encode(const Order&, Buffer&);
@@ -118,4 +78,5 @@ template void encode(const Report&, Buffer&);
 template std::optional<Order> decode(ConstBytes);
 template std::optional<Report> decode(ConstBytes);
 
-}  // namespace hvd::launcher
+}  // namespace launcher
+}  // namespace hvd
