@@ -36,8 +36,8 @@ class Bootstrap {
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
   // Returns when all ranks have called it, and everything put before it can be got.
   virtual Status fence(Deadline deadline) = 0;
-  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence() and a get()
-  // of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
+  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence()
+  // and a get() of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
   virtual std::optional<Result<Cards>> exchange(std::string_view, const Card&, Deadline) { return std::nullopt; }
   // This rank has links of its own now, or has failed to make them: what only the meeting needed may go. The next
   // fence() begins another meeting.

@@ -86,8 +86,8 @@ bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
-// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are numbers that
-// repeat, those of all others name the launch.
+// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are
+// numbers that repeat, those of all others name the launch.
 bool is_out_of_sight(const Mark& mark) {
   return mark.space != posix::process_space();
 }

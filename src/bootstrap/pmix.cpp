@@ -41,8 +41,8 @@ class Pmix final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
     if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
-    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that Open MPI
-    // 4 has started for this rank alone, since it found none to its liking.
+    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that
+    // Open MPI 4 has started for this rank alone, since it found none to its liking.
     bool is_of_horovodrun =
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
     if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())

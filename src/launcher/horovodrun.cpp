@@ -74,7 +74,7 @@ Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
   return milliseconds_of(*seconds);
 }
 
-Result<launcher::Request> request_of(const Flags& flags, const Environment& environment) {
+Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& environment) {
   std::vector<launcher::HostSlots> hosts;
   if (flags.has("hosts") || flags.has("hostfile")) {
     auto read = read_hosts(flags);
@@ -83,7 +83,7 @@ Result<launcher::Request> request_of(const Flags& flags, const Environment& envi
   }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  return launcher::Request{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
+  return launcher::JobRequest{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
 }
 
 // For as many ranks as there are slots, where nothing else is said.
@@ -106,7 +106,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
     return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
   auto wanted = request_of(flags, environment);
   if (!wanted) return wanted.error();
-  const launcher::Request& request = *wanted;
+  const launcher::JobRequest& request = *wanted;
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);

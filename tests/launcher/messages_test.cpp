@@ -20,7 +20,7 @@ Ends make_channels() {
 
 TEST(Messages, arrive_as_they_were_sent) {
   Ends ends = make_channels();
-  Launch launch;
+  StartRank launch;
   launch.rank = Rank{3};
   launch.program = "/bin/echo";
   launch.command = {"echo", "", "a b"};
@@ -39,7 +39,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   ends.horovodrun.flush();
   auto orders = ends.agent.pump();
   ASSERT_EQ(orders.size(), 1u);
-  const auto& got = std::get<Launch>(orders[0]);
+  const auto& got = std::get<StartRank>(orders[0]);
   EXPECT_EQ(got.rank, launch.rank);
   EXPECT_EQ(got.program, launch.program);
   EXPECT_EQ(got.command, launch.command);
@@ -49,7 +49,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   EXPECT_EQ(got.input, InputFrom::horovodrun);
   ends.agent.send(exited);
   ends.agent.send(Output{Rank{2}, Stream::standard_error, std::string("a\0b", 3)});
-  ends.agent.send(AllGone{});
+  ends.agent.send(AllEnded{});
   ends.agent.send(Stopped{Rank{4}, 19, 4711});
   ends.agent.flush();
   auto reports = ends.horovodrun.pump();
@@ -60,7 +60,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   EXPECT_EQ(end.limit_bytes, 1ull << 40);
   EXPECT_EQ(end.group, "/job");
   EXPECT_EQ(std::get<Output>(reports[1]).bytes, std::string("a\0b", 3));
-  EXPECT_TRUE(std::holds_alternative<AllGone>(reports[2]));
+  EXPECT_TRUE(std::holds_alternative<AllEnded>(reports[2]));
   EXPECT_EQ(std::get<Stopped>(reports[3]).rank, Rank{4});
   EXPECT_EQ(std::get<Stopped>(reports[3]).signal, 19);
   EXPECT_EQ(std::get<Stopped>(reports[3]).process, 4711);
@@ -68,7 +68,7 @@ TEST(Messages, arrive_as_they_were_sent) {
 
 TEST(Messages, larger_than_the_socket_arrive_in_pieces) {
   Ends ends = make_channels();
-  Launch launch;
+  StartRank launch;
   launch.environment.assign(1000, std::string(5000, 'x'));
   ends.horovodrun.send(launch);
   std::vector<Order> orders;
@@ -76,7 +76,7 @@ TEST(Messages, larger_than_the_socket_arrive_in_pieces) {
     ends.horovodrun.flush();
     orders = ends.agent.pump();
   }
-  EXPECT_EQ(std::get<Launch>(orders[0]).environment, launch.environment);
+  EXPECT_EQ(std::get<StartRank>(orders[0]).environment, launch.environment);
   EXPECT_EQ(ends.horovodrun.wants(), POLLIN);
 }
 
@@ -111,7 +111,7 @@ TEST(Messages, begin_after_the_greeting_whatever_came_before) {
   EXPECT_FALSE(ends.horovodrun.was_greeted());
   EXPECT_EQ(ends.horovodrun.other_greeting("hello, version "), "");  // may go on
   ends.agent.greet("\nhello, version 1\n");
-  ends.agent.send(AllGone{});
+  ends.agent.send(AllEnded{});
   ends.agent.flush();
   EXPECT_EQ(ends.horovodrun.pump().size(), 1u);
   EXPECT_TRUE(ends.horovodrun.was_greeted());

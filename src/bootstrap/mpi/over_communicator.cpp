@@ -26,8 +26,8 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started after
-// the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
+// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started
+// after the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
 bool has_bridge_of_containers(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
   auto interfaces = posix::interfaces();
@@ -119,8 +119,8 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone, nobody
-// watches the time.
+// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone,
+// nobody watches the time.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;

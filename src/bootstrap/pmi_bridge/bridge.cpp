@@ -26,9 +26,10 @@ constexpr std::size_t longest_name = 64;
 constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
 // How long MPI_Finalize's barrier may take. While one rank waits in it, another's MPI_Finalize may wait for an answer
 // of the first one's endpoints, which nobody gives (MPICH 4 over UCX and TCP): it goes on when the first does.
-constexpr std::chrono::milliseconds farewell_time{3000};
+constexpr std::chrono::milliseconds leave_time{3000};
 
-// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0 again.
+// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0
+// again.
 std::string key_of(const std::string& space, std::uint32_t barrier) {
   return "pmi." + space + "." + std::to_string(barrier);
 }
@@ -198,9 +199,9 @@ std::string PmiBridge::barrier() {
   unsent_.push_back(std::byte{0});
   Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
-  bool is_farewell = mpi::is_one_running();
-  if (status) status = bootstrap_.fence(Deadline::after(is_farewell ? std::min(patience_, farewell_time) : patience_));
-  if (!status && is_farewell) {
+  bool is_leave = mpi::is_one_running();
+  if (status) status = bootstrap_.fence(Deadline::after(is_leave ? std::min(patience_, leave_time) : patience_));
+  if (!status && is_leave) {
     log::debug("MPI_Finalize goes on, though not all ranks came to it: " + status.error().message);
   } else if (!status) {
     log::error("MPI's start failed, since not all ranks took part: " + status.error().message);

@@ -7,7 +7,7 @@
 //     That a rank was stopped is reported, too.
 //  2. ending, after End: it ends all processes below it (ending.hpp).
 //  3. draining: no child is left, but not all of their output is sent.
-//  4. waiting: AllGone is said; Dismiss comes next.
+//  4. waiting: AllEnded is said; Dismiss comes next.
 //  5. orphaned: horovodrun is gone, or its host is, or nobody can tell. The agent ends all processes below it, throws
 //     their output away and removes the session's folder.
 //  6. dismissed: it exits.
@@ -80,21 +80,21 @@ class Agent {
     for (const std::string& notice : notices) channel_.send(Said{notice});
     channel_.send(Ready{posix::host_name(), posix::node_id(), ::getpid()});
   }
-  void obey(Launch launch) {
-    auto share_at = static_cast<std::size_t>(launch.local_rank);
+  void obey(StartRank order) {
+    auto share_at = static_cast<std::size_t>(order.local_rank);
     Share share = share_at < shares_.size() ? shares_[share_at] : Share{};
-    if (tells_bindings_ && !launch.is_site_launcher)
-      channel_.send(Said{"rank " + std::to_string(launch.rank.value) + ": " + share.description});
-    complete_environment(launch, share, settings_.own_environment);
-    if (launch.program.find('/') == std::string::npos) {
+    if (tells_bindings_ && !order.is_site_launcher)
+      channel_.send(Said{"rank " + std::to_string(order.rank.value) + ": " + share.description});
+    complete_environment(order, share, settings_.own_environment);
+    if (order.program.find('/') == std::string::npos) {
       int code = 0;
-      auto program = posix::find_program(launch.program, path_of(launch.environment), code);
-      if (!program) return channel_.send(NotStarted{launch.rank, 0, program.error().message, code});
-      launch.program = std::move(*program);
+      auto program = posix::find_program(order.program, path_of(order.environment), code);
+      if (!program) return channel_.send(NotStarted{order.rank, 0, program.error().message, code});
+      order.program = std::move(*program);
     }
-    if (!launch.is_site_launcher) add_bridge(launch);
-    auto started = start_rank(launch, share.cpus, settings_.inheritance);
-    if (!started) return channel_.send(NotStarted{launch.rank, 0, started.error().message});
+    if (!order.is_site_launcher) add_bridge(order);
+    auto started = start_rank(order, share.cpus, settings_.inheritance);
+    if (!started) return channel_.send(NotStarted{order.rank, 0, started.error().message});
     order_of_ends_.add(started->process);
     ranks_.push_back(std::move(*started));
   }
@@ -150,7 +150,8 @@ class Agent {
   void read_signals() {
     while (auto event = signals_.next()) {
       if (event->signal != SIGCHLD) channel_.send(Told{event->signal});
-      // Without handles of processes (before Linux 5.3) there is this hint: of several ends one signal is kept, the first.
+      // Without handles of processes (before Linux 5.3) there is this hint: of several ends one signal is kept, the
+      // first.
       else if (event->sender > 0 && !order_of_ends_.knows(event->sender)) reap(event->sender);
     }
     pid_t seen = 0;
@@ -233,7 +234,7 @@ class Agent {
     for (RankProcess& rank : ranks_)
       for (auto& pipe : rank.output) pipe.reset();
     state_ = State::waiting;
-    channel_.send(AllGone{});
+    channel_.send(AllEnded{});
   }
 
   const AgentSettings& settings_;

@@ -1,5 +1,6 @@
 #pragma once
-// A rank's output on its way into a site's launcher: in packets (keeper_protocol.hpp), each in a write that pipes do not split.
+// A rank's output on its way into a site's launcher: in packets (keeper_protocol.hpp), each in a write that pipes do
+// not split.
 #include <poll.h>
 #include <sys/types.h>
 

@@ -93,28 +93,28 @@ Environment exportable(const Environment& own) {
   return result;
 }
 
-void complete_environment(Launch& launch, const Share& share, const std::optional<Environment>& own) {
+void complete_environment(StartRank& order, const Share& share, const std::optional<Environment>& own) {
   auto has = [&](const std::string& name) {
-    return std::any_of(launch.environment.begin(), launch.environment.end(), [&](const std::string& line) {
+    return std::any_of(order.environment.begin(), order.environment.end(), [&](const std::string& line) {
       return line.size() > name.size() && line[name.size()] == '=' && line.starts_with(name);
     });
   };
   Environment local = own ? without_traces_of_launchers(*own) : Environment();
   for (const auto& [name, value] : local.variables())
-    if (!has(name)) launch.environment.push_back(name + "=" + value);
+    if (!has(name)) order.environment.push_back(name + "=" + value);
   // Without it every rank of an unpatched OpenMP may take all cores of the machine.
   if (share.threads > 0 && !has("OMP_NUM_THREADS"))
     for (const char* name : {"OMP_NUM_THREADS", share_variable})
-      launch.environment.push_back(std::string(name) + "=" + std::to_string(share.threads));
+      order.environment.push_back(std::string(name) + "=" + std::to_string(share.threads));
 }
 
-void add_bridge(Launch& launch) {
+void add_bridge(StartRank& order) {
   Environment of_rank;
-  for (const std::string& line : launch.environment) of_rank.set_entry(line);
-  auto preload = preload_with_bridge(launch.program, of_rank);
+  for (const std::string& line : order.environment) of_rank.set_entry(line);
+  auto preload = preload_with_bridge(order.program, of_rank);
   if (!preload) return;
-  std::erase_if(launch.environment, [](const std::string& line) { return line.starts_with("LD_PRELOAD="); });
-  launch.environment.push_back("LD_PRELOAD=" + *preload);
+  std::erase_if(order.environment, [](const std::string& line) { return line.starts_with("LD_PRELOAD="); });
+  order.environment.push_back("LD_PRELOAD=" + *preload);
 }
 
 std::string path_of(const std::vector<std::string>& lines) {

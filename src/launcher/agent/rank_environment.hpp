@@ -33,9 +33,9 @@ Environment exportable(const Environment& own);
 
 // What only the agent knows: OMP_NUM_THREADS where the user has not set it; on another host, its own variables where
 // horovodrun sent none of that name.
-void complete_environment(Launch& launch, const Share& share, const std::optional<Environment>& own);
-// For MPI programs (bridge_preload.hpp); launch.program is the file that is executed.
-void add_bridge(Launch& launch);
+void complete_environment(StartRank& order, const Share& share, const std::optional<Environment>& own);
+// For MPI programs (bridge_preload.hpp); order.program is the file that is executed.
+void add_bridge(StartRank& order);
 // The value of PATH.
 std::string path_of(const std::vector<std::string>& lines);
 

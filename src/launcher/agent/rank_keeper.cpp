@@ -1,18 +1,21 @@
-// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3), do not
-// say which rank failed (Hydra), or leave the ranks of a host behind when their process there is killed (srun). So:
-//  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands signals on;
-//     when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's process on this
-//     host does, the gate says so.
+// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3),
+// do not say which rank failed (Hydra), or leave the ranks of a host behind when their process there is killed
+// (srun). So:
+//  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands
+//     signals on; when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's
+//     process on this host does, the gate says so.
 //  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
-//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its output on in
-//     packets.
-//  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below it, and
-//     ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so: mpiexecs throw away
-//     what comes from other hosts once they have seen a failure, and that may be the report of the one that was first.
-//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So does
-//     the gate if the keeper was killed.
-//  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup): the rank has it
-//     then, and must not get it from us again. The keeper has one, too; it waits for it before it hands on what the gate was sent.
+//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its
+//     output on in packets.
+//  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below
+//     it, and ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so:
+//     mpiexecs throw away what comes from other hosts once they have seen a failure, and that may be the report of
+//     the one that was first.
+//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So
+//     does the gate if the keeper was killed.
+//  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup):
+//     the rank has it then, and must not get it from us again. The keeper has one, too; it waits for it before it
+//     hands on what the gate was sent.
 #include "launcher/agent/rank_keeper.hpp"
 
 #include <fcntl.h>
@@ -233,8 +236,8 @@ class Keeper {
     ending_.begin(SIGTERM, grace_);
   }
 
-  // Last of all: who reads it may take it for the end. Also after everything that writes output, for once all of that is
-  // written nothing wakes us any more.
+  // Last of all: who reads it may take it for the end. Also after everything that writes output, for once all of that
+  // is written nothing wakes us any more.
   void tell_of_the_end() {
     if (report_.empty() || !output_.is_written()) return;
     errors_.finish(std::exchange(report_, {}));

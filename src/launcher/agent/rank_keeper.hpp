@@ -1,5 +1,6 @@
 #pragma once
-// Stands between a site's launcher and a rank of it: tells horovodrun how the rank ended, ends what the rank leaves behind.
+// Stands between a site's launcher and a rank of it: tells horovodrun how the rank ended, ends what the rank leaves
+// behind.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -14,12 +15,13 @@ struct KeeperOrders {
 // The first argument of the program; the next two are KeeperOrders, then comes the command.
 inline constexpr const char* rank_keeper_flag = "--as-keeper-of-a-rank";
 
-// The command of a rank below a keeper, on hosts where `horovodrun` is this program; in words that no launcher takes for its own.
+// The command of a rank below a keeper, on hosts where `horovodrun` is this program; in words that no launcher takes
+// for its own.
 std::vector<std::string> below_a_keeper(const std::string& horovodrun, const KeeperOrders& orders,
                                         const std::vector<std::string>& command);
 
-// `arguments` come after the flag. Returns the exit code when nothing is left of the rank; if a signal ended the rank, it ends
-// this process, too.
+// `arguments` come after the flag. Returns the exit code when nothing is left of the rank; if a signal ended the
+// rank, it ends this process, too.
 int run_rank_keeper(char** arguments);
 
 }  // namespace hvd::launcher

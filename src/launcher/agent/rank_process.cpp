@@ -29,18 +29,18 @@ std::vector<char*> pointers(const std::vector<std::string>& list) {
 }
 
 struct RankEnds {
-  int input, output, errors;  // input -1: see launch.input
+  int input, output, errors;  // input -1: see order.input
 };
 
 // The child's side of the fork. Only returns when the program could not be executed.
-StartFailure become_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance, pid_t agent,
-                         const RankEnds& ends) {
+StartFailure become_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance,
+                         pid_t agent, const RankEnds& ends) {
   ::setpgid(0, 0);
   // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
   if (ends.input >= 0) {
     ::dup2(ends.input, STDIN_FILENO);
-  } else if (launch.input == InputFrom::nowhere) {
+  } else if (order.input == InputFrom::nowhere) {
     int nothing = ::open("/dev/null", O_RDONLY);
     if (nothing > 0) {
       ::dup2(nothing, STDIN_FILENO);
@@ -50,14 +50,14 @@ StartFailure become_rank(const Launch& launch, const posix::CpuMask& cpus, const
   ::dup2(ends.output, STDOUT_FILENO);
   ::dup2(ends.errors, STDERR_FILENO);
   if (!cpus.empty() && !posix::set_affinity(cpus)) return {errno, StartFailure::cpus};
-  if (!launch.folder.empty() && ::chdir(launch.folder.c_str()) != 0) return {errno, StartFailure::folder};
-  std::vector<char*> command = pointers(launch.command), environment = pointers(launch.environment);
+  if (!order.folder.empty() && ::chdir(order.folder.c_str()) != 0) return {errno, StartFailure::folder};
+  std::vector<char*> command = pointers(order.command), environment = pointers(order.environment);
   posix::set_descriptor_limit(inheritance.descriptors);
   posix::restore_signals(inheritance.signals);
-  ::execve(launch.program.c_str(), command.data(), environment.data());
+  ::execve(order.program.c_str(), command.data(), environment.data());
   if (errno == ENOEXEC) {  // a script without a first line that names its interpreter, as execvp has it
     char shell[] = "/bin/sh";
-    command[0] = const_cast<char*>(launch.program.c_str());
+    command[0] = const_cast<char*>(order.program.c_str());
     command.insert(command.begin(), shell);
     ::execve(shell, command.data(), environment.data());
   }
@@ -75,9 +75,9 @@ const char* StartFailure::describe(Step step) {
   return "starting";
 }
 
-Result<RankProcess> start_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance) {
+Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance) {
   auto output = make_pipe(), errors = make_pipe(), report = make_pipe();
-  auto input = launch.input == InputFrom::horovodrun ? make_pipe() : Result<Pipe>(Pipe{});
+  auto input = order.input == InputFrom::horovodrun ? make_pipe() : Result<Pipe>(Pipe{});
   if (!input) return input.error();
   if (!output) return output.error();
   if (!errors) return errors.error();
@@ -85,22 +85,22 @@ Result<RankProcess> start_rank(const Launch& launch, const posix::CpuMask& cpus,
   pid_t agent = ::getpid();
   pid_t child = ::fork();
   if (child < 0)
-    return system_error("no process for rank " + std::to_string(launch.rank.value) + " (see ulimit -u)", errno);
+    return system_error("no process for rank " + std::to_string(order.rank.value) + " (see ulimit -u)", errno);
   if (child == 0) {
     StartFailure failure =
-        become_rank(launch, cpus, inheritance, agent, {input->read.get(), output->write.get(), errors->write.get()});
+        become_rank(order, cpus, inheritance, agent, {input->read.get(), output->write.get(), errors->write.get()});
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }
   ::setpgid(child, child);  // both sides do it, so that it is done whoever is first
-  if (launch.input == InputFrom::agent) {
+  if (order.input == InputFrom::agent) {
     // The writer of our input must notice when the rank that reads it is gone.
     posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
   }
   RankProcess rank;
-  rank.rank = launch.rank;
-  rank.is_site_launcher = launch.is_site_launcher;
+  rank.rank = order.rank;
+  rank.is_site_launcher = order.is_site_launcher;
   rank.process = child;
   rank.output[0] = std::move(output->read);
   rank.output[1] = std::move(errors->read);

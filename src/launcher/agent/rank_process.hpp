@@ -36,6 +36,6 @@ struct StartFailure {
 
 // Forks; the program is executed (or not: start_report) on these processors (none: wherever the agent may) after this
 // returns. Gives away this process's standard input if the rank gets the agent's. The caller has a single thread.
-Result<RankProcess> start_rank(const Launch& launch, const posix::CpuMask& cpus, const Inheritance& inheritance);
+Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

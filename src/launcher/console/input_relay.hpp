@@ -1,6 +1,6 @@
 #pragma once
-// Our standard input for a rank on another host; for one on ours where it is to come in packets, or is a terminal: ranks are
-// in no session of it, so the kernel would let them read while somebody else is in its foreground.
+// Our standard input for a rank on another host; for one on ours where it is to come in packets, or is a terminal:
+// ranks are in no session of it, so the kernel would let them read while somebody else is in its foreground.
 #include <poll.h>
 #include <unistd.h>
 

@@ -18,14 +18,14 @@ namespace hvd::launcher {
 // Cuts a stream of bytes into lines; '\n', '\r' and "\r\n" end one. Any other byte is passed on as it is.
 class LineCutter {
  public:
-  // Of a line, its end included. A '\r' may be a progress bar's and is not held back for the '\n' that may follow: if that comes
-  // with the next bytes, it is the `rest` of the end.
+  // Of a line, its end included. A '\r' may be a progress bar's and is not held back for the '\n' that may follow: if
+  // that comes with the next bytes, it is the `rest` of the end.
   struct Piece {
     std::string_view text;
     bool is_rest = false;
   };
-  // Calls emit(piece) for every complete line. A line longer than `longest` is cut there, so that a program that never ends
-  // its line cannot take all memory.
+  // Calls emit(piece) for every complete line. A line longer than `longest` is cut there, so that a program that
+  // never ends its line cannot take all memory.
   void feed(std::string_view bytes, const std::function<void(Piece)>& emit);
   // The last line, if the stream did not end with a line's end. It has no end then.
   std::string take_rest() { return std::exchange(partial_, {}); }
@@ -77,8 +77,8 @@ class Printer {
 
   void add(const Output& output);
   void finish();  // no more output comes: prints the unfinished lines
-  // Our own words, as a line of its own between the ranks' lines: to standard error, and where that has once been full to
-  // standard output, too.
+  // Our own words, as a line of its own between the ranks' lines: to standard error, and where that has once been
+  // full to standard output, too.
   void say(std::string_view line);
   std::vector<std::string> last_errors(Rank rank) const;  // the last lines of its standard error
 

@@ -64,7 +64,7 @@ void HostLink::note(const Report& report) {
   if (const auto* output = std::get_if<Output>(&report))
     owed_credit += static_cast<std::uint32_t>(output->bytes.size());
   if (std::holds_alternative<Answered>(report)) was_asked = false;
-  if (std::holds_alternative<AllGone>(report)) be_gone();
+  if (std::holds_alternative<AllEnded>(report)) be_gone();
 }
 
 void HostLink::reap() {

@@ -18,11 +18,12 @@ class HostLinks {
  public:
   HostLinks() = default;
   explicit HostLinks(std::vector<HostLink> links) : links_(std::move(links)) {}
-  // Forks the agent of this machine. The caller has a single thread, and nothing that the agent could inherit. The other hosts
-  // wait for their turn. Both arguments outlive this.
+  // Forks the agent of this machine. The caller has a single thread, and nothing that the agent could inherit. The
+  // other hosts wait for their turn. Both arguments outlive this.
   Status reach(const JobOptions& options, const AgentSettings& settings);
-  // Starts the commands that lead to other hosts: not all at once, for they would starve each other, and this machine. The next
-  // ones start as the first ones answer, or take long. `greet` says the first word. The caller has a single thread.
+  // Starts the commands that lead to other hosts: not all at once, for they would starve each other, and this
+  // machine. The next ones start as the first ones answer, or take long. `greet` says the first word. The caller has
+  // a single thread.
   Status reach_more(const std::function<void(std::size_t at)>& greet);
   static constexpr std::size_t most_at_once = 64;
   static constexpr std::chrono::seconds long_time{5};  // after which who has not answered holds up nobody

@@ -1,7 +1,7 @@
 // The life of a job, as horovodrun sees it, by the job's state:
 //  1. gathering. The agent of this machine is forked while there is a single thread and nothing that it could inherit;
 //     those of other hosts are reached for, each by one command (host_links.hpp). Wire-up is decided, every agent
-//     prepares itself. When all are ready, one Launch per rank goes to its agent (start_orders.hpp).
+//     prepares itself. When all are ready, one StartRank per rank goes to its agent (start_orders.hpp).
 //  2. running. Output is printed, signals are forwarded, until all ranks have ended, or one failed, or somebody wants
 //     the end.
 //  3. inquiring. A rank failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
@@ -62,7 +62,7 @@ class Job {
       read_signals();
       for (const HostNews& news : watch_.look_at_links(options_.network.remote_program)) hear(news);
       for (const HostNews& news : watch_.look_at_lifelines(hear_)) hear(news);
-      launch_when_ready();
+      start_ranks_when_ready();
       read_requests();
       name_cause();
       hurry_site();
@@ -75,7 +75,7 @@ class Job {
   }
 
  private:
-  // From here to launch(): how it starts.
+  // From here to start_ranks(): how it starts.
   Status start() {
     settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
@@ -89,7 +89,7 @@ class Job {
       hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines()));
     HVD_RETURN_IF_ERROR(reach_more());
     // Here is nobody who might not get ready.
-    return watch_.lifelines() == nullptr ? launch() : Status();
+    return watch_.lifelines() == nullptr ? start_ranks() : Status();
   }
 
   Status reach_hosts() {
@@ -129,14 +129,14 @@ class Job {
   }
 
   // All hosts ready: off they go. Not all in time: that is the end.
-  void launch_when_ready() {
+  void start_ranks_when_ready() {
     if (state_ != State::gathering || watch_.lifelines() == nullptr) return;
     if (Status reached = reach_more(); !reached) return fail_to_start(reached.error().message);
     if (auto line = progress_.look(hosts_, Clock::now())) console_.say(*line);
     if (hosts_.are_all_ready()) {
       console_.say_time("all hosts ready");
       Status possible = hosts_.check_nodes();
-      if (possible) possible = launch();
+      if (possible) possible = start_ranks();
       if (!possible) fail_to_start(possible.error().message);
     } else if (start_by_.passed()) {
       constexpr std::size_t most_named = 8;
@@ -151,14 +151,14 @@ class Job {
     }
   }
 
-  Status launch() {
+  Status start_ranks() {
     state_ = State::running;
     start_by_ = Deadline::never();
-    if (site_) return launch_site();
+    if (site_) return start_site_launcher();
     const Environment abroad = exportable(environment_);
     for (const Placement& placement : options_.placements) {
       HostLink& host = hosts_[placement.host_index];
-      auto order = launch_order(options_, placement, host.is_here, host.is_here ? environment_ : abroad, *wire_up_);
+      auto order = start_order(options_, placement, host.is_here, host.is_here ? environment_ : abroad, *wire_up_);
       if (!order) return order.error();
       tell_to_start(host, std::move(*order));
     }
@@ -166,7 +166,7 @@ class Job {
     return {};
   }
 
-  Status launch_site() {
+  Status start_site_launcher() {
     auto order = order_for_site(*options_.site, environment_, options_.variables, [this] { return folder_.make(); });
     if (!order) return order.error();
     order->folder = working_folder();
@@ -175,7 +175,7 @@ class Job {
     return {};
   }
 
-  void tell_to_start(HostLink& host, Launch order) {
+  void tell_to_start(HostLink& host, StartRank order) {
     if (input_.is_ours() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
     host.tell(order);
   }
@@ -214,7 +214,7 @@ class Job {
   // What the agents say: one for each report.
   void hear(HostLink&, const Ready&) {}  // these three HostLink has noted
   void hear(HostLink&, const Answered&) {}
-  void hear(HostLink&, const AllGone&) {}
+  void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
     fail_to_start("the host " + host.name + " cannot take part: " + report.reason +
                   ". Its ranks would not be reached either: is there a firewall (HOROVOD_PORT_RANGE), or is another "

@@ -9,9 +9,9 @@
 namespace hvd::launcher {
 namespace {
 
-// Of each rank here the agent has three pipes and a handle open while it starts; of each of these we have two connections (PMIx, the
-// store); of each rank up to two files (--output-filename); of each other host a stream, complaints, a lifeline and who
-// speaks for it at the store.
+// Of each rank here the agent has three pipes and a handle open while it starts; of each of these we have two
+// connections (PMIx, the store); of each rank up to two files (--output-filename); of each other host a stream,
+// complaints, a lifeline and who speaks for it at the store.
 Status raise_descriptor_limit(const JobOptions& options) {
   constexpr std::uint64_t our_own = 32;
   std::uint64_t ranks = options.placements.size(), here = 0;

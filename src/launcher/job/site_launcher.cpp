@@ -81,10 +81,10 @@ void SiteOutput::finish(const std::function<void(const Output&)>& print,
     }
 }
 
-Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
-                              const std::map<std::string, std::string>& variables,
-                              const std::function<Result<std::string>()>& make_folder) {
-  Launch order;
+Result<StartRank> order_for_site(const SiteLauncher& site, Environment environment,
+                                 const std::map<std::string, std::string>& variables,
+                                 const std::function<Result<std::string>()>& make_folder) {
+  StartRank order;
   order.command = site.command;
   for (std::string& word : order.command) {
     if (word != host_file_word) continue;

@@ -33,9 +33,9 @@ struct SiteLauncher {
 inline constexpr const char* host_file_word = "{host file}";
 
 // How the agent is to start it; `make_folder` makes one for the host file, if there is to be one.
-Result<Launch> order_for_site(const SiteLauncher& site, Environment environment,
-                              const std::map<std::string, std::string>& variables,
-                              const std::function<Result<std::string>()>& make_folder);
+Result<StartRank> order_for_site(const SiteLauncher& site, Environment environment,
+                                 const std::map<std::string, std::string>& variables,
+                                 const std::function<Result<std::string>()>& make_folder);
 
 // Takes apart what a launcher writes.
 class SiteOutput {

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 
 class SiteRun {
  public:
-  // The console outlives this. `grace` is for the launcher to end the others after a rank has failed, or itself after all
-  // have ended; it gets `least_patience` at least.
+  // The console outlives this. `grace` is for the launcher to end the others after a rank has failed, or itself after
+  // all have ended; it gets `least_patience` at least.
   SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds grace, Console& console)
       : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(std::max(grace, least_patience)) {}
 

@@ -20,11 +20,11 @@ Prepare prepare_order(const JobOptions& options, const HostLink& host, std::size
   return order;
 }
 
-Result<Launch> launch_order(const JobOptions& options, const Placement& placement, bool is_here,
-                            const Environment& environment, WireUp& wire_up) {
+Result<StartRank> start_order(const JobOptions& options, const Placement& placement, bool is_here,
+                              const Environment& environment, WireUp& wire_up) {
   auto wiring = wire_up.variables_for(placement.rank);
   if (!wiring) return wiring.error();
-  Launch order;
+  StartRank order;
   order.rank = placement.rank;
   order.program = options.program;
   order.command = options.command;

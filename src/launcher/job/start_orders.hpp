@@ -1,5 +1,5 @@
 #pragma once
-// What the agents are told so that a job starts: Prepare to each, then one Launch for each rank.
+// What the agents are told so that a job starts: Prepare to each, then one StartRank for each rank.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -16,8 +16,8 @@ namespace hvd::launcher {
 Prepare prepare_order(const JobOptions& options, const HostLink& host, std::size_t at, const Lifelines* lifelines);
 
 // For this placement, which builds on `environment`.
-Result<Launch> launch_order(const JobOptions& options, const Placement& placement, bool is_here,
-                            const Environment& environment, WireUp& wire_up);
+Result<StartRank> start_order(const JobOptions& options, const Placement& placement, bool is_here,
+                              const Environment& environment, WireUp& wire_up);
 
 // Where the ranks start; empty if it is not known any more.
 std::string working_folder();

@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The Python of the user's programs, and what it says: the frameworks that it has together with our binding. Those of the
-// others than PyTorch say at once whether they are there; it is not imported, which takes seconds.
+// The Python of the user's programs, and what it says: the frameworks that it has together with our binding. Those of
+// the others than PyTorch say at once whether they are there; it is not imported, which takes seconds.
 struct Python {
   std::string path;  // empty: there is none
   std::string answer;

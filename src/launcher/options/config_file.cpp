@@ -1,5 +1,5 @@
-// The part of YAML that configuration files of Horovod use: sections of "key: value" lines, indented by blanks. Below keys
-// that mean nothing here there may be anything.
+// The part of YAML that configuration files of Horovod use: sections of "key: value" lines, indented by blanks. Below
+// keys that mean nothing here there may be anything.
 #include <algorithm>
 #include <cctype>
 

@@ -26,17 +26,17 @@ enum class Range { any, at_least_0, at_least_1, zero_to_1 };
 enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };
 
 struct FlagRow {
-  const char* name;       // Horovod's name of the value, by which it is asked for
-  const char* spellings;  // separated by blanks
-  const char* negations;  // of a tristate; else empty
-  Kind kind;
-  Range range;
-  const char* variable;  // what it sets for the ranks; null: nothing
-  Written written;
-  const char* needs;    // only together with this one is the variable set; null: always
-  const char* key;      // in the configuration file, "section.key"; null: none
-  const char* lacking;  // why it cannot be used in this version; null: it can
-  const char* help;
+  const char* name = "";       // Horovod's name of the value, by which it is asked for
+  const char* spellings = "";  // separated by blanks
+  const char* negations = "";  // of a tristate; else empty
+  Kind kind = Kind::toggle;
+  Range range = Range::any;
+  const char* variable = nullptr;  // what it sets for the ranks; null: nothing
+  Written written = Written::as_given;
+  const char* needs = nullptr;    // only together with this one is the variable set; null: always
+  const char* key = nullptr;      // in the configuration file, "section.key"; null: none
+  const char* lacking = nullptr;  // why it cannot be used in this version; null: it can
+  const char* help = "";
 };
 std::span<const FlagRow> flag_rows();
 

@@ -21,7 +21,7 @@ Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-Status check_number_of_ranks(const Request& request) {
+Status check_number_of_ranks(const JobRequest& request) {
   if (request.flags.is_set("oversubscribe") || !request.hosts.empty()) return {};
   auto allowed = posix::affinity();
   if (!allowed) return {};
@@ -46,7 +46,7 @@ bool is_ssh(const std::string& program) {
 }
 
 // ssh, or what the user has in its place, up to the host.
-std::vector<std::string> ssh_words(const Request& request) {
+std::vector<std::string> ssh_words(const JobRequest& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty()) words = {"ssh"};
   // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
@@ -58,7 +58,7 @@ std::vector<std::string> ssh_words(const Request& request) {
   return words;
 }
 
-Result<NetworkOptions> network_of(const Request& request) {
+Result<NetworkOptions> network_of(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
   std::vector<std::string> warnings;  // the ranks say them
@@ -75,14 +75,14 @@ Result<NetworkOptions> network_of(const Request& request) {
   return network;
 }
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
   if (request.environment.has("SLURM_JOB_ID"))
     return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
   return "this is not inside of a job of Slurm (--mpi would use an MPI's launcher)";
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
   const OwnNames own = OwnNames::of_this_machine();
   std::vector<HostSlots> named = request.hosts;

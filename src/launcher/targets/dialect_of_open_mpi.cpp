@@ -39,9 +39,9 @@ std::optional<LabelledLine> label_of_prrte(std::string_view line) {
   return tagged_line(line, true);
 }
 
-// "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2 exited
-// on signal 9 (Killed).", which may be cut in two. Now and then orterun leaves all of this out and only says that the job was
-// aborted because of a process; a PRRTE that does not find its texts says the name of that one.
+// "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2
+// exited on signal 9 (Killed).", which may be cut in two. Now and then orterun leaves all of this out and only says
+// that the job was aborted because of a process; a PRRTE that does not find its texts says the name of that one.
 bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
     if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)

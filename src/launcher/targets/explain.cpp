@@ -97,7 +97,7 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
 
 }  // namespace
 
-Result<std::string> explain(const Request& request) {
+Result<std::string> explain(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
   std::vector<std::string> warnings;

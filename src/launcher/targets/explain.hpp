@@ -7,6 +7,6 @@
 
 namespace hvd::launcher {
 
-Result<std::string> explain(const Request& request);
+Result<std::string> explain(const JobRequest& request);
 
 }  // namespace hvd::launcher

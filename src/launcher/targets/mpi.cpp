@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi")) return std::nullopt;
   return "--mpi";
 }
@@ -27,7 +27,7 @@ std::vector<std::string> names_to_export(const Environment& environment) {
   return names;
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
   auto program = find_mpiexec(environment);
   if (!program) return program.error();

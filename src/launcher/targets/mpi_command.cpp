@@ -57,8 +57,8 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish&
   return site;
 }
 
-// A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it tells who
-// failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
+// A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it
+// tells who failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
 std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
   for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)

@@ -13,12 +13,13 @@
 namespace hvd::launcher {
 namespace {
 
-// The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are gone.
+// The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are
+// gone.
 bool is_shell_of_a_person(const Environment& environment) {
   return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
 }
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::string job = environment.get("SLURM_JOB_ID").value_or("");
   if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
@@ -91,7 +92,7 @@ MpiOfSrun choose_mpi(const OnNodes& nodes) {
       {"slurm", "srun serves neither PMIx nor PMI-2 for us; the ranks meet in the folder HOROVOD_SHARED_DIR", no_pmix}};
 }
 
-Status check_room(const Request& request, const std::vector<SlurmComponent>& components) {
+Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& components) {
   if (request.flags.is_set("oversubscribe")) return {};
   const Environment& environment = request.environment;
   int room = 0;
@@ -140,7 +141,7 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
 }
 
 // Where the ranks of a component go; of the named hosts, if there are any.
-Result<std::vector<std::string>> place_in(const SlurmComponent& component, const Request& request) {
+Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request) {
   std::vector<std::string> words;
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
   add({"-n", std::to_string(component.ranks)});
@@ -158,7 +159,7 @@ Result<std::vector<std::string>> place_in(const SlurmComponent& component, const
   return words;
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::vector<SlurmComponent> components = components_of_job(environment);
   if (components.size() > 1 && !request.hosts.empty())

@@ -13,7 +13,7 @@ namespace {
 constexpr const Target* targets[] = {&mpi_target, &slurm_target, &agents_target};
 
 // What Horovod's users know it to say.
-Status check_wishes(const Request& request) {
+Status check_wishes(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi") && !request.flags.is_set("use_jsrun")) return {};
   if (!has_mpi_plugin(request.environment))
     return Error(ErrorCode::unsupported,
@@ -32,7 +32,7 @@ Status check_wishes(const Request& request) {
 
 }  // namespace
 
-Result<ChosenTarget> choose_target(const Request& request) {
+Result<ChosenTarget> choose_target(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_wishes(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};

@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-struct Request {
+struct JobRequest {
   const Flags& flags;
   const Environment& environment;
   int ranks = 1;
@@ -27,9 +27,9 @@ struct Request {
 struct Target {
   const char* name;
   // Why this one is to be used; nothing: it is not.
-  std::optional<std::string> (*applies)(const Request& request);
+  std::optional<std::string> (*applies)(const JobRequest& request);
   // Hosts, placements, network; or the site's launcher.
-  Result<JobOptions> (*plan)(const Request& request);
+  Result<JobOptions> (*plan)(const JobRequest& request);
   // By which bootstrap the ranks of this plan find each other. May open libpmix.
   WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
 };
@@ -39,7 +39,7 @@ struct ChosenTarget {
   std::string why;
 };
 // The first that applies. Fails for a wish that cannot be fulfilled here.
-Result<ChosenTarget> choose_target(const Request& request);
+Result<ChosenTarget> choose_target(const JobRequest& request);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is there
 extern const Target slurm_target;   // inside of an allocation of Slurm: srun

@@ -1,10 +1,12 @@
 #pragma once
-// What horovodrun and the keeper of a rank say to each other through a site's launcher, which understands some of it as its
-// own: the rank's command on the way there, packets of what it writes on the way back, and under some of what it reads.
+// What horovodrun and the keeper of a rank say to each other through a site's launcher, which understands some of it
+// as its own: the rank's command on the way there, packets of what it writes on the way back, and under some of what
+// it reads.
 //
-// A packet is one line, of a length that no launcher cuts, adds to until it overflows or takes for two: srun labels after each
-// 1024 bytes anew, orterun loses what its labels make longer than 8192 from a read of 4096, all of them put a label before
-// whatever they happen to read in one go, which may be the middle of a line. So the rank's own line ends are hidden in it.
+// A packet is one line, of a length that no launcher cuts, adds to until it overflows or takes for two: srun labels
+// after each 1024 bytes anew, orterun loses what its labels make longer than 8192 from a read of 4096, all of them
+// put a label before whatever they happen to read in one go, which may be the middle of a line. So the rank's own
+// line ends are hidden in it.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,7 +19,8 @@
 
 namespace hvd::launcher {
 
-// Launchers take the word ":" for the beginning of another program, wherever it stands: it travels as "\:", and that as "\\:".
+// Launchers take the word ":" for the beginning of another program, wherever it stands: it travels as "\:", and that
+// as "\\:".
 std::string hide(const std::string& word);
 std::string_view unhide(std::string_view word);
 
@@ -35,16 +38,16 @@ struct RankReport {
 };
 std::string packet_of(const RankReport& report);
 
-// Input for rank 0 goes as packets under Hydra, which ends when a rank reads more slowly than it writes, and never ends that of
-// the other ranks, and under PRRTE 3, which loses messages of 4096 bytes and more on their way to another host, and tells
-// nobody the end. No more of it is under way than this; the keeper tells in its standard error what the rank has taken.
-// When it has taken all comes the end.
+// Input for rank 0 goes as packets under Hydra, which ends when a rank reads more slowly than it writes, and never
+// ends that of the other ranks, and under PRRTE 3, which loses messages of 4096 bytes and more on their way to
+// another host, and tells nobody the end. No more of it is under way than this; the keeper tells in its standard
+// error what the rank has taken. When it has taken all comes the end.
 inline constexpr std::uint32_t packed_input_window = 1500;
 extern const std::string_view end_of_input;
 std::string packet_of(const InputTaken& taken);
 
-// What came as a line, its end included. Bytes before the packet, or without one, are as they came: there are ranks without a
-// keeper, and hosts where it cannot start.
+// What came as a line, its end included. Bytes before the packet, or without one, are as they came: there are ranks
+// without a keeper, and hosts where it cannot start.
 struct Unpacked {
   std::string bytes;
   std::optional<RankReport> report{};

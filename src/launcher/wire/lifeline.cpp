@@ -1,5 +1,5 @@
-// The handshake: the agent sends the first half of its token, horovodrun answers with the second, or with zeros to a token that
-// it does not know. Who is only closed on was no agent in time for horovodrun, and dials again.
+// The handshake: the agent sends the first half of its token, horovodrun answers with the second, or with zeros to a
+// token that it does not know. Who is only closed on was no agent in time for horovodrun, and dials again.
 #include "launcher/wire/lifeline.hpp"
 
 #include <poll.h>

@@ -12,10 +12,10 @@ constexpr auto fields_of<launcher::Prepare> = std::tuple(&launcher::Prepare::ran
                                                          &launcher::Prepare::lifeline_patience_ms,
                                                          &launcher::Prepare::dial_ms);
 template <>
-constexpr auto fields_of<launcher::Launch> = std::tuple(&launcher::Launch::rank, &launcher::Launch::program,
-                                                        &launcher::Launch::command, &launcher::Launch::environment,
-                                                        &launcher::Launch::folder, &launcher::Launch::local_rank,
-                                                        &launcher::Launch::input, &launcher::Launch::is_site_launcher);
+constexpr auto fields_of<launcher::StartRank> =
+    std::tuple(&launcher::StartRank::rank, &launcher::StartRank::program, &launcher::StartRank::command,
+               &launcher::StartRank::environment, &launcher::StartRank::folder, &launcher::StartRank::local_rank,
+               &launcher::StartRank::input, &launcher::StartRank::is_site_launcher);
 template <>
 constexpr auto fields_of<launcher::Input> = std::tuple(&launcher::Input::bytes, &launcher::Input::is_last);
 template <>
@@ -59,7 +59,7 @@ constexpr auto fields_of<launcher::Stopped> = std::tuple(&launcher::Stopped::ran
 template <>
 constexpr auto fields_of<launcher::Told> = std::tuple(&launcher::Told::signal);
 template <>
-constexpr auto fields_of<launcher::AllGone> = std::tuple();
+constexpr auto fields_of<launcher::AllEnded> = std::tuple();
 
 namespace launcher {
 

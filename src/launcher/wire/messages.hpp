@@ -25,7 +25,7 @@ struct Prepare {           // the first
   std::int32_t dial_ms = 0;  // by when horovodrun must have been reached
 };
 enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
-struct Launch {
+struct StartRank {
   Rank rank;
   std::string program;                   // to execute; without a slash it is looked for along its PATH
   std::vector<std::string> command;      // its arguments, from the name on that the user gave it
@@ -102,12 +102,12 @@ struct Stopped {  // it does nothing until somebody continues it
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;
 };
-struct AllGone {};  // after End: no process is left and all of their output was sent
+struct AllEnded {};  // after End: no process is left and all of their output was sent
 
 // Whoever takes orders or reports visits all of them, so that a new one does not compile until somebody heeds it.
-using Order = std::variant<Prepare, Launch, Input, Ask, Forward, End, Credit, Dismiss>;
+using Order = std::variant<Prepare, StartRank, Input, Ask, Forward, End, Credit, Dismiss>;
 using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, InputTaken, Answered, Exited, Stopped,
-                            Told, AllGone>;
+                            Told, AllEnded>;
 
 // `Message` is Order or Report.
 template <typename Message>
