@@ -142,15 +142,15 @@ class Agent {
     ending_.begin(SIGTERM, grace_);
   }
 
-  // In the other states there is nothing to do but to wait. Nobody can come once nobody is left: horovodrun starts no
-  // ranks after End.
+  // In the other states the agent only waits. No process can come once none is left, since horovodrun starts no ranks
+  // after End.
   bool has_to_act() const { return state_ == State::ending || is_orphaned(); }
   bool is_orphaned() const { return state_ == State::orphaned; }
 
   void read_signals() {
     while (auto event = signals_.next()) {
       if (event->signal != SIGCHLD) channel_.send(Told{event->signal});
-      // Without handles of processes (before Linux 5.3) there is this hint: of several ends one signal is kept, the
+      // Linux before 5.3 has no handles of processes, but this hint: of several ends it keeps one signal, that of the
       // first.
       else if (event->sender > 0 && !order_of_ends_.knows(event->sender)) reap(event->sender);
     }
@@ -160,7 +160,7 @@ class Agent {
       siginfo_t news{};
       if (::waitid(P_ALL, 0, &news, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || news.si_pid == 0) return;
       bool has_just_ended = news.si_code != CLD_STOPPED && order_of_ends_.knows(news.si_pid);
-      if (has_just_ended && std::exchange(seen, news.si_pid) != news.si_pid) continue;  // maybe not as the first
+      if (has_just_ended && std::exchange(seen, news.si_pid) != news.si_pid) continue;  // maybe others did before
       reap(news.si_pid);
     }
   }
@@ -226,7 +226,7 @@ class Agent {
     if (state_ == State::draining) drain();
   }
 
-  // Nobody can write any more, so what is in the pipes is all there will be (even if a stranger holds an end open).
+  // No process is left that could write, so the pipes hold all there will be, even if a stranger keeps an end open.
   void drain() {
     while (output_.may_relay() && relay_output()) {
     }

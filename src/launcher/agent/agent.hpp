@@ -1,6 +1,6 @@
 #pragma once
-// The guardian of the ranks on one host. A process of its own session, single-threaded, the parent of the ranks and the
-// adopter of all they leave behind: it starts them, relays their output and their ends, and ends them all when
+// The process on each host that starts the ranks, relays their output and reports their ends. It has a session of its
+// own and a single thread, is the parent of the ranks and adopts what they leave behind. It ends them all when
 // horovodrun is done or gone, however that happened.
 #include <chrono>
 #include <optional>
@@ -17,7 +17,7 @@ struct AgentSettings {
   std::string session_folder;       // removed when horovodrun is gone; empty: none
   Inheritance inheritance;          // what the ranks shall start with
   std::chrono::milliseconds grace;  // between the first signal and SIGKILL when horovodrun is gone
-  // Readable when whoever started the agent wants its end as if horovodrun were gone; -1: nobody.
+  // Becomes readable when the agent is to end as if horovodrun were gone; -1: nobody can ask for that.
   int leash = -1;
   // On another host: what the ranks get besides what horovodrun sends them.
   std::optional<Environment> own_environment{};

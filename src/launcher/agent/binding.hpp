@@ -14,7 +14,8 @@ struct Share {
   std::string description;  // for --verbose
 };
 
-// Never more than this process was given. What keeps ranks from being bound becomes a notice, not an error.
+// The shares never exceed the processors of this process. If the ranks cannot be bound, a notice says why; that is no
+// error.
 std::vector<Share> share_processors(int ranks, const Environment& environment, std::vector<std::string>& notices);
 
 }  // namespace hvd::launcher

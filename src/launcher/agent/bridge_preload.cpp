@@ -13,11 +13,11 @@
 namespace hvd::launcher {
 namespace {
 
-// Programs whose ranks see other folders than they themselves do.
+// Inside of these programs the ranks see other folders.
 constexpr std::string_view container_runtimes[] = {"apptainer", "singularity", "docker",       "podman",  "shifter",
                                                    "sarus",     "enroot",      "charliecloud", "ch-run",  "udocker",
                                                    "bwrap",     "chroot",      "nerdctl",      "kubectl", "runc"};
-// The runtime of a sanitizer ends its program where another library was loaded before it.
+// The runtime of a sanitizer ends its program if another library was loaded before it.
 constexpr std::string_view sanitizers[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
 
 std::string_view name_in(std::string_view path) {
@@ -25,7 +25,7 @@ std::string_view name_in(std::string_view path) {
 }
 
 bool is_wanted(const Environment& of_rank) {
-  std::vector<std::string> warnings;  // the ranks say them, and refuse what is malformed
+  std::vector<std::string> warnings;  // the ranks print them, and refuse what is malformed
   auto config = Config::from(of_rank, warnings);
   if (config && !config->pmi_bridge) return false;
   if (of_rank.has("PMI_FD") || of_rank.has("PMI_PORT")) return false;

@@ -1,6 +1,6 @@
 #pragma once
-// An MPICH without PMIx finds the other ranks where libhorovod_pmi_bridge.so is preloaded into its process
-// (bootstrap/pmi_bridge/preload.c). It is for ranks alone: neither for us, nor for a site's launcher.
+// libhorovod_pmi_bridge.so, preloaded into a rank, lets an MPICH without PMIx find the other ranks
+// (bootstrap/pmi_bridge/preload.c). Only ranks get it, not horovodrun and not a site's launcher.
 #include <optional>
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// The LD_PRELOAD that a rank's program is to have: what is preloaded already, then the bridge. Nothing where it stays
-// as it is: there is nobody to build a bridge to, the launcher is an MPI's own, HOROVOD_PMI_BRIDGE=0, the program's
-// loader would complain about the bridge, or the program is one that has its libraries elsewhere (containers).
+// The new LD_PRELOAD for a rank's program: what is preloaded already, then the bridge. Nothing if LD_PRELOAD stays as
+// it is: no server is there to build a bridge to, the launcher is an MPI's own, HOROVOD_PMI_BRIDGE=0, the program's
+// loader would complain about the bridge, or the program looks for libraries elsewhere (containers).
 std::optional<std::string> preload_with_bridge(const std::string& program, const Environment& of_rank);
 
 }  // namespace hvd::launcher

@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 class Ending {
  public:
-  // Not that child of this process, nor what is below it.
+  // Leaves out this child and all that is below it.
   void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
   // A second call can only shorten the grace. `is_sent`: all have had the first signal already.

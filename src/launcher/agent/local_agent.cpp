@@ -13,7 +13,8 @@ namespace {
 [[noreturn]] void become_agent(posix::FileDescriptor stream, const AgentSettings& settings, bool gets_input) {
   ::setsid();
   ::signal(SIGPIPE, SIG_IGN);
-  // Whoever reads our standard output to its end must not have to wait for the agent. Errors it may still report.
+  // A reader of our standard output must not have to wait for the end of the agent. The agent keeps standard error,
+  // to report its own errors.
   posix::FileDescriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
   posix::FileDescriptor no_input(gets_input ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -10,8 +10,8 @@ struct LocalAgent {
   pid_t process = 0;
   AgentChannel channel;
 };
-// The agent gets our standard input if one of its ranks is to read it; unless it is a terminal, which only we read
-// (input_relay.hpp). The caller has a single thread. In the agent this does not return.
+// The agent gets our standard input if one of its ranks is to read it, but not a terminal, which horovodrun alone
+// reads (input_relay.hpp). The caller has a single thread. In the agent this does not return.
 Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input);
 
 }  // namespace hvd::launcher

@@ -39,7 +39,8 @@ void PackedInput::add_to(std::vector<pollfd>& polled) const {
 
 std::optional<InputTaken> PackedInput::relay() {
   InputTaken taken;
-  if (to_ && is_now(to_.get(), POLLERR)) {  // nobody reads any more, but the launcher may take it amiss if we did not
+  // The rank reads no more. We go on, since the launcher may fail if its writes fail.
+  if (to_ && is_now(to_.get(), POLLERR)) {
     to_.reset();
     taken.is_closed = true;
   }

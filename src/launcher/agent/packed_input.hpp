@@ -22,7 +22,7 @@ class PackedInput {
   int source() const { return from_.get(); }
   int target() const { return to_.get(); }
   void add_to(std::vector<pollfd>& polled) const;
-  // Moves on what can be moved without waiting. What horovodrun is to know of it, if it is anything.
+  // Moves on what can be moved without waiting. Returns what horovodrun is to know of it, if there is anything.
   std::optional<InputTaken> relay();
 
  private:

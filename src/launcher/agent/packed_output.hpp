@@ -30,7 +30,7 @@ class PackedOutput {
   void relay();
   // A packet of the keeper's.
   void send(std::string_view packet);
-  // The rank has ended, so all that it wrote is here; then comes a packet of the keeper's.
+  // Call it after the end of the rank: reads what the rank wrote last, then sends a packet of the keeper's.
   void finish(std::string_view own_packet = {});
   // True if nothing waits to be written, or nobody reads.
   bool is_written() const { return sink_.broken() || (units_.empty() && sink_.pending() == 0); }

@@ -9,10 +9,10 @@
 namespace hvd::launcher {
 namespace {
 
-// What we chose for OMP_NUM_THREADS: a job that the rank starts has other shares.
+// Holds what we chose for OMP_NUM_THREADS, so that a job which the rank starts can drop it: its shares are others.
 constexpr const char* share_variable = "HOROVOD_THREAD_SHARE";
 
-// What the launcher of the rank that `own` is told it under a name that users set, too.
+// `own` is the environment of a rank: whether its launcher set this variable, whose name users set, too.
 bool is_trace_of_launcher_around(const Environment& own, std::string_view name) {
   return std::ranges::any_of(bootstrap::launchers(), [&](const bootstrap::LauncherRow& row) {
     bool is_rank = std::ranges::any_of(row.ranks, [&](const char* variable) { return own.has(variable); });
@@ -20,7 +20,7 @@ bool is_trace_of_launcher_around(const Environment& own, std::string_view name) 
   });
 }
 
-// "a:b" without the bridge, which the ranks of this job get if they are to.
+// "a:b" without the bridge. The ranks of this job get it anew if they need it.
 std::string without_bridge(const std::string& preloaded) {
   std::string result;
   for (std::size_t at = 0; at < preloaded.size();) {

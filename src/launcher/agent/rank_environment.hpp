@@ -13,10 +13,11 @@
 
 namespace hvd::launcher {
 
-// `own` without what another launcher (or horovodrun around this one) told us about our place in its job: a rank must
-// not take that for its own.
+// `own` without what another launcher (or a horovodrun around this one) said about our place in its job. A rank must
+// not take that place for its own.
 Environment without_traces_of_launchers(const Environment& own);
-// The same for this process's own environment, which libraries read for themselves. While it has a single thread.
+// Does the same to this process's own environment, which libraries read by themselves. The process has a single
+// thread.
 void drop_traces_of_launchers();
 
 struct RankVariables {

@@ -1,21 +1,21 @@
-// Launchers wait for ever for who holds a dead rank's output open, overlook a rank that dies as it starts (PRRTE 3),
-// do not say which rank failed (Hydra), or leave the ranks of a host behind when their process there is killed
-// (srun). So:
+// A site's launcher waits for ever while some process holds a dead rank's output open. PRRTE 3 overlooks a rank that
+// dies as it starts. Hydra does not say which rank failed. srun leaves the ranks of a host behind if its process
+// there is killed. So a keeper stands between launcher and rank:
 //  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands
-//     signals on; when it ends in whatever way, the keeper sees the end of their pipe, and when the launcher's
-//     process on this host does, the gate says so.
+//     signals on. When the gate ends, the keeper sees the end of the pipe between them. When the launcher's process
+//     on this host ends, the gate tells the keeper.
 //  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
 //     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its
 //     output on in packets.
 //  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below
-//     it, and ends as the rank did; then so does the gate. If the rank failed, it waits a moment before it does so:
-//     mpiexecs throw away what comes from other hosts once they have seen a failure, and that may be the report of
-//     the one that was first.
-//  4. The gate is told to end, or is gone: the keeper ends everything (ending.hpp), without a grace if it is gone. So
-//     does the gate if the keeper was killed.
+//     it, and ends as the rank did; then so does the gate. If the rank failed, the keeper waits a moment before it
+//     ends: once an mpiexec has seen a failure it throws away what comes from other hosts, and that may be the report
+//     of the first failure.
+//  4. If the gate is told to end, the keeper ends everything (ending.hpp). If the gate is gone, it does so without a
+//     grace. If the keeper was killed, the gate does it.
 //  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup):
-//     the rank has it then, and must not get it from us again. The keeper has one, too; it waits for it before it
-//     hands on what the gate was sent.
+//     the rank has the signal then, and must not get it again from us. The keeper gets a copy in this case, so before
+//     it hands a signal on it waits whether a copy comes.
 #include "launcher/agent/rank_keeper.hpp"
 
 #include <fcntl.h>
@@ -56,14 +56,14 @@ constexpr std::initializer_list<int> handled = {SIGCHLD, SIGINT,  SIGTERM, SIGHU
                                                 SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 constexpr std::initializer_list<int> asking_for_the_end = {SIGTERM, SIGINT, SIGHUP};
 constexpr milliseconds time_for_other_reports{1000};
-// From the gate's copy of a signal to ours; whoever sends it to all does so one after the other.
+// Between the gate's copy of a signal and ours: a sender signals one process after the other.
 constexpr milliseconds time_to_get_it_too{100};
-// Where the end is wanted: for what the rank wrote last, should nobody take it.
+// For what the rank wrote last, after the end was wanted: perhaps nobody takes it.
 constexpr milliseconds time_to_write{1000};
 
 constexpr std::string_view packed_input = "packed-input", input_as_it_comes = "input-as-it-comes";
 
-// Whoever waits for the end of one of these waits for the rank, not for us.
+// A process that waits for the end of one of these descriptors waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
   posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int descriptor : standard) ::dup2(nothing.get(), descriptor);
@@ -158,7 +158,7 @@ class Keeper {
     output_.add_to(polled);
     errors_.add_to(polled);
     if (input_) input_->add_to(polled);
-    // Times may have passed since keep() looked at them: what is over then is not waited for.
+    // A time may have passed since keep() looked at it. Then it is not waited for.
     milliseconds span = std::chrono::hours(1);
     if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
     else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
@@ -236,14 +236,14 @@ class Keeper {
     ending_.begin(SIGTERM, grace_);
   }
 
-  // Last of all: who reads it may take it for the end. Also after everything that writes output, for once all of that
-  // is written nothing wakes us any more.
+  // This is sent last, since a reader may take it for the end. It comes after all other output, since nothing wakes
+  // us once that is written.
   void tell_of_the_end() {
     if (report_.empty() || !output_.is_written()) return;
     errors_.finish(std::exchange(report_, {}));
   }
 
-  // Of what the rank had left behind.
+  // Reads what the rank's own children wrote after its end.
   void take_what_the_last_wrote() {
     if (!has_ended_ || has_taken_all_ || posix::has_children()) return;
     has_taken_all_ = true;
@@ -267,7 +267,8 @@ class Keeper {
   int wait_status_ = 0;
   std::string report_;
   Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();
-  // Hydra takes the end of this for a failure, too; so it is ours as long as the rank's end is.
+  // Hydra takes the end of this connection for a failure of the rank, so the keeper holds it until it has reported
+  // the rank's end.
   int pmi_ = Environment::of_this_process().number("PMI_FD").value_or(-1);
   Ending ending_;
 };
@@ -292,7 +293,7 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
       launcher_life.reset();
     }
   }
-  Ending ending;  // of what a killed keeper left
+  Ending ending;  // ends what a killed keeper left
   ending.begin(SIGTERM, milliseconds(0));
   while (posix::has_children()) {
     ending.step();
@@ -306,7 +307,7 @@ int cannot_start(const char* step) {
   return 1;
 }
 
-// Of rank 0; the others have none.
+// Rank 0 gets input; the others have none.
 std::optional<PackedInput> open_input() {
   auto launch = bootstrap::innermost_launch(Environment::of_this_process());
   if (!launch || launch->rank == 0)

@@ -1,6 +1,6 @@
 #pragma once
-// Stands between a site's launcher and a rank of it: tells horovodrun how the rank ended, ends what the rank leaves
-// behind.
+// The keeper stands between a site's launcher and one of its ranks. It tells horovodrun how the rank ended, and ends
+// what the rank leaves behind.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ struct KeeperOrders {
 // The first argument of the program; the next two are KeeperOrders, then comes the command.
 inline constexpr const char* rank_keeper_flag = "--as-keeper-of-a-rank";
 
-// The command of a rank below a keeper, on hosts where `horovodrun` is this program; in words that no launcher takes
-// for its own.
+// The command that starts a rank below a keeper, in words that no launcher takes for its own. `horovodrun` is the
+// path of this program on the hosts of the ranks.
 std::vector<std::string> below_a_keeper(const std::string& horovodrun, const KeeperOrders& orders,
                                         const std::vector<std::string>& command);
 

@@ -36,7 +36,7 @@ struct RankEnds {
 StartFailure become_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance,
                          pid_t agent, const RankEnds& ends) {
   ::setpgid(0, 0);
-  // A belt beside the braces: should the agent and horovodrun be killed in the same moment, the rank at least is told.
+  // If the agent and horovodrun are killed in the same moment, the kernel at least sends the rank this signal.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
   if (ends.input >= 0) {
     ::dup2(ends.input, STDIN_FILENO);
@@ -55,7 +55,7 @@ StartFailure become_rank(const StartRank& order, const posix::CpuMask& cpus, con
   posix::set_descriptor_limit(inheritance.descriptors);
   posix::restore_signals(inheritance.signals);
   ::execve(order.program.c_str(), command.data(), environment.data());
-  if (errno == ENOEXEC) {  // a script without a first line that names its interpreter, as execvp has it
+  if (errno == ENOEXEC) {  // a script whose first line names no interpreter: /bin/sh runs it, as with execvp
     char shell[] = "/bin/sh";
     command[0] = const_cast<char*>(order.program.c_str());
     command.insert(command.begin(), shell);
@@ -92,9 +92,9 @@ Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpu
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }
-  ::setpgid(child, child);  // both sides do it, so that it is done whoever is first
+  ::setpgid(child, child);  // parent and child both do it, so that it is done whichever is first
   if (order.input == InputFrom::agent) {
-    // The writer of our input must notice when the rank that reads it is gone.
+    // The writer of our input must see that the rank has stopped reading, so only the rank may hold the other end.
     posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
   }

@@ -16,12 +16,12 @@ struct RankProcess {
   pid_t process = 0;                // also its process group; 0 after it was reaped
   posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
   posix::FileDescriptor input;      // what it reads, if that comes from horovodrun; non-blocking
-  // Closes without a word when the program has been executed; else says why not.
+  // Closes without a byte when the program has been executed; else a StartFailure comes through it.
   posix::FileDescriptor start_report;
 };
 
-// What horovodrun itself was started with: the ranks start with the same, whatever it and its agent change for
-// themselves.
+// What horovodrun itself was started with. The ranks start with the same, though horovodrun and its agent change it
+// for themselves.
 struct Inheritance {
   posix::SignalState signals;
   posix::DescriptorLimit descriptors;
@@ -34,8 +34,9 @@ struct StartFailure {
   static const char* describe(Step step);
 };
 
-// Forks; the program is executed (or not: start_report) on these processors (none: wherever the agent may) after this
-// returns. Gives away this process's standard input if the rank gets the agent's. The caller has a single thread.
+// Forks, and returns before the program is executed; start_report tells whether it was. `cpus` are the processors of
+// the rank; empty: all that the agent may use. If the rank gets the agent's standard input, this process has none
+// afterwards. The caller has a single thread.
 Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

@@ -28,7 +28,7 @@ void RankInput::relay(RankProcess& rank, HorovodrunChannel& channel) {
     ssize_t count = ::write(rank.input.get(), waiting_.data(), waiting_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) return;  // nobody reads any more, just now
+    if (count < 0) return;  // the reader has just ended
     waiting_.erase(0, static_cast<std::size_t>(count));
     channel.send(InputTaken{static_cast<std::uint32_t>(count), false});
   }

@@ -28,7 +28,7 @@ class RankInput {
 class RankOutput {
  public:
   void give_credit(std::uint32_t bytes) { credit_ += bytes; }
-  void throw_away() { is_wanted_ = false; }  // nobody is there to print it: it is only read, so that no rank waits
+  void throw_away() { is_wanted_ = false; }  // nobody prints it any more; it is read, so that no rank waits
   bool may_relay() const noexcept { return !is_wanted_ || credit_ > 0; }
   void add_to(std::vector<pollfd>& polled, const RankProcess& rank) const;
   // One chunk of each pipe that has something. True if there was anything.

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
   ::setsid();
   ::signal(SIGPIPE, SIG_IGN);
   settings.leash = leash.get();
-  // Away from the standard descriptors, which ranks and libraries may write to.
+  // Ranks and libraries may write to the standard descriptors, so the stream moves to others.
   posix::FileDescriptor input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   posix::FileDescriptor output(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -38,7 +38,7 @@ using std::chrono::milliseconds;
   ::_exit(run_agent(std::move(channel), settings));
 }
 
-// Waits until the agent has ended; lets go of the leash when somebody wants our end. Its wait status.
+// Waits until the agent has ended, and returns its wait status. A signal that asks for our end closes the leash.
 int watch_over(pid_t agent, posix::FileDescriptor& leash, posix::SignalReader& signals) {
   int status = 0;
   while (::waitpid(agent, &status, WNOHANG) != agent) {
@@ -72,7 +72,7 @@ int run_remote_agent(milliseconds grace) {
                          grace,
                          -1,
                          Environment::of_this_process()};
-  // As many files as may be had: each rank takes four while it starts.
+  // Each rank takes four files while it starts, so the limit becomes as high as it may be.
   posix::set_descriptor_limit({settings.inheritance.descriptors.hard, settings.inheritance.descriptors.hard});
   auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP});
   auto adopting = posix::become_subreaper();

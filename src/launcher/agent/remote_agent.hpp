@@ -11,15 +11,15 @@ namespace hvd::launcher {
 // The first argument of the program on the other host; the second is the grace in milliseconds.
 inline constexpr const char* remote_agent_flag = "--as-agent-of-a-host";
 
-// What an agent says first on its standard output; of another version it differs after the beginning.
+// An agent says this first on its standard output. That of another version has the same beginning and another end.
 inline constexpr const char* greeting_beginning = "horovodrun's agent, version ";
 std::string agent_greeting();
 
-// Serves standard input and output; returns the exit code when nothing is left here. Watches over the agent proper, a
-// child: should that be killed, what it had started becomes ours, and is ended.
+// Serves standard input and output, and returns the exit code when nothing is left on this host. The agent itself is
+// a child of this process. If the child is killed, this process adopts what it had started, and ends that.
 int run_remote_agent(std::chrono::milliseconds grace);
 
-// For a shell on the other host.
+// The command for a shell on the other host.
 std::string remote_agent_command(const std::string& program, std::chrono::milliseconds grace);
 
 }  // namespace hvd::launcher

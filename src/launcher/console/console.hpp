@@ -1,6 +1,5 @@
 #pragma once
-// What the user of a job gets to see: the ranks' output and horovodrun's own words, to a reader who may be slow or go
-// away.
+// What the user of a job sees: the ranks' output and horovodrun's own words. The reader may be slow, or go away.
 #include <poll.h>
 
 #include <array>
@@ -23,8 +22,8 @@ class Console {
   // With --verbose: how long it took until this.
   void say_time(const char* event);
 
-  // For poll(), also without anything to write: a reader that has gone (| head) ends the job even if the ranks are
-  // silent. What came of it goes to look().
+  // What to poll(), even if nothing is to be written: a reader that has gone (| head) ends the job even if the ranks
+  // are silent. Give the result to look().
   std::array<pollfd, 2> wanted();
   void look(const pollfd& output, const pollfd& errors);
   bool has_lost_reader();

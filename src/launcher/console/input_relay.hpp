@@ -1,6 +1,7 @@
 #pragma once
-// Our standard input for a rank on another host; for one on ours where it is to come in packets, or is a terminal:
-// ranks are in no session of it, so the kernel would let them read while somebody else is in its foreground.
+// Passes our standard input to the rank that reads it: always to a rank on another host; to a rank on this host if
+// the input travels in packets, or is a terminal. Ranks are outside the session of the terminal, so the kernel would
+// let them read while another program is in its foreground.
 #include <poll.h>
 #include <unistd.h>
 
@@ -18,17 +19,17 @@ namespace hvd::launcher {
 class InputRelay {
  public:
   explicit InputRelay(bool packs) : packs_(packs) {}
-  // Whether the rank that reads is to get it through us, wherever it is.
+  // Whether the rank gets its input through us even if it is on this host.
   bool is_ours() const { return is_terminal_ || packs_; }
   void open() { is_open_ = true; }
-  // For poll(); nothing happens while the other end has enough, or somebody else reads the terminal.
+  // What to poll(): nothing while the other end has enough, or another program reads the terminal.
   pollfd wanted() const { return {is_wanted() && !is_in_background() ? STDIN_FILENO : -1, POLLIN, 0}; }
-  // Nobody tells us that a shell has put us into the foreground.
+  // Nothing tells us that a shell has put us into the foreground, so we look again.
   std::chrono::milliseconds left() const {
     if (is_end_due()) return std::chrono::milliseconds(0);
     return is_wanted() && is_in_background() ? between_looks : std::chrono::hours(1);
   }
-  // What agents take for a launcher has not arrived yet: there the keeper tells.
+  // Under a site's launcher the input has arrived when the keeper says so, not when the agent does.
   enum class By { agent, keeper };
   void hear(const InputTaken& taken, By by) {
     if (packs_ == (by == By::keeper)) in_flight_ -= std::min(in_flight_, taken.bytes);
@@ -36,14 +37,14 @@ class InputRelay {
   }
   // All has arrived, and no more comes.
   bool is_end_due() const { return is_open_ && has_ended_ && in_flight_ == 0; }
-  // What there is to read now; call it when poll() says so, and for the end.
+  // Reads what there is. Call it when poll() says so, and when the end is due.
   std::optional<Input> read();
 
  private:
   Input end();
   static constexpr std::chrono::milliseconds between_looks{200};
   bool is_wanted() const { return is_open_ && !has_ended_ && in_flight_ < window_; }
-  // Of a terminal that is not ours anybody may read.
+  // Any process may read a terminal that is not the controlling one.
   bool is_in_background() const {
     pid_t foreground = is_terminal_ ? ::tcgetpgrp(STDIN_FILENO) : -1;
     return foreground >= 0 && foreground != ::getpgrp();

@@ -79,8 +79,9 @@ void LineCutter::feed(std::string_view bytes, const std::function<void(Piece)>& 
   }
 }
 
-// O_NONBLOCK belongs to the open file, which we share with the shell and whoever else: setting it would be felt there.
-// So terminals and pipes are opened once more for ourselves; sockets can be asked per call; files do not block.
+// O_NONBLOCK belongs to the open file, which we share with the shell and others, so setting it would change their
+// reads and writes. So we open terminals and pipes once more for ourselves. Sockets take a flag for each call; files
+// do not block.
 Sink::Sink(int descriptor) : descriptor_(descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
@@ -92,7 +93,7 @@ Sink::Sink(int descriptor) : descriptor_(descriptor) {
   std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   reopened_ = posix::FileDescriptor(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (reopened_) descriptor_ = reopened_.get();
-  else kind_ = Kind::small_pieces;  // not ours to open (after su); when it is ready, a small piece does not block
+  else kind_ = Kind::small_pieces;  // we may not open it (after su); once poll() has it ready, these do not block
 }
 
 void Sink::add(std::string_view text) {
@@ -212,7 +213,7 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
   if (last.size() > remembered_lines) last.pop_front();
 }
 
-// After another line it would be one of its own, and empty.
+// After another line this would print an empty line.
 void Printer::complete(Rank rank, Stream stream, std::string_view rest_of_end) {
   if (last_of(stream) == std::pair(rank, stream)) sink(stream).add(rest_of_end);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks print: whole lines with the rank before each, onto our own output, and into files if wanted. Nothing
-// here blocks and nothing is lost: what the terminal does not take yet waits.
+// Prints the output of the ranks in whole lines, each with its rank before it, onto our own output, and into files if
+// wanted. Nothing here blocks, and nothing is lost: what the terminal does not take yet waits.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,8 +18,8 @@ namespace hvd::launcher {
 // Cuts a stream of bytes into lines; '\n', '\r' and "\r\n" end one. Any other byte is passed on as it is.
 class LineCutter {
  public:
-  // Of a line, its end included. A '\r' may be a progress bar's and is not held back for the '\n' that may follow: if
-  // that comes with the next bytes, it is the `rest` of the end.
+  // A piece of a line, with the line's end. A '\r' may belong to a progress bar, so it is passed on before the next
+  // byte is known. If that byte is a '\n', it is the rest of the end (`is_rest`).
   struct Piece {
     std::string_view text;
     bool is_rest = false;
@@ -44,7 +44,8 @@ class Sink {
   void add(std::string_view text);  // queues
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone
-  // Why something was thrown away though nobody has gone (a full disk), once; 0: it was not. Later text is tried again.
+  // The error by which text was thrown away although the reader is there (a full disk); 0: none was. Each is told
+  // once. Later text is tried again.
   int take_failure() noexcept { return std::exchange(failed_with_, 0); }
   bool has_failed() const noexcept { return has_failed_; }  // so at any time
   std::size_t pending() const noexcept { return pending_.size() - written_; }
@@ -77,8 +78,8 @@ class Printer {
 
   void add(const Output& output);
   void finish();  // no more output comes: prints the unfinished lines
-  // Our own words, as a line of its own between the ranks' lines: to standard error, and where that has once been
-  // full to standard output, too.
+  // Prints our own words as a line between the ranks' lines, to standard error. If standard error has ever been full,
+  // they go to standard output, too.
   void say(std::string_view line);
   std::vector<std::string> last_errors(Rank rank) const;  // the last lines of its standard error
 

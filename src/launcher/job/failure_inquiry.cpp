@@ -6,7 +6,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds time_to_answer{1000};
-// The kernel may tell other ranks of a killed one's end before its parent can ask for it.
+// When a rank is killed, the kernel may tell other ranks of its end before its parent can see it.
 constexpr std::chrono::milliseconds time_to_show{200};
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Which failure the others follow from. What else has failed may have done so before the one that was heard of first,
-// which may have failed because of it: so all agents are asked what they know before one is named.
+// Finds the failure that caused the others. The first failure that horovodrun hears of may be the consequence of an
+// earlier one on another host. So all agents are asked what they know before a cause is named.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -14,9 +14,9 @@ namespace hvd::launcher {
 
 class FailureInquiry {
  public:
-  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // which outlive this
+  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // they outlive this
   void add(const HostLink& host, FirstFailure failure);         // the first one opens the inquiry
-  // The cause, once all have answered, or have had the time to.
+  // The cause, once all agents have answered, or the time for answers is over.
   std::optional<FirstFailure> conclusion() const;
   std::chrono::milliseconds left() const { return std::min(answers_by_.left(), shown_by_.left()); }
 

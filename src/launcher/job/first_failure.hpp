@@ -1,5 +1,5 @@
 #pragma once
-// Why a job failed: what is said about it at the end, and the exit code.
+// Why a job failed: the text about it at the end, and the exit code.
 #include <string>
 #include <vector>
 
@@ -10,12 +10,12 @@ namespace hvd::launcher {
 struct FirstFailure {
   enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
-  Rank rank;         // -1: not known, as where a site's launcher does not tell
+  Rank rank;         // -1: not known, since the site's launcher does not tell
   std::string host;  // likewise empty
   int process = 0;
   Exited end;        // ended
   std::string text;  // not_started: what failed; asked_for_end: the reason given; host_lost: what is known
-  int code = 1;      // but for ended
+  int code = 1;      // not for `ended`
 };
 
 // `process` 0: not known.
@@ -33,8 +33,8 @@ std::string exit_code_line(const FirstFailure& failure);
 // "ended with exit code 7", "was killed by signal 9 (SIGKILL)"
 std::string describe_end(int wait_status);
 
-// Of failures on several hosts, which were heard of in any order, the one that the others follow from: a lost host, a
-// rank that could not be started, one that was killed, then by the hosts' clocks.
+// The failure that the others probably follow from; they may have arrived in any order. A lost host comes first, then
+// a rank that could not be started, then one that was killed; among equals the hosts' clocks decide.
 const FirstFailure& likely_cause(const std::vector<FirstFailure>& failures);
 
 // Several lines, without an end of line at the end.

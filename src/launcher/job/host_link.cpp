@@ -34,7 +34,7 @@ namespace {
   ::_exit(255);
 }
 
-// Without blank lines; the last ones if there are many.
+// The lines without the blank ones; if there are many, the last ones.
 std::string in_one_line(const std::string& text) {
   constexpr std::size_t longest = 600;
   std::string result;
@@ -51,7 +51,7 @@ std::string in_one_line(const std::string& text) {
 }  // namespace
 
 void HostLink::tell(const Order& order) {
-  if (is_waiting()) return;  // nobody is there who should know
+  if (is_waiting()) return;  // no agent is there yet
   channel.send(order);
   channel.flush();
 }

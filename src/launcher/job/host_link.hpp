@@ -14,10 +14,10 @@ namespace hvd::launcher {
 
 struct HostLink {
   enum class State {
-    waiting,      // its turn to be reached for has not come
-    reached_for,  // not ready yet
+    waiting,      // its turn has not come
+    reached_for,  // a command leads there, but the agent is not ready
     ready,
-    gone,  // nothing of ours is left there, or nobody can tell any more
+    gone,  // nothing of the job is left there, or nobody can tell any more
   };
   std::string name;
   bool is_here = false;
@@ -30,28 +30,28 @@ struct HostLink {
   std::string node_id;
   std::vector<Rank> ranks;
   std::uint32_t owed_credit = 0;
-  bool was_asked = false;      // and has not answered yet
+  bool was_asked = false;      // by Ask, and has not answered yet
   bool is_taken_over = false;  // the agent of this machine was killed: what was below it is below us
 
   bool is_ready() const { return state == State::ready; }
   bool is_gone() const { return state == State::gone; }
   void be_gone() { state = State::gone; }
-  void tell(const Order& order);    // at once, as far as the stream takes it
-  void note(const Report& report);  // what it tells about the link itself
-  // Whether what leads to the agent has ended; its wait status then.
+  void tell(const Order& order);    // sends at once what the stream takes
+  void note(const Report& report);  // keeps what the report tells about the link itself
+  // Looks whether the process that leads to the agent has ended, and keeps its wait status.
   void reap();
   bool is_cut() const { return state != State::waiting && (channel.closed() || process == 0); }
   bool is_waiting() const { return state == State::waiting; }
-  // Reads what there is of complaints; lines for the user (none before the host is ready).
+  // Reads new complaints. Returns whole lines for the user; none before the host is ready.
   std::vector<std::string> read_complaints();
   // Why a host whose stream ended before it was ready could not be used; `program` is what was to be started there.
   std::string why_not(const std::string& program) const;
-  // For a host that is not gone that long after the end was ordered.
+  // The text for a host that is not gone although the end was ordered that long ago.
   std::string why_not_gone(std::chrono::milliseconds waited) const;
 };
 
-// Runs the command (ssh and its arguments), whose standard input and output become the channel. In a session of its
-// own; it ends when we do. The caller has a single thread.
+// Runs the command (ssh and its arguments); its standard input and output become the channel. It has a session of its
+// own and ends when we do. The caller has a single thread.
 Result<HostLink> reach_host(const std::string& name, const std::vector<std::string>& command,
                             const Inheritance& inheritance);
 

@@ -53,7 +53,7 @@ Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
   return {};
 }
 
-// Whether as many as may be are on their way.
+// Whether as many commands are on their way as may be.
 bool HostLinks::is_held_up() const {
   Clock::time_point since = Clock::now() - long_time;
   std::size_t under_way = 0;
@@ -108,7 +108,7 @@ void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
     if (link.is_waiting()) link.be_gone();
     else if (link.is_here || link.channel.was_greeted())
       link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
-    else if (link.process > 0) ::kill(link.process, SIGTERM);  // ssh, and nobody there yet
+    else if (link.process > 0) ::kill(link.process, SIGTERM);  // ends ssh: no agent is there yet
   }
 }
 
@@ -138,7 +138,7 @@ bool HostLinks::is_answer_awaited() const {
                      [](const HostLink& link) { return link.was_asked && !link.is_gone() && !link.channel.closed(); });
 }
 
-// Their processes go last, so that there is nothing left when we have ended.
+// Waits for their processes, so that nothing is left when we have ended.
 void HostLinks::dismiss(Deadline deadline) {
   for (HostLink& link : links_)
     if (link.is_gone() && link.process != 0 && !link.channel.closed()) link.tell(Dismiss{});

@@ -1,5 +1,5 @@
 #pragma once
-// Tells a user who waits for many hosts how far they are.
+// Tells a user who waits for many hosts how many have answered.
 #include <optional>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace hvd::launcher {
 class HostProgress {
  public:
   explicit HostProgress(Clock::time_point begin) : next_(begin + first) {}
-  // A line, when it is time for one; none while nothing changes but once in a while.
+  // A line, if it is time for one. While nothing changes there is one only now and then.
   std::optional<std::string> look(const HostLinks& hosts, Clock::time_point now);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Notices what becomes of the hosts while a job runs: that what leads to one has ended, that an agent was killed, that
-// a host is silent.
+// Notices what happens to hosts while a job runs: the command that leads to one has ended, an agent was killed, a
+// host is silent.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +14,8 @@ struct HostNews {
   enum class Kind {
     complaint,   // of ssh or the shell there
     unusable,    // it will not be ready
-    lost,        // the job is under way there, and nobody is heard any more
-    taken_over,  // this machine's agent was killed: what it had started is ours now
+    lost,        // the job runs there, and its agent or host is not heard any more
+    taken_over,  // this machine's agent was killed: horovodrun has adopted what it had started
   };
   Kind kind;
   HostLink* host;
@@ -24,15 +24,15 @@ struct HostNews {
 
 class HostWatch {
  public:
-  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // which outlive this
+  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // they outlive this
   // For jobs on several machines; prepare_order() tells the agents of them.
   Status open_lifelines(const NetworkOptions& network);
   const Lifelines* lifelines() const { return lifelines_.get(); }  // null: all is on this machine
   int descriptor() const { return lifelines_ != nullptr ? lifelines_->descriptor() : -1; }
 
-  // By what leads to the hosts: their processes and streams. `program` is what was to be started there.
+  // Looks at the processes and streams that lead to the hosts. `program` is what was to be started there.
   std::vector<HostNews> look_at_links(const std::string& program);
-  // By the lifelines. Of a host that is silent the last words are heard first: perhaps it ended as it should.
+  // Looks at the lifelines. What a silent host said last is heard first: perhaps its agent ended as it should.
   std::vector<HostNews> look_at_lifelines(const HostLinks::Hear& hear);
 
  private:

@@ -75,7 +75,7 @@ class Job {
   }
 
  private:
-  // From here to start_ranks(): how it starts.
+  // How the job starts: from here to start_ranks().
   Status start() {
     settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
@@ -88,7 +88,7 @@ class Job {
     for (std::size_t at = 0; at < hosts_.size(); ++at)
       hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines()));
     HVD_RETURN_IF_ERROR(reach_more());
-    // Here is nobody who might not get ready.
+    // The agent of this machine cannot fail to get ready.
     return watch_.lifelines() == nullptr ? start_ranks() : Status();
   }
 
@@ -98,14 +98,14 @@ class Job {
     HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings_));
     console_.say_time("agents forked");
     if (host_of_first_rank().is_here && !input_.is_ours()) return {};
-    // To read from a terminal in the background is to be an error, not to stop us.
+    // A read from a terminal in the background must fail, not stop us.
     ::signal(SIGTTIN, SIG_IGN);
     input_.open();
     return {};
   }
 
   Status wire_up() {
-    if (site_) return {};  // by the site's launcher
+    if (site_) return {};  // the site's launcher does it
     bool is_on_several = options_.is_on_several_machines();
     if (is_on_several) {
       HVD_RETURN_IF_ERROR(watch_.open_lifelines(options_.network));
@@ -128,7 +128,7 @@ class Job {
         [this](std::size_t at) { hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines())); });
   }
 
-  // All hosts ready: off they go. Not all in time: that is the end.
+  // Starts the ranks once all hosts are ready. If a host is not ready in time, the job ends.
   void start_ranks_when_ready() {
     if (state_ != State::gathering || watch_.lifelines() == nullptr) return;
     if (Status reached = reach_more(); !reached) return fail_to_start(reached.error().message);
@@ -200,7 +200,8 @@ class Job {
     milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
     if (site_) span = std::min(span, site_->left());
     bool may_be_long = watch_.lifelines() != nullptr && state_ == State::gathering;
-    if (may_be_long) span = std::min(span, milliseconds(500));  // for the next hosts, and a word on how far they are
+    // For the next hosts to be reached for, and to tell how many have answered.
+    if (may_be_long) span = std::min(span, milliseconds(500));
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
     if (polled_[2].revents != 0 || input_.is_end_due()) send_input();
@@ -212,7 +213,7 @@ class Job {
   }
 
   // What the agents say: one for each report.
-  void hear(HostLink&, const Ready&) {}  // these three HostLink has noted
+  void hear(HostLink&, const Ready&) {}  // HostLink::note() has seen these three
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
@@ -240,14 +241,15 @@ class Job {
     ranks_.end(report.rank, report.wait_status);
     if (wire_up_ != nullptr) wire_up_->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
-      // What it said last may still be on its way.
+      // Its last output may still be on its way.
       if (state_ != State::ending && is_news) site_->end(report);
     } else if (report.wait_status != 0 && is_news) {
       fail(host, failure_by_end(report, ranks_.process_of(report.rank)));
     }
     if (state_ != State::inquiring && ranks_.have_all_ended()) end(SIGTERM);
   }
-  // Nobody else would say so where nobody waits for that rank. Those that the user stopped by Ctrl-Z are no news.
+  // If no other rank waits for this one, nothing else tells the user. A rank that the user stopped by Ctrl-Z is no
+  // news.
   void hear(HostLink& host, const Stopped& stop) {
     if (site_ || state_ == State::ending || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(stop.process);
@@ -311,7 +313,7 @@ class Job {
     }
   }
 
-  // Its ranks are as good as killed.
+  // The ranks of the host count as killed.
   void lose(const HostLink& host, const std::string& why) {
     std::optional<Rank> first;
     for (Rank rank : host.ranks) {
@@ -393,7 +395,7 @@ class Job {
 
   const JobOptions& options_;
   Environment environment_;
-  std::vector<std::string> notices_;  // of what was found before there was a console
+  std::vector<std::string> notices_;  // collected before there was a console
   SessionFolder folder_;
   Console console_;
   std::optional<posix::SignalReader> signals_;

@@ -1,6 +1,6 @@
 #pragma once
 // The end of a job, from the wish for it until nothing of the job is left on any host. The agents end what is below
-// them; should that of this machine have been killed, its children are ours, and are ended here.
+// them. If the agent of this machine was killed, horovodrun has adopted its children, and ends them here.
 #include <chrono>
 
 #include "launcher/agent/ending.hpp"
@@ -11,18 +11,18 @@ namespace hvd::launcher {
 
 class JobEnding {
  public:
-  // Beyond the grace: for SIGKILL to take effect, and for a reader of our output that is gone quiet after the end was
-  // wanted.
+  // The time after the grace in which SIGKILL takes effect, and in which a reader of our output that has gone quiet
+  // may read again.
   static constexpr std::chrono::milliseconds patience{3000};
 
   // Both outlive this.
   JobEnding(HostLinks& hosts, std::chrono::milliseconds grace) : hosts_(hosts), grace_(grace) {}
 
   void begin(int signal);  // only the first call counts
-  void hurry();            // no grace any more
+  void hurry();            // ends the grace now
   void take_over(HostLink& here);
 
-  // Somebody was heard of: much output may come on the way to the end, only silence is a reason to give up.
+  // An agent was heard of. Much output may come before the end, so only silence is a reason to give up.
   void hear() { gives_up_at_.put_off(patience); }
   void step();  // does what is due
   bool has_given_up() const { return gives_up_at_.has_rung(); }

@@ -1,5 +1,5 @@
 #pragma once
-// What a job is to be: who starts which ranks where. A target (targets/) makes it, job.hpp carries it out.
+// The plan of a job: who starts which ranks where. A target (targets/) makes it, job.hpp carries it out.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -23,7 +23,7 @@ struct HostPlan {
 struct NetworkOptions {
   std::vector<std::string> interfaces;  // that horovodrun is reached over; empty: all
   PortRange ports;
-  std::chrono::milliseconds start_timeout{30000};     // for every host to be there
+  std::chrono::milliseconds start_timeout{30000};     // by then every host must be ready
   std::chrono::milliseconds lifeline_patience{5000};  // after which a silent host counts as lost
   std::string remote_program;                         // where horovodrun lies on the other hosts
 };

@@ -1,5 +1,5 @@
 #pragma once
-// How far each rank of a job has come, as far as horovodrun has heard.
+// What horovodrun has heard of each rank of a job.
 #include <cstddef>
 #include <vector>
 
@@ -25,7 +25,7 @@ class RankTable {
   bool have_all_ended() const;
   bool have_all_succeeded() const;
   bool have_all_exited() const;  // in their own way: none by a signal
-  // The exit code of the first rank that has another than 0, where all have exited.
+  // If all have exited: the exit code of the first rank whose code is not 0.
   int first_exit_code() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// The folder for the temporary files of one job. Its name is chosen before anybody could die, so that both horovodrun
-// and its agent can remove it, whoever is left.
+// The folder for the temporary files of one job. Its name is chosen before the agent is forked, so that either of
+// them can remove it if the other was killed.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,8 @@ namespace hvd::launcher {
 
 class SessionFolder {
  public:
-  // Below $TMPDIR if that can be used, else /tmp, and `notices` gets a line. Nothing is made yet.
+  // Chooses a name below $TMPDIR. If that cannot be used, it is below /tmp, and `notices` gets a line. Makes nothing
+  // yet.
   SessionFolder(const Environment& environment, std::vector<std::string>& notices);
   SessionFolder(const SessionFolder&) = delete;
   SessionFolder& operator=(const SessionFolder&) = delete;

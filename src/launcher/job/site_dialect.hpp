@@ -17,11 +17,13 @@ struct LabelledLine {
 // How a kind of launcher speaks.
 struct SiteDialect {
   const char* name;
-  // A line of a rank, without the launcher's label; nothing: the launcher's own.
+  // The line of a rank, without the launcher's label; nothing if it is a line of the launcher's own.
   std::optional<LabelledLine> (*read_label)(std::string_view line);
-  // Where in a labelled line the next label is (npos: nowhere), if the launcher cuts lines where its reads end.
+  // The place of the next label in a labelled line (npos: none). Null if the launcher does not cut lines where its
+  // reads end.
   std::size_t (*find_next_label)(std::string_view line);
-  // Adds to `failure` what a line of its own tells about the rank that failed first; true if it tells that one failed.
+  // Adds to `failure` what a line of the launcher's own tells about the rank that failed first. True if the line
+  // tells that a rank failed.
   bool (*read_failure)(std::string_view line, FirstFailure& failure);
 };
 

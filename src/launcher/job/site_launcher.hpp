@@ -1,6 +1,6 @@
 #pragma once
-// Launchers of the site (srun, mpiexec) that start the ranks themselves. We start the launcher as if it were a rank, on
-// this machine, and read in what it says which line is of which rank, and who failed.
+// Launchers of the site (srun, mpiexec) start the ranks themselves. horovodrun starts the launcher on this machine as
+// if it were a rank. It reads from its output which line is of which rank, and which rank failed.
 #include <functional>
 #include <map>
 #include <optional>
@@ -23,21 +23,21 @@ namespace hvd::launcher {
 struct SiteLauncher {
   bootstrap::Launcher launcher{};
   const SiteDialect* dialect = nullptr;
-  std::vector<std::string> command;  // in which host_file_word stands for the path of a file
+  std::vector<std::string> command;  // host_file_word in it stands for the path of the host file
   std::string host_file;             // its content, if there is to be one
-  bool packs_input = false;          // rank 0's (keeper_protocol.hpp)
+  bool packs_input = false;          // the input of rank 0 travels in packets (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that it must not see
   std::map<std::string, std::string> set;
   WayToMeet way{};  // where the command decides it
 };
 inline constexpr const char* host_file_word = "{host file}";
 
-// How the agent is to start it; `make_folder` makes one for the host file, if there is to be one.
+// The order to start the launcher. `make_folder` makes a folder for the host file, if there is one.
 Result<StartRank> order_for_site(const SiteLauncher& site, Environment environment,
                                  const std::map<std::string, std::string>& variables,
                                  const std::function<Result<std::string>()>& make_folder);
 
-// Takes apart what a launcher writes.
+// Takes the output of a launcher apart.
 class SiteOutput {
  public:
   SiteOutput(const SiteDialect& dialect, int ranks) : dialect_(dialect), ranks_(ranks) {
@@ -47,12 +47,12 @@ class SiteOutput {
   void add(const Output& output, const std::function<void(const Output&)>& print,
            const std::function<void(std::string_view)>& say);
   void finish(const std::function<void(const Output&)>& print, const std::function<void(std::string_view)>& say);
-  // As the ranks' keepers tell it, else the launcher's lines, which may leave out which rank it was, where and how it
-  // failed. Nothing: none was told of.
+  // The failure that the ranks' keepers report. If none did: what the launcher's lines tell, which may lack the rank,
+  // its host or how it failed. Nothing if no failure was told.
   std::optional<FirstFailure> failure() const;
-  // As the ranks' keepers tell it.
+  // By the reports of the keepers.
   bool have_all_ended() const { return ranks_ended_ >= ranks_; }
-  // Of the input that went to rank 0 in packets; since it was asked last.
+  // What rank 0 has taken of its packed input since the last call.
   InputTaken input_taken() { return std::exchange(input_taken_, {}); }
   const std::string& last_line() const { return last_line_; }
 

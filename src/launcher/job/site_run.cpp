@@ -6,7 +6,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// Of its launcher's, which exits as a shell does when a signal ended the rank.
+// A launcher exits as a shell does if a signal ended the rank: the wait status of the rank, from that of the
+// launcher.
 int status_of_a_rank(int status) {
   bool by_signal = WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + 32;
   return by_signal ? WEXITSTATUS(status) - 128 : status;
@@ -16,12 +17,12 @@ int status_of_a_rank(int status) {
 
 void SiteRun::add(const Output& output) {
   output_.add(output, print_, say_);
-  // After all have ended it may still have much to hand on; only silence is a reason to give up then.
+  // After the end of all ranks the launcher may still pass on much output, so only silence is a reason to give up.
   if (output_.have_all_ended() || (!overdue_at_.is_set() && output_.failure())) overdue_at_.set(patience_);
 }
 
 bool SiteRun::is_overdue() {
-  // Nor is it silent of itself while the reader of our own output is slow.
+  // While the reader of our own output is slow, the silence is not the launcher's.
   if (overdue_at_.has_rung() && output_.have_all_ended() && console_.has_unsent()) overdue_at_.set(patience_);
   return overdue_at_.has_rung();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A launcher of the site at work: what it says about the ranks becomes their output, and the failure that counts.
+// A launcher of the site while it runs: its lines become the output of the ranks, and the failure that counts.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -13,8 +13,8 @@ namespace hvd::launcher {
 
 class SiteRun {
  public:
-  // The console outlives this. `grace` is for the launcher to end the others after a rank has failed, or itself after
-  // all have ended; it gets `least_patience` at least.
+  // The console outlives this. In the time `grace` the launcher must end the others after a rank has failed, or
+  // itself after all have ended. It gets at least `least_patience`.
   SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds grace, Console& console)
       : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(std::max(grace, least_patience)) {}
 
@@ -23,7 +23,7 @@ class SiteRun {
   void add(const Output& output);
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
   InputTaken input_taken() { return output_.input_taken(); }
-  // The launcher ends the others itself, in its own time; unless it does not.
+  // True if the launcher has not ended the others, or itself, in time.
   bool is_overdue();
   void give_up();  // before the others are ended by us
   std::chrono::milliseconds left() const { return overdue_at_.left(); }
@@ -33,7 +33,7 @@ class SiteRun {
     std::optional<FirstFailure> failure;  // of a rank
     int exit_code = 0;                    // of the launcher, where it told of no rank
   };
-  // A rank's code is told apart from that of its launcher. After finish().
+  // Tells a rank's exit code from the launcher's. Call it after finish().
   Outcome outcome();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What the agents are told so that a job starts: Prepare to each, then one StartRank for each rank.
+// The orders that start a job: Prepare to each agent, then one StartRank for each rank.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -15,11 +15,11 @@ namespace hvd::launcher {
 // For the host at this place of options.hosts. `lifelines` are there if any host is another machine.
 Prepare prepare_order(const JobOptions& options, const HostLink& host, std::size_t at, const Lifelines* lifelines);
 
-// For this placement, which builds on `environment`.
+// The order for the rank of this placement; its variables are added to `environment`.
 Result<StartRank> start_order(const JobOptions& options, const Placement& placement, bool is_here,
                               const Environment& environment, WireUp& wire_up);
 
-// Where the ranks start; empty if it is not known any more.
+// The folder in which the ranks start; empty if it does not exist any more.
 std::string working_folder();
 
 }  // namespace hvd::launcher

@@ -7,7 +7,8 @@
 
 namespace hvd::launcher {
 
-// With a code, or by a signal sent to itself, so that a shell that waits for it knows.
+// horovodrun ends with a code, or by a signal that it sends to itself, so that a shell that waits for it knows of the
+// signal.
 struct JobEnd {
   int exit_code = 0;
   int by_signal = 0;

@@ -7,7 +7,7 @@ namespace hvd::launcher {
 struct WayToMeet {
   std::string bootstrap;  // its name
   std::string why;
-  std::string why_no_pmix{};  // if one with PMIx would have been better, but is not to be had
+  std::string why_no_pmix{};  // why it is not PMIx, although PMIx would come first
 };
 
 }  // namespace hvd::launcher

@@ -1,7 +1,7 @@
 #pragma once
-// What lets the ranks find each other. On one host: a PMIx server where the plugin and its library are there, and
-// beside it always our own store (a rank may lack PMIx though we have it: another container, another Python). On
-// several: our store over TCP.
+// Lets the ranks find each other. On one host: by a PMIx server if the plugin and its library are there, and always
+// by our own store, since a rank in another container or another Python may lack PMIx. On several hosts: by our store
+// over TCP.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,7 +20,7 @@
 
 namespace hvd::launcher {
 
-// Which way WireUp is to open, unless HOROVOD_BOOTSTRAP forces one. May open libpmix.
+// The way that WireUp opens, unless HOROVOD_BOOTSTRAP forces one. May open libpmix.
 WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment);
 
 struct AbortRequest {
@@ -33,7 +33,7 @@ struct WireUpOptions {
   std::string job;
   int size = 1;
   std::string host;
-  Result<std::string> folder;  // for files of the PMIx server; exists, or why there is none
+  Result<std::string> folder;  // for files of the PMIx server; or why there is none
   bool is_on_several_hosts = false;
   std::vector<std::string> interfaces{};  // for several hosts; empty: all
   PortRange ports{};
@@ -42,7 +42,7 @@ struct WireUpOptions {
 // Used by one thread; start it after the agent was forked, since the PMIx server has threads.
 class WireUp {
  public:
-  // `notices` gets a line if the plainer way is taken.
+  // `notices` gets a line if there is no PMIx server.
   static Result<std::unique_ptr<WireUp>> start(const WireUpOptions& options, const Environment& environment,
                                                std::vector<std::string>& notices);
   ~WireUp();

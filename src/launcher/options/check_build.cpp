@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The Python of the user's programs, and what it says: the frameworks that it has together with our binding. Those of
-// the others than PyTorch say at once whether they are there; it is not imported, which takes seconds.
+// The Python of the user's programs, and its answer: the frameworks for which it has our binding, too. The script
+// imports the bindings of all frameworks but PyTorch, whose import takes seconds.
 struct Python {
   std::string path;  // empty: there is none
   std::string answer;
@@ -46,7 +46,8 @@ std::string item(bool available, const char* name) {
 }
 
 bool has_plugin(const char* name, const Environment& environment) {
-  // Any table size does to find out whether one is there: the message of a size that differs names the file.
+  // A wrong table size is enough to find out whether the plugin is there: the message then names the size of its
+  // table.
   auto table = posix::open_plugin_table(name, 0, environment);
   return table || table.error().message.find("has a table of") != std::string::npos;
 }

@@ -1,5 +1,5 @@
-// The part of YAML that configuration files of Horovod use: sections of "key: value" lines, indented by blanks. Below
-// keys that mean nothing here there may be anything.
+// Reads the part of YAML that configuration files of Horovod use: sections of "key: value" lines, indented by blanks.
+// Anything may stand below keys that mean nothing here.
 #include <algorithm>
 #include <cctype>
 
@@ -41,7 +41,8 @@ std::size_t closing_quote(std::string_view text, std::size_t at) {
   return std::min(at, text.size());
 }
 
-// A '#' begins a comment at the line's start or after a blank, outside of quotes. Those begin where a value does.
+// A '#' begins a comment at the start of a line or after a blank, outside of quotes. Quotes begin where a value
+// begins.
 std::string_view without_comment(std::string_view text) {
   char before = ':';  // the last that is no blank
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -217,7 +218,7 @@ Status apply_config_file(Flags& flags, std::string_view text, const std::string&
   auto entries = Reader(file_name).read(text);
   if (!entries) return entries.error();
   bool has_stall_check = false, says_enabled = false;
-  // What the file says twice, the last one wins; what the command line says, always.
+  // If the file says something twice, the last one wins. The command line always wins.
   Flags from_file;
   for (const Entry& entry : *entries) {
     const FlagRow* row = row_of(entry.key);

@@ -42,7 +42,7 @@ const std::vector<Spelling>& spellings() {
 }
 
 Error unknown(const std::string& flag) {
-  // Flags may be shortened, so a beginning of a flag may have been meant, too.
+  // Flags may be shortened, so the user may have meant the beginning of a flag.
   std::vector<std::string_view> names;
   for (const Spelling& spelling : spellings())
     names.push_back(std::string_view(spelling.text).substr(0, flag.size() + 1));
@@ -56,7 +56,8 @@ Error unknown(const std::string& flag) {
                 " (horovodrun --help lists all; the command's own flags come after the command)");
 }
 
-// Exactly, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb, "-n" is -np.
+// Finds a flag by its whole name, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb, "-n"
+// is -np.
 Result<Spelling> find_flag(const std::string& flag) {
   std::vector<Spelling> candidates;
   for (const Spelling& spelling : spellings()) {
@@ -279,7 +280,7 @@ std::map<std::string, std::string> variables_of(const Flags& flags) {
     if (row.written == Written::when_true && !flags.is_set(row.name)) continue;
     std::string value = written_value(row, flags.get(row.name));
     variables[row.variable] = value;
-    // Programs that look for the interface of Horovod's own transport find the first one there.
+    // Some programs read the interface of Horovod's own transport there; it holds one.
     if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
   }
   return variables;

@@ -19,7 +19,8 @@ bool is_host_name(std::string_view text) {
   });
 }
 
-// A name or an address. One of IPv6 may have brackets, and is told from others by its shortest form.
+// Reads a name or an address. An IPv6 address may have brackets; its shortest form is returned, so that equal ones
+// are recognised.
 std::optional<std::string> read_host(std::string text) {
   if (is_host_name(text)) return text;
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
@@ -32,7 +33,7 @@ std::optional<int> parse_slots(std::string_view text) {
   return slots && *slots >= 0 ? slots : std::nullopt;
 }
 
-// As the network has it: in capitals or not, and with or without the dot of the root.
+// Compares as the network does: capitals do not count, nor does the dot of the root.
 bool is_same_name(std::string_view a, std::string_view b) {
   if (a.ends_with('.')) a.remove_suffix(1);
   if (b.ends_with('.')) b.remove_suffix(1);

@@ -1,5 +1,5 @@
 #pragma once
-// Hosts and their slots, and which rank goes where: pure functions, but for what this machine is called.
+// Hosts and their slots, and which rank goes where. All are pure functions except OwnNames::of_this_machine().
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -30,7 +30,7 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
 // Lines "host slots=N"; '#' begins a comment. `file_name` is for messages.
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name);
 
-// What this machine is called, besides localhost and loopback addresses.
+// The names of this machine, besides localhost and loopback addresses.
 struct OwnNames {
   std::string name;                    // with or without the domain
   std::vector<std::string> addresses;  // of its interfaces, "10.0.0.3", "fd00::3"
@@ -41,8 +41,8 @@ struct OwnNames {
 // Fills the hosts in order. Fails if they have fewer slots than `ranks`; slots beyond that stay empty.
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks);
 
-// The names of this machine as one host, the first of them, since its ranks share memory. Fails if another host is
-// named twice.
+// Makes one host of all names of this machine, since its ranks share memory; it keeps the first name. Fails if
+// another host is named twice.
 Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, const OwnNames& own);
 
 bool is_this_machine(std::string_view host, const OwnNames& own);

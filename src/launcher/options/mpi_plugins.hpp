@@ -1,6 +1,5 @@
 #pragma once
-// The plugins for MPI that are installed. They open only beside the library that they are for, which the program
-// brings.
+// The plugins for MPI that are installed. A plugin opens only beside its MPI library, which the program brings.
 #include <span>
 
 #include "base/environment.hpp"

@@ -45,7 +45,7 @@ bool is_ssh(const std::string& program) {
   return std::filesystem::path(program).filename() == "ssh";
 }
 
-// ssh, or what the user has in its place, up to the host.
+// The words of ssh, or of what the user has in its place, up to the host.
 std::vector<std::string> ssh_words(const JobRequest& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty()) words = {"ssh"};
@@ -61,7 +61,7 @@ std::vector<std::string> ssh_words(const JobRequest& request) {
 Result<NetworkOptions> network_of(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
-  std::vector<std::string> warnings;  // the ranks say them
+  std::vector<std::string> warnings;  // the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;
@@ -122,7 +122,7 @@ const Target agents_target{"agents", &applies, &plan, &way};
 
 std::vector<std::string> ssh_stand_in(const Environment& environment) {
   std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));
-  // Of Kubeflow's MPI operator, whose pods have no ssh.
+  // Kubeflow's MPI operator puts this script into its pods, which have no ssh.
   constexpr const char* kubexec = "/etc/mpi/kubexec.sh";
   if (words.empty() && environment.get("OMPI_MCA_plm_rsh_agent") == kubexec) words = {kubexec};
   return words;

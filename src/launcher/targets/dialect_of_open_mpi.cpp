@@ -21,7 +21,7 @@ std::optional<LabelledLine> tagged_line(std::string_view line, bool has_blank) {
   return std::nullopt;
 }
 
-// A tag of the same job; a rank may print those of another.
+// Finds a tag of the same job; a rank may print tags of another.
 std::size_t find_tag(std::string_view line) {
   std::string_view job = line.substr(0, line.substr(0, line.find(']')).rfind(',') + 1);
   for (std::size_t at = 1; (at = line.find(job, at)) != std::string_view::npos; ++at)
@@ -40,8 +40,8 @@ std::optional<LabelledLine> label_of_prrte(std::string_view line) {
 }
 
 // "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2
-// exited on signal 9 (Killed).", which may be cut in two. Now and then orterun leaves all of this out and only says
-// that the job was aborted because of a process; a PRRTE that does not find its texts says the name of that one.
+// exited on signal 9 (Killed).", which may be cut in two. Sometimes orterun leaves all of this out and only says that
+// a process aborted the job. A PRRTE that does not find its texts prints their names instead.
 bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
     if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)

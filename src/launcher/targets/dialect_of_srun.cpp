@@ -19,7 +19,7 @@ int signal_called(std::string_view text) {
 std::optional<LabelledLine> label_of_srun(std::string_view line) {
   std::size_t at = std::min(line.find_first_not_of(' '), line.size());
   std::size_t end = line.find(": ", at);
-  // An empty line of a rank has no blank at its end where srun took that for the line's.
+  // If the rank's line is empty, srun may leave out the blank after the colon.
   if (end == std::string_view::npos) end = line.find(':', at);
   if (end == std::string_view::npos || end == at) return std::nullopt;
   if (line.substr(at, end - at).find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// horovodrun --explain: what would be used in this place, and why. Starts nothing.
+// horovodrun --explain: what would be used here, and why. Starts nothing.
 #include <string>
 
 #include "base/result.hpp"

@@ -1,4 +1,4 @@
-// --mpi: the mpiexec that is there, told apart by what it says about itself.
+// --mpi: the mpiexec that is installed. Its answer to --version tells which one it is.
 #include <unistd.h>
 
 #include <algorithm>

@@ -27,7 +27,7 @@ std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
   return text;
 }
 
-// `quoted` where the launcher takes the words apart by itself.
+// The options of ssh in one text, which the launcher takes apart by itself.
 std::string ssh_options(const MpiexecWish& wish) {
   std::string text;
   if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
@@ -57,8 +57,9 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish&
   return site;
 }
 
-// A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it
-// tells who failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
+// A PRRTE that is not installed where it was built for (a wheel) does not find the texts by which it tells who
+// failed; PRTE_PREFIX shows it where they are. PMIX_PREFIX would do so, too, but would mislead a libpmix of the
+// ranks.
 std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
   for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)

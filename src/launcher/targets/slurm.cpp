@@ -1,4 +1,4 @@
-// Inside of an allocation of Slurm: srun, whose PMIx or PMI-2 the ranks find each other by.
+// Inside of an allocation of Slurm: srun. The ranks find each other by its PMIx or PMI-2.
 #include <algorithm>
 #include <cctype>
 
@@ -13,8 +13,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are
-// gone.
+// True for the one task of `srun -n 4 --pty bash` that has a terminal. The other shells read the end of their input
+// and end.
 bool is_shell_of_a_person(const Environment& environment) {
   return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
 }
@@ -23,7 +23,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::string job = environment.get("SLURM_JOB_ID").value_or("");
   if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
-  // Each of several tasks of a step is its own master already.
+  // Each of several tasks of a step starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
       launch && launch->size > 1 && !is_shell_of_a_person(environment))
     return std::nullopt;
@@ -33,13 +33,14 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (!request.hosts.empty() && std::all_of(request.hosts.begin(), request.hosts.end(), [&](const HostSlots& host) {
         return is_this_machine(host.host, own) && host.host != own.name;
       }))
-    return std::nullopt;  // localhost is what was asked for
+    return std::nullopt;  // the user asked for localhost
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
 }
 
-// What the ranks' nodes have. On one of them this one answers for all; a login node asks.
+// What is installed on the nodes of the ranks. One of these nodes answers for all: this one, or one that a login node
+// asks.
 struct OnNodes {
-  std::string horovodrun;  // where it lies there; empty: it does not
+  std::string horovodrun;  // its path there; empty: it is not there
   bool can_use_pmix = false;
   std::string why_no_pmix;
 };
@@ -67,7 +68,7 @@ struct MpiOfSrun {
   WayToMeet way;
 };
 
-// pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
+// Takes pmix if both sides have it, else pmi2, whose server every MPICH understands as well.
 MpiOfSrun choose_mpi(const OnNodes& nodes) {
   std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
@@ -111,7 +112,7 @@ Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& 
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
 }
 
-// Of a step around us, which srun would take for wishes about the new one.
+// The variables of a step around us, which srun would take for wishes about the new step.
 std::vector<std::string> of_the_step_around(const Environment& environment) {
   if (!environment.has("SLURM_STEP_ID")) return {};
   std::vector<std::string> names;
@@ -140,7 +141,7 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
-// Where the ranks of a component go; of the named hosts, if there are any.
+// The words that say where the ranks of a component go: onto the named hosts, if there are any.
 Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request) {
   std::vector<std::string> words;
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
@@ -170,7 +171,8 @@ Result<JobOptions> plan(const JobRequest& request) {
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
   MpiOfSrun mpi = choose_mpi(nodes);
-  // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
+  // If the slurmstepd of a node is killed, its ranks live on and srun waits for them for ever, unless they have
+  // keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
                                                 : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
   SiteLauncher site;
@@ -181,7 +183,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
-  // Every component has all of the options, and the command.
+  // Each component gets all of the options, and the command.
   for (const SlurmComponent& component : components) {
     if (component.ranks == 0) continue;
     bool is_first = site.command.empty();

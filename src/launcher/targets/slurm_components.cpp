@@ -13,11 +13,11 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
   component.suffix = suffix;
   component.nodes = number("SLURM_JOB_NUM_NODES");
   component.cpus_per_rank = number("SLURM_CPUS_PER_TASK");
-  // Inside of a step they are the step's, except for those of components.
+  // Inside of a step SLURM_NTASKS is that of the step; the variables of components are those of the job.
   if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
   for (int on_node : numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
     component.room += on_node / std::max(1, component.cpus_per_rank);
-  // The batch system's own number may be larger, where it lets ranks share processors.
+  // Slurm's own number may be larger, if it lets ranks share processors.
   component.room = std::max(component.room, component.tasks);
   return component;
 }

@@ -12,7 +12,7 @@ namespace {
 // Best first; the last applies always.
 constexpr const Target* targets[] = {&mpi_target, &slurm_target, &agents_target};
 
-// What Horovod's users know it to say.
+// These texts are Horovod's: its users know them.
 Status check_wishes(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi") && !request.flags.is_set("use_jsrun")) return {};
   if (!has_mpi_plugin(request.environment))

@@ -1,6 +1,6 @@
 #pragma once
-// One end of the stream between horovodrun and the agent of a host: a socket on this host, the two standard
-// descriptors of an agent that ssh started.
+// One end of the stream between horovodrun and the agent of a host. On this host it is a socket; for an agent that
+// ssh started it is standard input and output.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Never blocks; the owner polls descriptor() for wants(), and writer() where it is another one. SIGPIPE must be
+// Never blocks. The owner polls descriptor() for wants(), and writer() if that is another descriptor. SIGPIPE must be
 // ignored.
 template <typename Sent, typename Received>
 class Channel {
@@ -24,11 +24,11 @@ class Channel {
   bool has_unsent() const noexcept { return sent_ < outgoing_.size(); }
   short wants() const noexcept;  // poll events of descriptor()
 
-  // From now on whatever comes before this greeting is skipped; the other end greets before its first message. A
-  // shell's start-up files may print what they like.
+  // From now on everything before this greeting is skipped, since the start-up files of a shell may print something.
+  // The other end greets before its first message.
   void expect_greeting(std::string greeting);
   bool was_greeted() const noexcept { return awaited_.empty(); }
-  // The line that came where the greeting was expected and begins as it does: that of another version. Else empty.
+  // If the other end is of another version: its greeting, which has the same beginning. Else empty.
   std::string other_greeting(std::string_view beginning) const;
   void greet(std::string_view greeting);
 

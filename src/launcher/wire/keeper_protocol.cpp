@@ -7,7 +7,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Begins a packet, and stands in it before a letter for what a launcher must not see. One that programs hardly print.
+// Begins a packet. Inside of it, it stands before a letter for a byte that a launcher must not see. Programs hardly
+// ever print it.
 constexpr char escape_byte = '\x10';
 constexpr char output_letter = 'o', report_letter = 'r', taken_letter = 't', padding_letter = '.';
 
@@ -16,7 +17,8 @@ struct Hidden {
 };
 constexpr Hidden hidden_bytes[] = {{'\n', 'n'}, {'\0', '0'}, {escape_byte, 'e'}, {'<', 'l'}};
 
-// Nothing: it may be seen. What looks like the tag of another rank's line, "[1,0]<stdout>:", must not be one.
+// 0: the byte may be seen. A rank may print what looks like the tag of a line, "[1,0]<stdout>:"; the launcher must
+// not see it.
 char letter_for(char byte, char before) {
   if (byte == '<' && before != ']') return 0;
   for (const Hidden& each : hidden_bytes)

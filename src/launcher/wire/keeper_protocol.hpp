@@ -1,12 +1,12 @@
 #pragma once
-// What horovodrun and the keeper of a rank say to each other through a site's launcher, which understands some of it
-// as its own: the rank's command on the way there, packets of what it writes on the way back, and under some of what
-// it reads.
+// What horovodrun and the keeper of a rank say to each other through a site's launcher: the rank's command on the way
+// there, packets of its output on the way back, and with some launchers packets of its input. It is written so that
+// no launcher takes part of it for its own words.
 //
-// A packet is one line, of a length that no launcher cuts, adds to until it overflows or takes for two: srun labels
-// after each 1024 bytes anew, orterun loses what its labels make longer than 8192 from a read of 4096, all of them
-// put a label before whatever they happen to read in one go, which may be the middle of a line. So the rank's own
-// line ends are hidden in it.
+// A packet is one line, and so short that no launcher cuts or loses a part of it: srun puts a new label after each
+// 1024 bytes; orterun loses what its labels make longer than 8192 bytes from a read of 4096; all of them put a label
+// before whatever they read in one go, which may be the middle of a line. So the line ends of the rank are hidden in
+// the packet.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace hvd::launcher {
 
-// Launchers take the word ":" for the beginning of another program, wherever it stands: it travels as "\:", and that
+// Launchers take the word ":" anywhere for the beginning of another program. So it travels as "\:", and "\:" travels
 // as "\\:".
 std::string hide(const std::string& word);
 std::string_view unhide(std::string_view word);
@@ -28,7 +28,7 @@ inline constexpr std::size_t longest_packet = 1000, shortest_packet = 32;
 // Calls emit(packet) for each of those that carry `bytes`.
 void pack(std::string_view bytes, const std::function<void(std::string_view)>& emit);
 
-// How the rank ended, in a packet of its standard error.
+// How the rank ended; it travels in a packet of its standard error.
 struct RankReport {
   int process = 0;
   int wait_status = 0;
@@ -38,16 +38,16 @@ struct RankReport {
 };
 std::string packet_of(const RankReport& report);
 
-// Input for rank 0 goes as packets under Hydra, which ends when a rank reads more slowly than it writes, and never
-// ends that of the other ranks, and under PRRTE 3, which loses messages of 4096 bytes and more on their way to
-// another host, and tells nobody the end. No more of it is under way than this; the keeper tells in its standard
-// error what the rank has taken. When it has taken all comes the end.
+// Input for rank 0 travels in packets under two launchers. Hydra ends if a rank reads more slowly than Hydra writes,
+// and never ends the input of the other ranks. PRRTE 3 loses messages of 4096 bytes and more on their way to another
+// host, and does not pass on the end. No more bytes than this are under way; the keeper tells in its standard error
+// how many the rank has taken. The end is sent after the rank has taken all.
 inline constexpr std::uint32_t packed_input_window = 1500;
 extern const std::string_view end_of_input;
 std::string packet_of(const InputTaken& taken);
 
-// What came as a line, its end included. Bytes before the packet, or without one, are as they came: there are ranks
-// without a keeper, and hosts where it cannot start.
+// The content of a line, its end included. Bytes outside of a packet stay as they came: some ranks have no keeper,
+// and on some hosts it cannot start.
 struct Unpacked {
   std::string bytes;
   std::optional<RankReport> report{};

@@ -1,5 +1,6 @@
-// The handshake: the agent sends the first half of its token, horovodrun answers with the second, or with zeros to a
-// token that it does not know. Who is only closed on was no agent in time for horovodrun, and dials again.
+// The handshake: the agent sends the first half of its token. horovodrun answers with the second half, or with zeros
+// if it does not know the token. If horovodrun only closes the connection, it had no time for the agent, which dials
+// again.
 #include "launcher/wire/lifeline.hpp"
 
 #include <poll.h>
@@ -55,7 +56,7 @@ struct Lifelines::State {
   Status listen(const Options& options) {
     auto found = posix::interfaces();
     if (!found) return found.error();
-    // Those that lead somewhere first.
+    // The addresses that lead somewhere come first.
     std::stable_sort(found->begin(), found->end(), [](const posix::Interface& a, const posix::Interface& b) {
       auto badness = [](const posix::Interface& i) {
         return i.is_loopback ? 3 : i.is_bridge ? 2 : i.is_running ? 0 : 1;
@@ -182,7 +183,7 @@ std::vector<Lifelines::Loss> Lifelines::serve() {
 
 namespace {
 
-// Once to each address.
+// Dials each address once.
 class Dialling {
  public:
   Dialling(const std::string& addresses, const std::string& token, std::chrono::milliseconds patience)
@@ -213,7 +214,7 @@ class Dialling {
   bool is_any_open() const {
     return std::any_of(attempts_.begin(), attempts_.end(), [](const Attempt& a) { return bool(a.socket); });
   }
-  // Somebody was there, and had no time for us.
+  // horovodrun was there, but had no time for us.
   bool was_closed_on() const { return was_closed_on_; }
   const std::string& faults() const { return faults_; }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The connection that tells an agent and horovodrun whether the other one's host is still there: nothing goes over it
-// but the kernel's keepalive, so that a process that is stopped is not taken for dead. ssh may not notice for hours.
+// The connection by which an agent and horovodrun know whether the host of the other one is still there. It carries
+// only the kernel's keepalive, so that a stopped process is not taken for dead. ssh may not notice a dead host for
+// hours.
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// Of horovodrun. Used by one thread, never blocks.
+// The end of horovodrun. Used by one thread, never blocks.
 class Lifelines {
  public:
   struct Options {
@@ -33,7 +34,7 @@ class Lifelines {
     std::size_t host = 0;
     bool of_agent = false;  // only the agent ended: its host is there and has closed the connection
   };
-  // The lifelines that broke since.
+  // The lifelines that broke since the last call.
   std::vector<Loss> serve();
 
  private:
@@ -42,8 +43,8 @@ class Lifelines {
   std::unique_ptr<State> state_;
 };
 
-// Of an agent: tries all addresses at once and takes the one where horovodrun proves that it knows the token. The
-// socket is readable when the lifeline breaks. Blocks until the deadline at most.
+// The end of an agent: dials all addresses at once and takes the one where horovodrun proves that it knows the token.
+// The socket becomes readable when the lifeline breaks. Blocks until the deadline at most.
 Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const std::string& token,
                                             std::chrono::milliseconds patience, Deadline deadline);
 

@@ -1,6 +1,6 @@
 #pragma once
-// What horovodrun and the agent of a host say to each other (channel.hpp carries it). Only bytes, no descriptors, so
-// that the same stream can run through a socket on this host or through ssh to another.
+// What horovodrun and the agent of a host say to each other; channel.hpp carries it. Messages hold only bytes, no
+// descriptors, so that they can travel through a socket on this host or through ssh to another.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,7 +39,7 @@ struct Input {  // for the rank that has it from horovodrun
   std::string bytes;
   bool is_last = false;
 };
-struct Ask {};    // to be answered after everything that the agent knows by now
+struct Ask {};    // the agent answers after it has reported all that it knows
 struct Forward {  // to the process group of every rank
   std::int32_t signal = 0;
 };
@@ -47,7 +47,7 @@ struct End {  // ends every process below the agent: first this signal, after th
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;
 };
-struct Credit {  // the agent may send that many bytes of output more
+struct Credit {  // the agent may send that many more bytes of output
   std::uint32_t bytes = 0;
 };
 struct Dismiss {};  // all is done and cleaned up
@@ -64,7 +64,7 @@ struct NotReady {
 struct Said {  // for the user
   std::string text;
 };
-struct InputTaken {  // horovodrun may send that many bytes more
+struct InputTaken {  // horovodrun may send that many more bytes
   std::uint32_t bytes = 0;
   bool is_closed = false;  // nobody reads any more
 };
@@ -104,7 +104,8 @@ struct Told {  // the agent itself got this signal and asks for the end of the j
 };
 struct AllEnded {};  // after End: no process is left and all of their output was sent
 
-// Whoever takes orders or reports visits all of them, so that a new one does not compile until somebody heeds it.
+// The receivers visit all orders, or all reports, so that a new one does not compile until its receiver has an
+// answer.
 using Order = std::variant<Prepare, StartRank, Input, Ask, Forward, End, Credit, Dismiss>;
 using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, InputTaken, Answered, Exited, Stopped,
                             Told, AllEnded>;
