@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/number.hpp"
 #include "base/spelling.hpp"
 
 namespace hvd {
@@ -219,18 +219,14 @@ std::string lower(std::string_view value) {
   return result;
 }
 
-// The whole of the value as a number, or nothing.
 template <typename Number>
-std::optional<Number> number_in(std::string_view value) {
+std::optional<Number> signed_number_in(std::string_view value) {
   if (value.starts_with('+')) value.remove_prefix(1);
-  Number number{};
-  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
-  return number;
+  return number_in<Number>(value);
 }
 
 std::optional<bool> flag_in(std::string_view value) {
-  if (auto number = number_in<std::int64_t>(value)) return *number > 0;
+  if (auto number = signed_number_in<std::int64_t>(value)) return *number > 0;
   std::string word = lower(value);
   if (word == "true" || word == "on" || word == "yes") return true;
   if (word == "false" || word == "off" || word == "no") return false;
@@ -251,8 +247,8 @@ std::optional<int> choice_in(std::string_view words, std::string_view value) {
 std::optional<PortRange> ports_in(std::string_view value) {
   auto dash = value.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  auto first = number_in<std::uint16_t>(trimmed(value.substr(0, dash)));
-  auto last = number_in<std::uint16_t>(trimmed(value.substr(dash + 1)));
+  auto first = signed_number_in<std::uint16_t>(trimmed(value.substr(0, dash)));
+  auto last = signed_number_in<std::uint16_t>(trimmed(value.substr(dash + 1)));
   if (!first || !last || *first == 0 || *first > *last) return std::nullopt;
   return PortRange{*first, *last};
 }
@@ -291,13 +287,13 @@ bool take(const Row& row, std::string_view value, Config& config) {
       return found.has_value();
     }
     case Rule::Form::integer: {
-      auto found = number_in<std::int64_t>(value);
+      auto found = signed_number_in<std::int64_t>(value);
       if (!found || !allowed(static_cast<double>(*found))) return false;
       store<std::int64_t>(row, config, *found);
       return true;
     }
     case Rule::Form::decimal: {
-      auto found = number_in<double>(value);
+      auto found = signed_number_in<double>(value);
       if (!found || !std::isfinite(*found) || !allowed(*found)) return false;
       store<double>(row, config, *found);
       return true;
@@ -366,6 +362,13 @@ std::string fault_in(std::string_view name, const std::string& value) {
   Config unused;
   if (row == std::end(rows) || trimmed(value).empty() || take(*row, trimmed(value), unused)) return "";
   return malformed(*row, value).message;
+}
+
+MpiWish mpi_wish(const Config& config) {
+  if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
+  if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
+  if (config.cpu_operations == "gloo") return {MpiWish::When::never, "HOROVOD_CPU_OPERATIONS=gloo"};
+  return {};
 }
 
 std::string Config::equal_knobs() const {

@@ -60,6 +60,14 @@ inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
 
+// Whether tensors are to travel over an MPI, as far as the user has a say.
+struct MpiWish {
+  enum class When { never, between_nodes, always };
+  When when = When::between_nodes;
+  std::string why;  // the setting that says so, "HOROVOD_MPI=none"; empty: none does
+};
+MpiWish mpi_wish(const Config& config);
+
 // What is wrong with the value of a knob; empty if nothing is, or there is no knob of that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
