@@ -78,8 +78,9 @@ def pytest_runtest_makereport(item):
         outcomes.setdefault(item.nodeid, {"outcome": "skipped", "text": str(report.longrepr)})
 
 
-def pytest_sessionfinish():
-    record(outcome="finished")
+def pytest_sessionfinish(exitstatus):
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        record(outcome="finished")
 
 
 @pytest.fixture(autouse=True)

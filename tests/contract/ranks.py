@@ -59,11 +59,15 @@ def share(rows, rank, size):
 
 
 def equal(found, expected):
+    if isinstance(found, Exception):
+        raise found
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def near(found, expected):
     """Exact up to three ranks, as Horovod's own tests want it; from four on the order of a sum may be seen."""
+    if isinstance(found, Exception):
+        raise found
     coarse = 2e-3 if expected.dtype == torch.float16 else 1e-4
     integer = not expected.dtype.is_floating_point
     torch.testing.assert_close(found, expected, rtol=0 if integer or hvd.size() <= 3 else coarse, atol=1e-8)
@@ -76,6 +80,14 @@ def error_of(function, *arguments, **named):
     except Exception as error:  # which one is for the test to say
         return error
     return None
+
+
+def outcome(function, *arguments, **named):
+    """What the call gives, or its exception: for calls that only some ranks make before all go on together."""
+    try:
+        return function(*arguments, **named)
+    except Exception as error:  # raised where the outcome is looked at
+        return error
 
 
 def is_error(error, *kinds):
@@ -154,10 +166,12 @@ class Job:
         self.output = folder / "output"
         command = [sys.executable, str(program), *map(str, arguments)]
         if hold:  # the launcher ends a job of which a rank died: its shell waits for the file `over`
-            command = ["bash", "-c", '"${@:2}"; while [ ! -e "$1/over" ]; do sleep 0.1; done', "bash", str(folder), *command]
+            waits = '"${@:2}"; while [ ! -e "$1/over" ]; do sleep 0.1; done'
+            command = ["bash", "-c", waits, "bash", str(folder), *command]
         variables = {**os.environ, **{name: str(value) for name, value in changes.items()}}
-        self.process = subprocess.Popen([HOROVODRUN, "-np", str(ranks), *options, *command], env=variables,
-                                        stdin=subprocess.DEVNULL, stdout=self.output.open("wb"), stderr=subprocess.STDOUT)
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen([HOROVODRUN, "-np", str(ranks), *options, *command], env=variables,
+                                            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
     def __enter__(self):
         return self

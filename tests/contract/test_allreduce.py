@@ -3,8 +3,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from ranks import (REDUCED, SHAPES, SIZE, alone, at_least, equal, error_of, everyone, is_error, mine, near, of, restarted,
-                   total)
+from ranks import REDUCED, SHAPES, SIZE, at_least, equal, error_of, everyone, is_error, mine, near, of, total
 
 OPS = ["Sum", "Average", "Min", "Max", "Product"]
 

@@ -217,7 +217,8 @@ def test_a_set_that_exists_cannot_be_added_again(ranks):
     is_error(error, ValueError)
 
 
-@pytest.mark.parametrize("ranks", [[SIZE], [-1], [0, 0], [0, SIZE + 3]], ids=["too large", "negative", "twice", "one is"])
+@pytest.mark.parametrize("ranks", [[SIZE], [-1], [0, 0], [0, SIZE + 3]],
+                         ids=["too large", "negative", "twice", "one too large"])
 def test_ranks_that_do_not_exist_or_come_twice_are_a_value_error(ranks):
     """§5 dynamic sets [Q]: upstream crashes"""
     error = error_of(lambda: hvd.add_process_set(ranks))
