@@ -28,6 +28,10 @@ def pytest_configure(config):
         config.addinivalue_line("markers", line)
 
 
+def pytest_make_parametrize_id(val):
+    return str(val).removeprefix("torch.") if isinstance(val, torch.dtype) else None
+
+
 def belongs_here(item):
     if bool(item.get_closest_marker("alone")) != (SIZE == 0):
         return False

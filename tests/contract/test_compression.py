@@ -68,7 +68,7 @@ def test_a_compressor_of_ones_own_is_used():
 
 
 def test_bf16_is_there_beside_fp16():
-    """issue 20: a bf16 compressor"""
+    """§2.11, issue 20: a bf16 compressor"""
     compressed, context = hvd.Compression.bf16.compress(torch.ones(4))
     assert compressed.dtype == torch.bfloat16
     equal(hvd.Compression.bf16.decompress(compressed, context), torch.ones(4))

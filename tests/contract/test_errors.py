@@ -169,7 +169,7 @@ def test_a_reduction_that_does_not_exist_is_an_error(op):
 @pytest.mark.parametrize("thing", [None, 3.0, [1.0, 2.0], "text"])
 @pytest.mark.parametrize("call", ["allreduce", "allgather", "broadcast"])
 def test_what_is_no_tensor_is_an_error(call, thing):
-    """issue 20: bad input"""
+    """§2.10, issue 20: bad input"""
     error = error_of(getattr(hvd, call), thing, **({"root_rank": 0} if call == "broadcast" else {}))
     works()
     assert error is not None

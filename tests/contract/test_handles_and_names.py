@@ -176,7 +176,8 @@ def test_one_name_may_be_in_flight_for_different_verbs():
     assert all(tensor is not None for tensor in found)
 
 
-@pytest.mark.parametrize("name", ["with spaces and / slashes", "größer ≥ 日本", "x" * 1000, "%s %d {}", "a\nb\"c\\"],
+@pytest.mark.parametrize("name", ["with spaces and / slashes", "größer ≥ 日本", "x" * 1000, "%s %d {}",
+                                  "a\nb\"c\\"],
                          ids=["spaces", "letters", "long", "formats", "quotes"])
 def test_a_name_may_be_any_text(name):
     """§2.9"""
