@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from ranks import (SIZE, at_least, equal, error_of, everyone, halves, is_error, mine, outcome, power_of_two, restarted, sets_of,
-                   total)
+from ranks import (SIZE, at_least, equal, error_of, everyone, halves, is_error, mine, outcome, power_of_two, restarted,
+                   sets_of, total)
 from test_adasum import adasum
 
 
