@@ -303,7 +303,7 @@ def test_init_takes_a_communicator_and_sets_of_communicators(tmp_path):
             assert hvd.global_process_set.mpi_comm is not None and first.process_set_id == 3
             found = hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=mine)
             assert found.tolist() == [len(expected[0])] * 2
-            """, options=["--mpi"]) as job:
+            """, options=["--mpi", "-H", "localhost:3"]) as job:
         assert job.ends(100) == 0, job.text()
 
 
@@ -320,7 +320,7 @@ def test_sets_of_communicators_need_a_communicator_as_world(tmp_path):
             except NotImplementedError:
                 sys.exit(0)
             sys.exit("no NotImplementedError")
-            """, options=["--mpi"]) as job:
+            """, options=["--mpi", "-H", "localhost:3"]) as job:
         assert job.ends() == 0, job.text()
 
 

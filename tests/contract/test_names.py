@@ -153,8 +153,8 @@ def test_the_differentiable_ops_are_functions_of_autograd(name):
     assert issubclass(getattr(hvd.mpi_ops, name), torch.autograd.Function)
 
 
-METHODS = {"load_state_dict": None, "set_backward_passes_per_step": "passes", "synchronize": "", "skip_synchronize": "",
-           "step": "closure=None", "zero_grad": "", "find_duplicates": "lst"}
+METHODS = {"load_state_dict": ({},), "set_backward_passes_per_step": (2,), "synchronize": (), "skip_synchronize": (),
+           "step": (None,), "zero_grad": (), "find_duplicates": ([],)}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -164,12 +164,7 @@ def test_the_distributed_optimizer_has_its_methods(name):
     hvd.init()
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1), named_parameters=[("p", parameter)])
     hvd.shutdown()
-    method = getattr(optimizer, name)
-    if METHODS[name] is not None:
-        found = [each for each in map(written, inspect.signature(method).parameters.values()) if each]
-        wanted = [part for part in METHODS[name].split(", ") if part]
-        assert [each.split("=")[0] for each in found[:len(wanted)]] == [each.split("=")[0] for each in wanted]
-        assert all("=" in extra for extra in found[len(wanted):])
+    inspect.signature(getattr(optimizer, name)).bind(*METHODS[name])
 
 
 def test_process_set_errors_have_their_numbers():
