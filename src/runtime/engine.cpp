@@ -33,19 +33,19 @@ Engine::Engine(Parts parts)
       net_(parts.net),
       operations_(*parts.operations),
       handles_(*parts.handles),
-      observers_(std::move(parts.observers)),
+      observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
       stalls_(*parts.config) {
-  runner_ = std::make_unique<Runner>(teams_, world_, counters_, observers_,
+  runner_ = std::make_unique<Runner>(teams_, world_, counters_, observers_.all(),
                                      [this](Operation& operation, Sequence batch, const Error* error) {
                                        if (error == nullptr)
-                                         for (Observer* observer : observers_)
-                                           observer->finished(operation.entry->name, batch);
+                                         for (Observer* observer : observers_.all())
+                                           observer->finished(operation, batch);
                                        settle(operation, error);
                                      });
   if (board_.me() == control::NodeBoard::leader)
     leader_ = std::make_unique<Leader>(
-        Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_, &counters_});
+        Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_.all(), &counters_});
 }
 
 Engine::~Engine() {
@@ -84,6 +84,7 @@ std::shared_ptr<const Error> Engine::ended() const {
 
 void Engine::run(Deadline start_deadline) {
   posix::WaitWord& word = board_.wake_word(board_.me());
+  observers_.open();
   connect(start_deadline);
   started_.store(phase_ == Phase::ended ? 2 : 1);
   started_.notify_all();
@@ -127,6 +128,7 @@ void Engine::run(Deadline start_deadline) {
     word.sleep(announced, longest);
     patience.found_work();
   }
+  observers_.close();
 }
 
 void Engine::connect(Deadline deadline) {
@@ -160,6 +162,7 @@ void Engine::connect(Deadline deadline) {
 
 // One look at everything that could have changed. True if anything had.
 bool Engine::progress() {
+  observers_.take_changes();
   bool news = take_submissions();
   if (leader_ && has_tree_) news |= leader_->step(runner_->batches_in_flight());
   news |= read_log();
@@ -216,7 +219,7 @@ bool Engine::take_submissions() {
     operation.place = in_flight_.size();
     in_flight_.push_back(&operation);
     counters_.submissions.add();
-    for (Observer* observer : observers_) observer->submitted(operation.entry->name, operation.signature);
+    for (Observer* observer : observers_.all()) observer->submitted(operation);
     introduce(operation);
   }
   board_.announce_arrivals();
@@ -313,7 +316,7 @@ void Engine::queue_batch(const BatchRecord& record) {
     Operation& operation = *entry->submitted;
     operation.scheduled = true;
     batch.push_back(&operation);
-    for (Observer* observer : observers_) observer->agreed(entry->name, record.sequence);
+    for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
     // The writer forgets such a slot at once, and so do we.
     if (operation.signature.transient || config_.cache_capacity <= 0) give_back(slot);
   }
@@ -335,7 +338,7 @@ bool Engine::run_batches() {
 
 void Engine::settle(Operation& operation, const Error* error) {
   if (error != nullptr)
-    for (Observer* observer : observers_) observer->failed(operation.entry->name, *error);
+    for (Observer* observer : observers_.all()) observer->failed(operation, *error);
   in_flight_[operation.place] = in_flight_.back();
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();

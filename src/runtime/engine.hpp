@@ -24,7 +24,7 @@
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/leader.hpp"
-#include "runtime/observer.hpp"
+#include "runtime/observers/registry.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/patience.hpp"
 #include "runtime/runner.hpp"
@@ -44,7 +44,7 @@ class Engine final : private transport::Exchange {
     Teams* teams = nullptr;
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
-    std::vector<Observer*> observers;
+    std::vector<Observer*> observers;  // from the start; others come to observers()
     bool spin = false;
   };
 
@@ -64,6 +64,7 @@ class Engine final : private transport::Exchange {
   // After stop(): all ranks had agreed to end, and carried out what was scheduled before.
   bool has_ended_in_order() const { return has_ended_in_order_; }
   const Counters& counters() const { return counters_; }
+  ObserverRegistry& observers() { return observers_; }
 
  private:
   enum class Phase : std::uint8_t { connecting, running, ended };
@@ -105,7 +106,7 @@ class Engine final : private transport::Exchange {
   const connections::NetPeers* net_;  // null on one node
   OperationTable& operations_;
   Handles& handles_;
-  std::vector<Observer*> observers_;
+  ObserverRegistry observers_;
   bool spin_;
 
   Inbox inbox_;

@@ -240,7 +240,7 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
 }
 
 void Leader::heard_ballot(std::string_view name, Rank from) {
-  for (Observer* observer : observers_) observer->ready(name, from);
+  for (Observer* observer : observers_) observer->ready(global_process_set, name, from);
 }
 
 void Leader::append(ConstBytes record) {

@@ -19,6 +19,7 @@ Operation* OperationTable::prepare(std::string_view name, Signature signature) {
   }
   auto operation = std::make_unique<Operation>();
   operation->entry = &entry;
+  operation->number = next_number_++;
   operation->count = signature.count();
   operation->references = 1;
   operation->starts = 1;

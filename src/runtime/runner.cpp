@@ -158,7 +158,10 @@ void Runner::begin(const Collective& collective, Sequence batch) {
   }
   algorithm_name_ = (*algorithm)->name();
   task_ = find_plan(collective, *algorithm);
-  for (Observer* observer : observers_) observer->started(batch, algorithm_name_);
+  for (Observer* observer : observers_) {
+    if (stage_ == Stage::sizes) observer->stage(batch, "EXCHANGE_SIZES");
+    else observer->started(batch, teams_.transport(), algorithm_name_);
+  }
   task_->rescale(collective.prescale, collective.postscale);
   task_->restart(in_, out_, Sequence{task_sequence_++});
 }
