@@ -20,6 +20,7 @@
 #include "control/node_board.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
+#include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
@@ -47,7 +48,10 @@ class Runtime {
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
   // Ends the work of all ranks and waits until this one has agreed with them.
-  void stop() { engine_->stop(); }
+  void stop() {
+    engine_->stop();
+    timeline_->stop();
+  }
   ~Runtime();
 
   const World& world() const { return world_; }
@@ -68,6 +72,8 @@ class Runtime {
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
   const Counters& counters() const { return engine_->counters(); }
+  ObserverRegistry& observers() { return engine_->observers(); }
+  TimelineSwitch& timeline() { return *timeline_; }
 
   // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
   Result<void*> allocate_shared(std::size_t bytes);
@@ -111,6 +117,7 @@ class Runtime {
   transport::Surroundings surroundings_;
   std::unique_ptr<Teams> teams_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;
   std::mutex shared_mutex_;
   std::map<void*, Shared> shared_;  // by the address of my part
