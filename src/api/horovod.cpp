@@ -645,6 +645,22 @@ void hvd_shared_drop(hvd_shared_hold_t* hold) {
   delete hold;
 }
 
+hvd_status hvd_timeline_start(hvd_runtime* runtime, const char* path, int mark_cycles) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (refuse_in_callback("hvd_timeline_start")) return HVD_INVALID_ARGUMENT;
+  if (path == nullptr || *path == '\0')
+    return fail(ErrorCode::invalid_argument, "hvd_timeline_start needs the path of a file; got none");
+  auto started = runtime->runtime->timeline().start(path, mark_cycles != 0);
+  return started ? HVD_OK : fail(started.error());
+}
+
+hvd_status hvd_timeline_stop(hvd_runtime* runtime) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (refuse_in_callback("hvd_timeline_stop")) return HVD_INVALID_ARGUMENT;
+  runtime->runtime->timeline().stop();
+  return HVD_OK;
+}
+
 int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   if (!usable(runtime) || name == nullptr) return -1;
   const hvd::runtime::Counters& counters = runtime->runtime->counters();

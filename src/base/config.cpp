@@ -107,6 +107,9 @@ constexpr Row rows[] = {
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
+    {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
+    {"HOROVOD_TIMELINE_ALL_RANKS", flag, "0", "the other ranks write timelines, too: the file's name with .1, .2, … at its end; python -m horovod.timeline merge makes one of them", flag_at<&Config::timeline_all_ranks>},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
@@ -134,8 +137,6 @@ constexpr Row rows[] = {
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
     // Not there yet: these are known, so that they are no typing errors, but later parts of the system will go by them.
-    {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, or DYNAMIC", nowhere, missed},
-    {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark the engine's cycles in the timeline", nowhere, missed},
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},

@@ -42,6 +42,9 @@ struct Config {
   std::string network_interfaces;             // that connections between nodes use, "eth0,ib0"; empty: all that are up
   PortRange port_range;                       // of the sockets that peers connect to
   bool require_fabric = false;                // between nodes nothing but a fabric will do
+  std::string timeline;                       // file, or DYNAMIC; empty: none, and the program cannot start one
+  bool timeline_mark_cycles = false;          // mark in it when a batch was decided on
+  bool timeline_all_ranks = false;            // not rank 0 alone writes one
   double peer_timeout_s = 10;                 // after which a node that gives no sign of life is lost
   log::Style log;
 

@@ -34,7 +34,7 @@ Engine::Engine(Parts parts)
       net_(parts.net),
       operations_(*parts.operations),
       handles_(*parts.handles),
-      observers_(std::move(parts.observers)),
+      observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
       stalls_(*parts.config) {
   auto sets = std::make_shared<ProcessSets>(world_.size());
@@ -43,11 +43,11 @@ Engine::Engine(Parts parts)
   runner.teams = parts.teams;
   runner.world = &world_;
   runner.counters = &counters_;
-  runner.observers = &observers_;
+  runner.observers = &observers_.all();
   runner.send = [this](const Request& request) { send(request); };
   runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
     if (error == nullptr)
-      for (Observer* observer : observers_) observer->finished(operation.entry->name, batch);
+      for (Observer* observer : observers_.all()) observer->finished(operation, batch);
     settle(operation, error);
   };
   runner_ = std::make_unique<Runner>(std::move(runner));
@@ -61,7 +61,7 @@ Engine::Engine(Parts parts)
   leader.layout = &layout_;
   leader.board = &board_;
   leader.net = parts.net;
-  leader.observers = &observers_;
+  leader.observers = &observers_.all();
   leader.counters = &counters_;
   leader.sets = &parts.sets;
   leader.batches_in_flight = [this](ProcessSetId set) { return runner_->batches_in_flight(set); };
@@ -113,6 +113,7 @@ bool Engine::runs_here() {
 void Engine::run(Deadline start_deadline) {
   is_engine_thread = true;
   posix::WaitWord& word = board_.wake_word(board_.me());
+  observers_.open();
   connect(start_deadline);
   started_.store(phase_ == Phase::ended ? 2 : 1);
   started_.notify_all();
@@ -156,6 +157,7 @@ void Engine::run(Deadline start_deadline) {
     word.sleep(announced, longest);
     patience.found_work();
   }
+  observers_.close();
 }
 
 void Engine::connect(Deadline deadline) {
@@ -189,6 +191,7 @@ void Engine::connect(Deadline deadline) {
 
 // One look at everything that could have changed. True if anything had.
 bool Engine::progress() {
+  observers_.take_changes();
   bool news = take_submissions();
   if (leader_ && has_tree_) news |= leader_->step();
   news |= read_log();
@@ -245,7 +248,7 @@ bool Engine::take_submissions() {
     operation.place = in_flight_.size();
     in_flight_.push_back(&operation);
     counters_.submissions.add();
-    for (Observer* observer : observers_) observer->submitted(operation.entry->name, operation.signature);
+    for (Observer* observer : observers_.all()) observer->submitted(operation);
     introduce(operation);
   }
   board_.announce_arrivals();
@@ -439,7 +442,7 @@ void Engine::queue_batch(const BatchRecord& record) {
       Operation& operation = part_in(slot);
       operation.scheduled = true;
       batch->push_back(&operation);
-      for (Observer* observer : observers_) observer->agreed(operation.entry->name, record.sequence);
+      for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
     }
     if (slots_[static_cast<std::size_t>(slot.value)].is_transient) give_back(slot);
   }
@@ -487,7 +490,7 @@ bool Engine::run_batches() {
 
 void Engine::settle(Operation& operation, const Error* error) {
   if (error != nullptr)
-    for (Observer* observer : observers_) observer->failed(operation.entry->name, *error);
+    for (Observer* observer : observers_.all()) observer->failed(operation, *error);
   if (operation.submission.handle == nullptr) {
     for (StandIn& it : stand_ins_)
       if (&it.operation == &operation) it.is_in_use = false;

@@ -24,7 +24,7 @@
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/leader.hpp"
-#include "runtime/observer.hpp"
+#include "runtime/observers/registry.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/patience.hpp"
 #include "runtime/process_sets.hpp"
@@ -46,7 +46,7 @@ class Engine {
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
-    std::vector<Observer*> observers;
+    std::vector<Observer*> observers;  // from the start; others come to observers()
     bool spin = false;
   };
 
@@ -74,6 +74,7 @@ class Engine {
   // After stop(): nothing uses the links any more.
   void drop_links() { runner_.reset(); }
   const Counters& counters() const { return counters_; }
+  ObserverRegistry& observers() { return observers_; }
 
  private:
   enum class Phase : std::uint8_t { connecting, running, ended };
@@ -134,7 +135,7 @@ class Engine {
   const connections::NetPeers* net_;  // null on one node
   OperationTable& operations_;
   Handles& handles_;
-  std::vector<Observer*> observers_;
+  ObserverRegistry observers_;
   bool spin_;
 
   Inbox inbox_;

@@ -104,7 +104,10 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
     return;
   }
   task_ = find_plan(move.collective, *algorithm);
-  for (Observer* observer : observers_) observer->started(batch, (*algorithm)->name());
+  for (Observer* observer : observers_) {
+    if (stage_ == Stage::sizes) observer->stage(batch, "EXCHANGE_SIZES");
+    else observer->started(batch, teams_->transport(), (*algorithm)->name());
+  }
   task_->rescale(move.collective.prescale, move.collective.postscale);
   if (!move.sent.empty()) task_->resize(move.sent, move.received);
   task_->restart(move.in, move.out, Sequence{task_sequence_++});

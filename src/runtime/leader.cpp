@@ -257,7 +257,7 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
 }
 
 void Leader::heard_ballot(OpNameView name, Rank from) {
-  for (Observer* observer : observers_) observer->ready(name.name, from);
+  for (Observer* observer : observers_) observer->ready(name.set, name.name, from);
 }
 
 void Leader::append(ConstBytes record) {

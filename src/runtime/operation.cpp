@@ -20,6 +20,7 @@ Operation* OperationTable::prepare(OpNameView name, Signature signature) {
   }
   auto operation = std::make_unique<Operation>();
   operation->entry = &entry;
+  operation->number = next_number_++;
   operation->count = signature.count();
   operation->references = 1;
   operation->starts = 1;

@@ -47,6 +47,7 @@ struct NameEntry;
 struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
+  std::uint64_t number = 0;        // its own in the table, never given again
   std::int64_t count = 0;          // elements (per row, where rows are each rank's own affair)
   std::atomic<int> references{0};  // the last one is given back under the table's lock
   std::atomic<int> starts{0};      // of a transient one: how often it may still be started, once for each prepare()
@@ -106,6 +107,7 @@ class OperationTable {
   mutable std::mutex mutex_;
   std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys are views of NameEntry::name
   std::size_t size_ = 0;                                                            // operations of all entries
+  std::uint64_t next_number_ = 1;  // 0: what stands in for another rank's
 };
 
 }  // namespace hvd::runtime

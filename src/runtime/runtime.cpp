@@ -103,6 +103,9 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   engine.observers = runtime->observers_;
   engine.spin = runtime->spin_;
   runtime->engine_ = std::make_unique<Engine>(std::move(engine));
+  runtime->timeline_ =
+      std::make_unique<TimelineSwitch>(runtime->world_, runtime->config_, runtime->engine_->observers());
+  runtime->timeline_->start_as_configured();
   if (runtime->peers_) {
     runtime->peers_->set_wake(surroundings.wake);
     // A dying process closes its sockets before its parent is told. The launcher should hear of it before anybody fails
@@ -147,6 +150,7 @@ int Runtime::mpi_thread_level() const {
 Runtime::~Runtime() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
+  timeline_.reset();
   // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
   if (engine_) engine_->drop_links();
   teams_.reset();

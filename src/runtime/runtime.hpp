@@ -20,6 +20,7 @@
 #include "control/node_board.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
+#include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
@@ -48,7 +49,10 @@ class Runtime {
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
   // Ends the work of all ranks and waits until this one has agreed with them.
-  void stop() { engine_->stop(); }
+  void stop() {
+    engine_->stop();
+    timeline_->stop();
+  }
   ~Runtime();
 
   const World& world() const { return world_; }
@@ -77,6 +81,8 @@ class Runtime {
   // The set of this number, if it exists.
   Result<ProcessSet> process_set(int number) const;
   const Counters& counters() const { return engine_->counters(); }
+  ObserverRegistry& observers() { return engine_->observers(); }
+  TimelineSwitch& timeline() { return *timeline_; }
 
   // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
   Result<void*> allocate_shared(std::size_t bytes);
@@ -122,6 +128,7 @@ class Runtime {
   transport::Surroundings surroundings_;
   std::unique_ptr<TeamMaker> teams_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;
   std::mutex sets_mutex_;  // one change of process sets at a time
   std::mutex shared_mutex_;

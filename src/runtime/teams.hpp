@@ -56,6 +56,8 @@ class Teams {
   // Transports of the hops, as they were chosen; empty where nobody is to be reached.
   std::string_view transport_inside() const { return transport_inside_; }
   std::string_view transport_between() const { return transport_between_; }
+  // Of the longest hop.
+  std::string_view transport() const { return transport_between_.empty() ? transport_inside_ : transport_between_; }
   // The engine is about to sleep (transport::Link::arm).
   void arm() noexcept;
   // Some link cannot wake the engine (transport::Link::needs_polling).

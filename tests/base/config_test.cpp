@@ -126,10 +126,12 @@ TEST(Config, warns_of_an_unknown_name_with_the_nearest_known_one) {
 }
 
 TEST(Config, says_so_when_a_known_variable_asks_for_what_does_not_exist_yet) {
-  auto reading = read({{"HOROVOD_TIMELINE", "/tmp/t.json"}, {"HOROVOD_AUTOTUNE", "0"}, {"HOROVOD_CONTROLLER", "Gloo"}});
+  auto reading =
+      read({{"HOROVOD_AUTOTUNE_LOG", "/tmp/t.csv"}, {"HOROVOD_AUTOTUNE", "0"}, {"HOROVOD_CONTROLLER", "Gloo"}});
   ASSERT_TRUE(reading.config);
   ASSERT_EQ(reading.warnings.size(), 1u);
-  EXPECT_NE(reading.warnings[0].find("HOROVOD_TIMELINE=/tmp/t.json has no effect in this version"), std::string::npos);
+  EXPECT_NE(reading.warnings[0].find("HOROVOD_AUTOTUNE_LOG=/tmp/t.csv has no effect in this version"),
+            std::string::npos);
 }
 
 TEST(Config, accepts_what_launchers_set_without_a_word) {

@@ -637,12 +637,12 @@ TEST(Runtime, goes_on_when_a_rank_cannot_have_its_part_of_shared_memory) {
 class Recorder final : public Observer {
  public:
   std::vector<std::string> events;
-  void submitted(std::string_view name, const Signature&) override { add("submitted", name); }
-  void ready(std::string_view name, Rank) override { add("ready", name); }
-  void agreed(std::string_view name, Sequence) override { add("agreed", name); }
-  void started(Sequence, std::string_view) override { events.push_back("started"); }
-  void finished(std::string_view name, Sequence) override { add("finished", name); }
-  void failed(std::string_view name, const Error&) override { add("failed", name); }
+  void submitted(const Operation& operation) override { add("submitted", operation.entry->name); }
+  void ready(ProcessSetId, std::string_view name, Rank) override { add("ready", name); }
+  void agreed(const Operation& operation, Sequence) override { add("agreed", operation.entry->name); }
+  void started(Sequence, std::string_view, std::string_view) override { events.push_back("started"); }
+  void finished(const Operation& operation, Sequence) override { add("finished", operation.entry->name); }
+  void failed(const Operation& operation, const Error&) override { add("failed", operation.entry->name); }
 
  private:
   void add(const char* what, std::string_view name) { events.push_back(std::string(what) + " " + std::string(name)); }

@@ -1,0 +1,247 @@
+#include "runtime/observers/timeline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "native/posix/thread.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+// People and tests look into the file a tenth of a second after something has happened.
+constexpr auto time_between_writes = std::chrono::milliseconds(50);
+// Records that a use of an operation may still need, its batch's stages included.
+constexpr std::size_t records_of_a_use = 6;
+constexpr std::size_t bytes_at_once = 1 << 20;
+constexpr std::size_t longest_message = 600;
+constexpr std::size_t most_ways = 256;
+
+std::int64_t microseconds(auto since_epoch) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Timeline>> Timeline::open(Settings settings) {
+  auto file = TraceFile::create(settings.path);
+  if (!file) return file.error();
+  Clock::time_point start = Clock::now();
+  settings.header.start_since_epoch_us = microseconds(std::chrono::system_clock::now().time_since_epoch());
+  settings.header.start_of_steady_clock_us = microseconds(start.time_since_epoch());
+  std::unique_ptr<Timeline> timeline(new Timeline(settings, std::move(*file), start));
+  HVD_RETURN_IF_ERROR(timeline->file_.flush());
+  auto thread = posix::start_thread("hvd-timeline", [raw = timeline.get()] { raw->write(); });
+  if (!thread) return thread.error();
+  timeline->thread_ = std::move(*thread);
+  return timeline;
+}
+
+Timeline::Timeline(const Settings& settings, TraceFile file, Clock::time_point start)
+    : start_(start),
+      queue_(std::max<std::size_t>(settings.queue_records, 64)),
+      places_(TraceEvents::places),
+      file_(std::move(file)),
+      events_(file_, settings.header, settings.marks_batches) {}
+
+Timeline::~Timeline() {
+  if (!thread_.joinable()) return;  // it was never opened
+  ends_.store(true, std::memory_order_release);
+  wake_.post();
+  thread_.join();
+}
+
+// ---- the engine's thread
+
+std::uint16_t Timeline::number_of_place(const Operation& operation) {
+  return static_cast<std::uint16_t>(operation.number % TraceEvents::places);
+}
+
+void Timeline::submitted(const Operation& operation) {
+  if (has_failed_.load(std::memory_order_relaxed)) return;
+  Place& place = place_of(operation);
+  std::size_t text_bytes =
+      place.operation == operation.number + 1
+          ? 0
+          : sizeof(TraceOperation) + operation.signature.shape.size() * 8 + operation.entry->name.size();
+  std::size_t needed = (open_ + 1) * records_of_a_use + TraceQueue::records_for(text_bytes) + 1;
+  if (!queue_.has_room(queue_.size() / 2 + needed)) wake_.post();
+  if (place.is_open || !queue_.has_room(needed)) {
+    ++dropped_;
+    return;
+  }
+  if (dropped_ > 0) queue_.put(what_was_dropped());
+  if (text_bytes > 0) introduce(operation);
+  place = {operation.number + 1, true};
+  ++open_;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::submitted;
+  record.place = number_of_place(operation);
+  record.time_ns = since_start(operation.since);
+  record.value = static_cast<std::uint64_t>(operation.submission.first_dimension);
+  queue_.put(record);
+}
+
+TraceRecord Timeline::what_was_dropped() {
+  TraceRecord dropped;
+  dropped.kind = TraceRecord::Kind::dropped;
+  dropped.time_ns = now();
+  dropped.value = std::exchange(dropped_, 0);
+  return dropped;
+}
+
+void Timeline::introduce(const Operation& operation) {
+  const Signature& signature = operation.signature;
+  TraceOperation constant{
+      operation.entry->set.value, static_cast<std::uint8_t>(signature.verb), static_cast<std::uint8_t>(signature.dtype),
+      signature.transient ? std::uint8_t{1} : std::uint8_t{0}, static_cast<std::uint8_t>(signature.shape.size())};
+  text_.assign(reinterpret_cast<const char*>(&constant), sizeof constant);
+  text_.append(reinterpret_cast<const char*>(signature.shape.data()), signature.shape.size() * sizeof(std::int64_t));
+  text_ += operation.entry->name;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::operation;
+  record.place = number_of_place(operation);
+  queue_.put(record, text_);
+}
+
+void Timeline::ready(ProcessSetId set, std::string_view name, Rank rank) {
+  // The first to go when there is little room: nothing else depends on it.
+  if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(name.size()) + queue_.size() / 4)) return;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::ready;
+  record.time_ns = now();
+  record.value = std::uint64_t{static_cast<std::uint32_t>(set.value)} << 32 | static_cast<std::uint32_t>(rank.value);
+  queue_.put(record, name);
+}
+
+bool Timeline::is_recorded(const Operation& operation) {
+  const Place& place = place_of(operation);
+  return place.is_open && place.operation == operation.number + 1;
+}
+
+std::int64_t Timeline::moment_of(Moment& last, Sequence batch) {
+  if (last.batch != batch.value) last = {batch.value, now()};
+  return last.time_ns;
+}
+
+void Timeline::agreed(const Operation& operation, Sequence batch) {
+  if (!is_recorded(operation)) return;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::agreed;
+  record.place = number_of_place(operation);
+  record.time_ns = moment_of(agreed_, batch);
+  record.value = batch.value;
+  queue_.put(record);
+}
+
+void Timeline::stage(Sequence batch, std::string_view what) {
+  begin_activity(batch, {}, what);
+}
+
+void Timeline::started(Sequence batch, std::string_view transport, std::string_view algorithm) {
+  begin_activity(batch, transport.empty() ? algorithm : transport, algorithm);
+}
+
+void Timeline::begin_activity(Sequence batch, std::string_view transport, std::string_view algorithm) {
+  std::size_t text_bytes = transport.size() + 1 + algorithm.size();
+  // Of a batch of which nothing is recorded, too; where a recorded one has none, its span is but less divided.
+  if (!queue_.has_room(open_ * records_of_a_use + 1 + TraceQueue::records_for(text_bytes))) return;
+  int way = find_way(transport, algorithm);
+  if (way < 0) return;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::started;
+  record.number = static_cast<std::uint8_t>(way);
+  record.time_ns = now();
+  record.value = batch.value;
+  queue_.put(record);
+}
+
+int Timeline::find_way(std::string_view transport, std::string_view algorithm) {
+  for (std::size_t i = 0; i < ways_.size(); ++i) {
+    std::string_view way = ways_[i];
+    if (way.size() == transport.size() + 1 + algorithm.size() && way.starts_with(transport) &&
+        way[transport.size()] == '\0' && way.ends_with(algorithm))
+      return static_cast<int>(i);
+  }
+  if (ways_.size() == most_ways) return -1;
+  ways_.push_back(std::string(transport) + '\0' + std::string(algorithm));
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::way;
+  record.number = static_cast<std::uint8_t>(ways_.size() - 1);
+  queue_.put(record, ways_.back());
+  return static_cast<int>(ways_.size() - 1);
+}
+
+void Timeline::finished(const Operation& operation, Sequence batch) {
+  if (!is_recorded(operation)) return;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::finished;
+  record.place = number_of_place(operation);
+  record.time_ns = moment_of(finished_, batch);
+  queue_.put(record);
+  place_of(operation).is_open = false;
+  --open_;
+}
+
+void Timeline::failed(const Operation& operation, const Error& error) {
+  if (!is_recorded(operation)) return;
+  std::string_view message = std::string_view(error.message).substr(0, longest_message);
+  if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(message.size()))) message = {};
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::failed;
+  record.place = number_of_place(operation);
+  record.time_ns = now();
+  queue_.put(record, message);
+  place_of(operation).is_open = false;
+  --open_;
+}
+
+// ---- the thread that writes
+
+void Timeline::write() {
+  for (;;) {
+    std::uint32_t announced = wake_.announce();
+    bool ends = ends_.load(std::memory_order_acquire);
+    if (write_what_is_there() && !ends) {
+      wake_.retract();
+      continue;
+    }
+    if (ends) break;
+    wake_.sleep(announced, time_between_writes);
+  }
+  wake_.retract();
+  if (has_failed_.load(std::memory_order_relaxed)) return;
+  if (dropped_ > 0) events_.take(what_was_dropped(), {});  // the engine does not call any more
+  events_.close(now());
+  if (auto status = file_.close(); !status) give_up(status.error());
+}
+
+// True if there was so much that more may have come meanwhile.
+bool Timeline::write_what_is_there() {
+  TraceRecord record;
+  std::string text;
+  bool was_much = false;
+  bool has_failed = has_failed_.load(std::memory_order_relaxed);
+  auto flush = [&] {
+    auto status = file_.flush();
+    if (!status) give_up(status.error());
+    has_failed = !status;
+  };
+  while (queue_.take(record, text)) {
+    if (has_failed) continue;
+    events_.take(record, text);
+    if (file_.buffered_bytes() < bytes_at_once) continue;
+    was_much = true;
+    flush();
+  }
+  if (!has_failed) flush();
+  return was_much;
+}
+
+void Timeline::give_up(const Error& error) {
+  has_failed_.store(true, std::memory_order_relaxed);
+  log::warning(error.message + "; the timeline ends here, the job goes on");
+}
+
+}  // namespace hvd::runtime

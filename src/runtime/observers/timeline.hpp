@@ -1,0 +1,98 @@
+#pragma once
+// The timeline: what happens to every operation, in a file for Perfetto and chrome://tracing.
+//
+//  1. The engine only leaves records of 24 bytes in a queue (trace_queue.hpp); an operation's name once.
+//  2. A thread of its own (hvd-timeline) takes them every 50 ms, or when the queue fills up, makes events of them
+//     (trace_events.hpp) and writes them (trace_file.hpp).
+//  3. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to end,
+//     and one event says how many. For a use that was taken there is room to its end.
+//  4. When the file cannot be written any more, a warning says so, and nothing is recorded from then on.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/result.hpp"
+#include "native/posix/wait_word.hpp"
+#include "runtime/observer.hpp"
+#include "runtime/observers/trace_events.hpp"
+#include "runtime/observers/trace_file.hpp"
+#include "runtime/observers/trace_queue.hpp"
+
+namespace hvd::runtime {
+
+class Timeline final : public Observer {
+ public:
+  struct Settings {
+    std::string path;
+    TraceHeader header;  // but for its times
+    bool marks_batches = false;
+    std::size_t queue_records = 1 << 17;
+  };
+  // Creates the file, with its header, and starts the thread. Records what it is told from now on.
+  static Result<std::unique_ptr<Timeline>> open(Settings settings);
+  // Nobody calls it any more. Writes what is left.
+  ~Timeline() override;
+
+  void submitted(const Operation& operation) override;
+  void ready(ProcessSetId set, std::string_view name, Rank rank) override;
+  void agreed(const Operation& operation, Sequence batch) override;
+  void stage(Sequence batch, std::string_view what) override;
+  void started(Sequence batch, std::string_view transport, std::string_view algorithm) override;
+  void finished(const Operation& operation, Sequence batch) override;
+  void failed(const Operation& operation, const Error& error) override;
+
+ private:
+  // An operation that the writer knows by a number of 16 bits. Another one may take its place when it is not in use.
+  struct Place {
+    std::uint64_t operation = 0;  // its number + 1
+    bool is_open = false;         // between submitted() and its end, and recorded
+  };
+
+  Timeline(const Settings& settings, TraceFile file, Clock::time_point start);
+  Place& place_of(const Operation& operation) { return places_[operation.number % TraceEvents::places]; }
+  static std::uint16_t number_of_place(const Operation& operation);
+  bool is_recorded(const Operation& operation);
+  TraceRecord what_was_dropped();
+  void introduce(const Operation& operation);
+  std::int64_t since_start(Clock::time_point time) const { return (time - start_).count(); }
+  std::int64_t now() const { return since_start(Clock::now()); }
+  void begin_activity(Sequence batch, std::string_view transport, std::string_view algorithm);
+  int find_way(std::string_view transport, std::string_view algorithm);
+
+  void write();
+  bool write_what_is_there();
+  void give_up(const Error& error);
+
+  const Clock::time_point start_;
+
+  // The engine's.
+  TraceQueue queue_;
+  std::vector<Place> places_;
+  std::size_t open_ = 0;  // places
+  std::uint64_t dropped_ = 0;
+  std::vector<std::string> ways_;
+  std::string text_;
+  // Operations of one batch are told of one after the other: the clock is read for the first.
+  struct Moment {
+    std::uint64_t batch = ~std::uint64_t{0};
+    std::int64_t time_ns = 0;
+  };
+  std::int64_t moment_of(Moment& last, Sequence batch);
+  Moment agreed_, finished_;
+
+  // The writer's.
+  TraceFile file_;
+  TraceEvents events_;
+  std::atomic<bool> has_failed_{false};
+  std::atomic<bool> ends_{false};
+  posix::WaitWord wake_;
+  std::thread thread_;
+};
+
+}  // namespace hvd::runtime

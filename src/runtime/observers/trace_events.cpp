@@ -1,0 +1,300 @@
+#include "runtime/observers/trace_events.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace hvd::runtime {
+
+namespace {
+
+// So that an event stays within a page, whatever has to be escaped.
+constexpr std::size_t longest_text = 600;
+// More names than this are forgotten all at once; one that comes again gets another row.
+constexpr std::size_t most_rows = 1 << 16;
+constexpr std::size_t most_early = 1 << 16;  // ranks that are ready for one operation before this one
+
+void add_number(std::string& out, std::int64_t number) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+// The bytes of the UTF-8 character that the text begins with; 0: it is none.
+std::size_t character_bytes(std::string_view text) {
+  auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  std::size_t count = byte(0) < 0x80 ? 1 : byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
+  if (count == 0 || byte(0) > 0xf4 || text.size() < count) return 0;
+  for (std::size_t i = 1; i < count; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  bool is_overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
+  bool is_no_character = (byte(0) == 0xed && byte(1) > 0x9f) || (byte(0) == 0xf4 && byte(1) > 0x8f);
+  return is_overlong || is_no_character ? 0 : count;
+}
+
+// BROADCAST travels as MPI_BCAST, as Horovod's users know it.
+void add_activity(std::string& out, std::string_view transport, Verb verb) {
+  for (char letter : transport) out += static_cast<char>(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
+  out += '_';
+  for (const char* letter = verb == Verb::broadcast ? "bcast" : name_of(verb); *letter != 0; ++letter)
+    out += static_cast<char>(*letter - 'a' + 'A');
+}
+
+void add_verb(std::string& out, Verb verb) {
+  for (const char* letter = name_of(verb); *letter != 0; ++letter) out += static_cast<char>(*letter - 'a' + 'A');
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  bool is_cut = text.size() > longest_text;
+  if (is_cut) text = text.substr(0, longest_text);
+  while (!text.empty()) {
+    std::size_t count = character_bytes(text);
+    unsigned char first = static_cast<unsigned char>(text[0]);
+    if (count == 0) {
+      out += "\\ufffd";
+    } else if (first < 0x20) {
+      constexpr char digits[] = "0123456789abcdef";
+      out += {'\\', 'u', '0', '0', digits[first >> 4], digits[first & 15]};
+    } else {
+      if (first == '"' || first == '\\') out += '\\';
+      out += text.substr(0, count);
+    }
+    text.remove_prefix(std::max<std::size_t>(count, 1));
+  }
+  return is_cut ? out + "..." : out;
+}
+
+TraceEvents::TraceEvents(TraceFile& file, const TraceHeader& header, bool marks_batches)
+    : file_(file), rank_(header.rank), marks_batches_(marks_batches) {
+  metadata("process_name", 0, "\"start_time_since_epoch_in_micros\":" + std::to_string(header.start_since_epoch_us));
+  metadata("process_sort_index", 0, "\"sort_index\":0");
+  metadata("horovod", 0,
+           "\"rank\":" + std::to_string(header.rank) + ",\"size\":" + std::to_string(header.size) + ",\"host\":\"" +
+               escaped(header.host) + "\",\"node\":\"" + escaped(header.node) + "\",\"job\":\"" + escaped(header.job) +
+               "\",\"start_of_steady_clock_in_micros\":" + std::to_string(header.start_of_steady_clock_us));
+}
+
+void TraceEvents::take(const TraceRecord& record, std::string_view text) {
+  switch (record.kind) {
+    case TraceRecord::Kind::operation: return learn_operation(record, text);
+    case TraceRecord::Kind::way: return learn_way(record, text);
+    case TraceRecord::Kind::ready: return ready(record, text);
+    case TraceRecord::Kind::submitted: return submitted(record);
+    case TraceRecord::Kind::agreed: return agreed(record);
+    case TraceRecord::Kind::started: return started(record);
+    case TraceRecord::Kind::finished: return over(record, nullptr);
+    case TraceRecord::Kind::failed: {
+      std::string error(text);
+      return over(record, &error);
+    }
+    case TraceRecord::Kind::dropped:
+      event_ = "{\"ph\":\"i\",\"name\":\"DROPPED\",\"s\":\"g\"";
+      add_time_and_row(record.time_ns, 0);
+      event_ += ",\"args\":{\"operations\":";
+      add_number(event_, static_cast<std::int64_t>(record.value));
+      event_ += '}';
+      return add_event();
+  }
+}
+
+void TraceEvents::learn_operation(const TraceRecord& record, std::string_view text) {
+  if (record.place >= places_.size()) places_.resize(record.place + std::size_t{1});
+  Place& place = places_[record.place];
+  std::memcpy(&place.operation, text.data(), sizeof place.operation);
+  text.remove_prefix(sizeof place.operation);
+  place.shape.resize(place.operation.dimensions);
+  std::size_t bytes = place.shape.size() * sizeof(std::int64_t);
+  if (bytes != 0) std::memcpy(place.shape.data(), text.data(), bytes);
+  text.remove_prefix(bytes);
+  place.row = row_of(place.operation.set, text);
+  place.state = Place::State::idle;
+}
+
+void TraceEvents::learn_way(const TraceRecord& record, std::string_view text) {
+  std::size_t end = text.find('\0');
+  ways_.resize(std::max<std::size_t>(ways_.size(), record.number + std::size_t{1}));
+  ways_[record.number] = {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
+}
+
+std::shared_ptr<TraceEvents::Row> TraceEvents::row_of(std::int32_t set, std::string_view name) {
+  std::string key = std::to_string(set) + ' ';
+  key += name;
+  if (auto known = rows_.find(key); known != rows_.end()) return known->second;
+  if (rows_.size() >= most_rows) rows_.clear();
+  auto row = std::make_shared<Row>();
+  row->key = key;
+  rows_.emplace(std::move(key), row);
+  return row;
+}
+
+void TraceEvents::show(Row& row) {
+  row.pid = next_pid_++;
+  std::size_t name_begins = row.key.find(' ') + 1;
+  std::string name = escaped(std::string_view(row.key).substr(name_begins));
+  std::string set = row.key.substr(0, name_begins - 1);
+  if (set != "0") name += " (process set " + set + ")";
+  metadata("process_name", row.pid, "\"name\":\"" + name + '"');
+  metadata("process_sort_index", row.pid, "\"sort_index\":" + std::to_string(row.pid));
+}
+
+// Before this rank has submitted it nothing is known of the operation but the name; so it is noted.
+void TraceEvents::ready(const TraceRecord& record, std::string_view name) {
+  auto rank = static_cast<std::int32_t>(record.value);
+  if (rank == rank_) return;  // submitted() says it for this one
+  std::shared_ptr<Row> row = row_of(static_cast<std::int32_t>(record.value >> 32), name);
+  if (row->is_negotiating) instant(*row, rank, record.time_ns);
+  else if (row->ready.size() < most_early) row->ready.emplace_back(record.time_ns, rank);
+}
+
+void TraceEvents::submitted(const TraceRecord& record) {
+  Place& place = places_[record.place];
+  Row& row = *place.row;
+  if (row.pid == 0) show(row);
+  place.state = Place::State::negotiating;
+  place.rows = static_cast<std::int64_t>(record.value);
+  name_ = "NEGOTIATE_";
+  add_verb(name_, static_cast<Verb>(place.operation.verb));
+  begin(row, name_, row.ready.empty() ? record.time_ns : std::min(record.time_ns, row.ready.front().first));
+  for (auto [time_ns, rank] : row.ready)
+    if (time_ns <= record.time_ns) instant(row, rank, time_ns);
+  instant(row, rank_, record.time_ns);
+  for (auto [time_ns, rank] : row.ready)
+    if (time_ns > record.time_ns) instant(row, rank, time_ns);
+  row.ready.clear();
+  row.is_negotiating = true;
+}
+
+void TraceEvents::agreed(const TraceRecord& record) {
+  Place& place = places_[record.place];
+  if (place.state != Place::State::negotiating) return;
+  if (marks_batches_ && record.value != last_marked_) {
+    last_marked_ = record.value;
+    event_ = "{\"ph\":\"i\",\"name\":\"CYCLE_START\",\"s\":\"g\"";
+    add_time_and_row(record.time_ns, 0);
+    add_event();
+  }
+  Row& row = *place.row;
+  row.is_negotiating = false;
+  end(row, record.time_ns);
+  name_.clear();
+  add_verb(name_, static_cast<Verb>(place.operation.verb));
+  begin(row, name_, record.time_ns);
+  begin(row, "QUEUE", record.time_ns);
+  place.state = Place::State::agreed;
+  place.batch = record.value;
+  Batch& batch = batches_[record.value];
+  batch.places.push_back(record.place);
+  ++batch.left;
+}
+
+void TraceEvents::started(const TraceRecord& record) {
+  auto found = batches_.find(record.value);
+  if (found == batches_.end()) return;
+  const Way& way = ways_[record.number];
+  arguments_.clear();
+  if (!way.transport.empty()) arguments_ = "\"algorithm\":\"" + escaped(way.algorithm) + '"';
+  for (std::uint16_t number : found->second.places) {
+    Place& place = places_[number];
+    if (place.state != Place::State::agreed || place.batch != record.value) continue;  // it is over
+    end(*place.row, record.time_ns);
+    name_.clear();
+    if (way.transport.empty()) name_ = escaped(way.algorithm);
+    else add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
+    begin(*place.row, name_, record.time_ns, arguments_);
+  }
+}
+
+void TraceEvents::over(const TraceRecord& record, const std::string* error) {
+  Place& place = places_[record.place];
+  if (place.state == Place::State::idle) return;
+  Row& row = *place.row;
+  row.is_negotiating = false;
+  if (place.state == Place::State::agreed) end(row, record.time_ns);
+  arguments_ = "\"dtype\":\"";
+  arguments_ += name_of(static_cast<DataType>(place.operation.dtype));
+  arguments_ += "\",\"shape\":\"[";
+  bool has_rows = hvd::row_of(static_cast<Verb>(place.operation.verb)).agreed == VerbRow::Agreed::all_but_first;
+  for (std::size_t i = 0; i < place.shape.size(); ++i) {
+    if (i > 0) arguments_ += ", ";
+    add_number(arguments_, i == 0 && has_rows ? place.rows : place.shape[i]);
+  }
+  arguments_ += "]\"";
+  if (place.state != Place::State::negotiating) {
+    arguments_ += ",\"batch\":";
+    add_number(arguments_, static_cast<std::int64_t>(place.batch));
+  }
+  if (error != nullptr) arguments_ += ",\"error\":\"" + escaped(*error) + '"';
+  end(row, record.time_ns, arguments_);
+  if (place.state != Place::State::negotiating) leave_batch(place);
+  place.state = Place::State::idle;
+  // Its name does not come again.
+  if (place.operation.is_transient != 0) rows_.erase(row.key);
+}
+
+void TraceEvents::leave_batch(const Place& place) {
+  auto found = batches_.find(place.batch);
+  if (found != batches_.end() && --found->second.left == 0) batches_.erase(found);
+}
+
+void TraceEvents::close(std::int64_t time_ns) {
+  for (Place& place : places_) {
+    if (place.state == Place::State::idle) continue;
+    if (place.state == Place::State::agreed) end(*place.row, time_ns);
+    end(*place.row, time_ns);
+    place.state = Place::State::idle;
+  }
+}
+
+void TraceEvents::begin(Row& row, std::string_view name, std::int64_t time_ns, std::string_view arguments) {
+  event_ = "{\"ph\":\"B\",\"name\":\"";
+  event_ += name;
+  event_ += '"';
+  add_time_and_row(in_order(row, time_ns), row.pid);
+  if (!arguments.empty()) event_.append(",\"args\":{").append(arguments) += '}';
+  add_event();
+}
+
+void TraceEvents::end(Row& row, std::int64_t time_ns, std::string_view arguments) {
+  event_ = "{\"ph\":\"E\"";
+  add_time_and_row(in_order(row, time_ns), row.pid);
+  if (!arguments.empty()) event_.append(",\"args\":{").append(arguments) += '}';
+  add_event();
+}
+
+void TraceEvents::instant(Row& row, int rank, std::int64_t time_ns) {
+  event_ = "{\"ph\":\"X\",\"name\":\"";
+  add_number(event_, rank);
+  event_ += '"';
+  add_time_and_row(in_order(row, time_ns), row.pid);
+  event_ += ",\"dur\":0";
+  add_event();
+}
+
+void TraceEvents::metadata(const char* what, int pid, std::string_view arguments) {
+  event_ = std::string("{\"name\":\"") + what + "\",\"ph\":\"M\",\"pid\":";
+  add_number(event_, pid);
+  event_.append(",\"args\":{").append(arguments) += '}';
+  add_event();
+}
+
+// A rank that was done with the last use before this one may be ready for the next: it is shown after it.
+std::int64_t TraceEvents::in_order(Row& row, std::int64_t time_ns) {
+  row.last_ns = std::max(row.last_ns, time_ns);
+  return row.last_ns;
+}
+
+void TraceEvents::add_time_and_row(std::int64_t time_ns, int pid) {
+  event_ += ",\"ts\":";
+  add_number(event_, time_ns / 1000);
+  event_ += ",\"pid\":";
+  add_number(event_, pid);
+}
+
+void TraceEvents::add_event() {
+  event_ += '}';
+  file_.add(event_);
+}
+
+}  // namespace hvd::runtime

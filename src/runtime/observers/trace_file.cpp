@@ -1,0 +1,119 @@
+#include "runtime/observers/trace_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/panic.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+constexpr std::uint64_t least_space = 64 << 10, most_space = 4 << 20;
+
+}  // namespace
+
+Error TraceFile::cannot(const char* what, int errno_value) const {
+  return system_error(std::string("cannot ") + what + " the timeline '" + path_ + "'", errno_value);
+}
+
+Result<TraceFile> TraceFile::create(const std::string& path) {
+  // Without O_NONBLOCK a named pipe would wait for a reader.
+  posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  int refused = errno;
+  TraceFile trace(path, std::move(file));
+  if (!trace.file_) return trace.cannot("create", refused);
+  struct stat kind {};
+  if (::fstat(trace.file_.get(), &kind) != 0) return trace.cannot("look at", errno);
+  if (!S_ISREG(kind.st_mode))
+    return Error(ErrorCode::invalid_argument,
+                 "cannot write the timeline to '" + path + "': it is not an ordinary file; name a file");
+  if (::ftruncate(trace.file_.get(), 0) != 0) return trace.cannot("empty", errno);
+  std::string blank(least_space, ' ');
+  blank.front() = '[';
+  blank[blank.size() - 2] = ']';
+  blank.back() = '\n';
+  HVD_RETURN_IF_ERROR(trace.write(blank, 0));
+  trace.written_ = 1;
+  trace.size_ = blank.size();
+  trace.bracket_ = trace.size_ - 2;
+  return trace;
+}
+
+void TraceFile::add(std::string_view event) {
+  if (event.size() > longest_event) panic("an event of the timeline is longer than a page");
+  std::size_t begin = static_cast<std::size_t>(written_) + buffer_.size();
+  std::size_t left = page_bytes - begin % page_bytes;
+  if (left < event.size() + 2) buffer_.append(left, ' ');
+  buffer_ += is_empty_ ? "\n" : ",\n";
+  buffer_ += event;
+  is_empty_ = false;
+}
+
+Status TraceFile::flush() {
+  if (buffer_.empty()) return {};
+  std::string taken;
+  taken.swap(buffer_);
+  HVD_RETURN_IF_ERROR(make_room(written_ + taken.size()));
+  if (auto status = write(taken, written_); !status) {
+    // Of what has reached the file an event may be cut off. If it cannot even be blanked out, nobody can help.
+    std::fill(taken.begin(), taken.end(), ' ');
+    (void)write(taken, written_);
+    return status;
+  }
+  written_ += taken.size();
+  taken.clear();
+  buffer_.swap(taken);  // keeps the memory
+  return {};
+}
+
+Status TraceFile::close() {
+  HVD_RETURN_IF_ERROR(flush());
+  HVD_RETURN_IF_ERROR(make_room(written_ + 1));
+  HVD_RETURN_IF_ERROR(move_bracket(written_ + 1));
+  HVD_RETURN_IF_ERROR(write("\n", written_));
+  if (::ftruncate(file_.get(), static_cast<off_t>(bracket_ + 1)) != 0) return cannot("shorten", errno);
+  file_.reset();
+  return {};
+}
+
+// For events up to there.
+Status TraceFile::make_room(std::uint64_t end) {
+  if (end <= bracket_) return {};
+  std::uint64_t more = std::max(std::clamp(size_, least_space, most_space), end + 2 - size_);
+  std::string blank((more + page_bytes - 1) / page_bytes * page_bytes, ' ');
+  blank.back() = '\n';
+  if (auto status = write(blank, size_); !status) {
+    (void)::ftruncate(file_.get(), static_cast<off_t>(size_));
+    return status;
+  }
+  size_ += blank.size();
+  return move_bracket(size_ - 2);
+}
+
+Status TraceFile::move_bracket(std::uint64_t to) {
+  HVD_RETURN_IF_ERROR(write(" ", bracket_));
+  if (auto status = write("]", to); !status) {
+    (void)write("]", bracket_);
+    return status;
+  }
+  bracket_ = to;
+  return {};
+}
+
+Status TraceFile::write(std::string_view bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    ssize_t count = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return cannot("write to", count == 0 ? ENOSPC : errno);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+}  // namespace hvd::runtime
