@@ -107,7 +107,12 @@ class ConnectedTeams {
 // What one rank gives to and wants from a collective.
 struct Part {
   std::vector<Segment> in, out;
+  std::vector<std::int64_t> sent{}, received{};  // alltoall: see Task::resize
 };
+inline void restart(Task& task, const Part& part, Sequence sequence) {
+  if (!part.sent.empty()) task.resize(part.sent, part.received);
+  task.restart(part.in, part.out, sequence);
+}
 
 class RanksInTurn {
  public:
@@ -149,7 +154,7 @@ class RanksInTurn {
   void restart(Tasks& tasks, const std::vector<Part>& parts) {
     ++sequence_;
     for (std::size_t rank = 0; rank < tasks.size(); ++rank)
-      tasks[rank]->restart(parts[rank].in, parts[rank].out, Sequence{sequence_});
+      testing::restart(*tasks[rank], parts[rank], Sequence{sequence_});
   }
   // Steps all ranks until all are done. Failed if one failed; its links are aborted then, as an engine would do.
   Progress step_until_done(Tasks& tasks) {

@@ -80,7 +80,7 @@ class Node final : public AgreementEffects {
   void given(SlotId) override {}
   void evicted(SlotId) override {}
   void scheduled(SlotId) override {}
-  void heard_ballot(std::string_view, Rank) override { ++items_; }
+  void heard_ballot(runtime::OpNameView, Rank) override { ++items_; }
   void heard_stall(Rank, const runtime::StallRequest&) override {}
   void lost(Rank, std::string_view why) override {
     has_ended = true;
@@ -98,7 +98,7 @@ class Node final : public AgreementEffects {
   int unsettled_ = 0;
   std::uint64_t records_ = 0;
   std::int64_t items_ = 0;  // handled in this run
-  std::vector<SlotId> batch_slots_;
+  runtime::RecordStorage storage_;
   Buffer scratch_;
 };
 
@@ -218,7 +218,7 @@ void Node::introduce(int number_of, int local_rank) {
     if (std::popcount(tensor.arrived) == ranks) agreement_->node_arrived(SlotId{tensor.slot});
     return;
   }
-  runtime::encode(runtime::Request(runtime::OpRequest{name_of(number_of), signature_of(number_of, is_other)}),
+  runtime::encode(runtime::Request(runtime::OpRequest{name_of(number_of), signature_of(number_of, is_other), records_}),
                   scratch_);
   agreement_->request(Seat{local_rank}, scratch_);
 }
@@ -227,10 +227,10 @@ void Node::append(ConstBytes bytes) {
   ++records_;
   ++items_;
   log_hash = mixed(log_hash, bytes);
-  auto record = runtime::decode_record(bytes, batch_slots_);
+  auto record = runtime::decode_record(bytes, storage_);
   if (!record) panic(record.error().message);
   if (const auto* give = std::get_if<runtime::GiveRecord>(&*record)) {
-    int tensor = job_.tensor_of(give->name);
+    int tensor = job_.tensor_of(give->name.name);
     tensors_[static_cast<std::size_t>(tensor)].slot = give->slot.value;
     tensor_of_slot_[static_cast<std::size_t>(give->slot.value)] = tensor;
   } else if (const auto* evict = std::get_if<runtime::EvictRecord>(&*record)) {
@@ -248,7 +248,7 @@ void Node::append(ConstBytes bytes) {
   } else if (const auto* fail = std::get_if<runtime::FailRecord>(&*record)) {
     ++failures;
     told = fail->message;
-    settle(tensors_[static_cast<std::size_t>(job_.tensor_of(fail->name))]);
+    settle(tensors_[static_cast<std::size_t>(job_.tensor_of(fail->name.name))]);
   }
 }
 

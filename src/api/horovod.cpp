@@ -4,12 +4,18 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/config.hpp"
 #include "bootstrap/owner.hpp"
@@ -56,8 +62,7 @@ Process& process() {
 // Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
 
-hvd_status fail(ErrorCode code, std::string message) {
-  last_error = std::move(message);
+hvd_status status_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument: return HVD_INVALID_ARGUMENT;
     case ErrorCode::mismatch: return HVD_MISMATCH;
@@ -70,6 +75,10 @@ hvd_status fail(ErrorCode code, std::string message) {
     case ErrorCode::system: return HVD_SYSTEM_ERROR;
   }
   return HVD_SYSTEM_ERROR;
+}
+hvd_status fail(ErrorCode code, std::string message) {
+  last_error = std::move(message);
+  return status_of(code);
 }
 hvd_status fail(const Error& error) {
   return fail(error.code, error.message);
@@ -159,13 +168,32 @@ void take_position(const hvd::runtime::Position& position, hvd_world& world) {
   world.is_homogeneous = position.homogeneous;
 }
 
-// Average becomes a sum with 1/n in the postscale.
+hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
+  signature.prescale = description.prescale;
+  signature.postscale = description.postscale;
+  switch (description.reduce_op) {
+    case HVD_AVERAGE: signature.postscale *= 1.0 / size; return HVD_OK;  // a sum with 1/n in the postscale
+    case HVD_SUM: return HVD_OK;
+    case HVD_MIN: signature.op = hvd::ReduceOp::min; return HVD_OK;
+    case HVD_MAX: signature.op = hvd::ReduceOp::max; return HVD_OK;
+    case HVD_PRODUCT: signature.op = hvd::ReduceOp::product; return HVD_OK;
+    case HVD_ADASUM:
+      if (signature.verb == hvd::Verb::allreduce) {
+        signature.verb = hvd::Verb::adasum;
+        return HVD_OK;
+      }
+      return fail(ErrorCode::unsupported, "reducescatter does sums and averages, not Adasum");
+  }
+  return fail(ErrorCode::invalid_argument,
+              "reduce operation " + std::to_string(description.reduce_op) +
+                  " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
+}
+
+// `size`: of the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
-  if (description.struct_size != sizeof description)
-    return wrong_struct("hvd_op_description", sizeof description, description.struct_size);
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
-  if (description.verb < HVD_ALLREDUCE || description.verb > HVD_BARRIER)
+  if (description.verb < HVD_ALLREDUCE || description.verb > HVD_JOIN)
     return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
   if (description.dtype < HVD_BOOL || description.dtype > HVD_FLOAT64)
     return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");
@@ -173,28 +201,64 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
     return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
                    std::to_string(HVD_MAX_DIMENSIONS));
   if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
+  if (description.device != HVD_HOST)
+    return fail(ErrorCode::unsupported, "hvd_op_description.device is " + std::to_string(description.device) +
+                                            "; this build carries tensors in host memory only (0)");
   signature.verb = static_cast<hvd::Verb>(description.verb);
   signature.dtype = static_cast<hvd::DataType>(description.dtype);
-  signature.set = hvd::ProcessSetId{description.process_set};
   signature.transient = description.transient != 0;
-  signature.shape.assign(description.shape, description.shape + description.dimensions);
-  // The rows are each call's own affair.
-  if (signature.verb == hvd::Verb::allgather && !signature.shape.empty()) signature.shape[0] = 0;
-  if (signature.verb == hvd::Verb::broadcast) signature.root = hvd::Rank{description.root_rank};
-  if (signature.verb != hvd::Verb::allreduce) return HVD_OK;
-  signature.prescale = description.prescale;
-  signature.postscale = description.postscale;
-  switch (description.reduce_op) {
-    case HVD_AVERAGE: signature.postscale *= 1.0 / size; break;
-    case HVD_SUM: break;
-    case HVD_MIN: signature.op = hvd::ReduceOp::min; break;
-    case HVD_MAX: signature.op = hvd::ReduceOp::max; break;
-    case HVD_PRODUCT: signature.op = hvd::ReduceOp::product; break;
-    default:
-      return invalid("reduce operation " + std::to_string(description.reduce_op) +
-                     " is not known; expected average (0), sum (1), min (3), max (4) or product (5)");
+  if (description.group != nullptr) signature.group = std::hash<std::string_view>{}(description.group) | 1;
+  const hvd::VerbRow& row = signature.row();
+  if (row.has_tensor()) signature.shape.assign(description.shape, description.shape + description.dimensions);
+  if (row.agreed == hvd::VerbRow::Agreed::all_but_first && !signature.shape.empty()) signature.shape[0] = 0;
+  if (row.has_root()) signature.root = hvd::Rank{description.root_rank};
+  return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
+}
+
+// The rows for each rank have to be there, and add up to what the input has.
+hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
+  auto invalid = [&](const std::string& text) {
+    return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
+  };
+  if (use.splits == nullptr) {
+    if (use.first_dimension % static_cast<int64_t>(members) == 0) return HVD_OK;
+    return invalid("without splits the " + std::to_string(use.first_dimension) + " rows have to be a multiple of the " +
+                   std::to_string(members) + " ranks; give the rows for each rank as splits");
   }
-  return HVD_OK;
+  if (use.split_count != members)
+    return invalid("splits has " + std::to_string(use.split_count) + " numbers; expected one for each of the " +
+                   std::to_string(members) + " ranks");
+  int64_t rows = 0;
+  for (size_t i = 0; i < members; ++i) {
+    if (use.splits[i] < 0) return invalid("splits[" + std::to_string(i) + "] is " + std::to_string(use.splits[i]));
+    if (__builtin_add_overflow(rows, use.splits[i], &rows)) rows = INT64_MAX;
+  }
+  if (rows <= use.first_dimension) return HVD_OK;
+  return invalid("splits add up to " + std::to_string(rows) + " rows; the tensor has " +
+                 std::to_string(use.first_dimension));
+}
+
+hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
+  if (use.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
+  const hvd::runtime::Operation& operation = *from_c(use.op);
+  const hvd::VerbRow& row = operation.signature.row();
+  if (use.stream != nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_start_arguments.stream is given for a tensor in host memory");
+  bool has_rows_of_its_own = row.agreed == hvd::VerbRow::Agreed::all_but_first;
+  if (has_rows_of_its_own && use.first_dimension < 0)
+    return fail(ErrorCode::invalid_argument,
+                "first_dimension is " + std::to_string(use.first_dimension) + "; expected 0 or more");
+  bool has_input = operation.count > 0 && (!has_rows_of_its_own || use.first_dimension > 0);
+  bool needs_output = row.outcome == hvd::VerbRow::Outcome::as_input;
+  if (has_input && (use.input == nullptr || (needs_output && use.output == nullptr)))
+    return fail(ErrorCode::invalid_argument,
+                "'" + operation.entry->name + "' has elements and needs " +
+                    (needs_output ? "an input and an output" : "an input") +
+                    "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
+  if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
+  auto sets = runtime.process_sets();
+  const hvd::runtime::ProcessSet* set = sets->find(operation.entry->set);
+  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed one is refused later
 }
 
 hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
@@ -205,7 +269,7 @@ hvd_status no_such_handle() {
 }
 
 // The result of an operation that kept one; null with the error set if there is none.
-const hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
+hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) {
     (void)no_such_handle();
@@ -215,11 +279,42 @@ const hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle han
     (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
     return nullptr;
   }
-  if (index >= cell->results.size()) {
+  if (index >= cell->results.size() || cell->results[index].data == nullptr) {
     (void)fail(ErrorCode::invalid_argument, "the handle keeps no result of operation " + std::to_string(index));
     return nullptr;
   }
   return &cell->results[index];
+}
+
+// Calls a program's on_done.
+void call_back(void (*function)(), void* context, const Error* error) {
+  using OnDone = void (*)(void*, hvd_status, const char*);
+  auto* on_done = reinterpret_cast<OnDone>(function);
+  on_done(context, error == nullptr ? HVD_OK : status_of(error->code), error == nullptr ? "" : error->message.c_str());
+}
+
+// A callback runs on the thread that everybody waits for.
+bool refuse_in_callback(const char* function) {
+  if (!hvd::runtime::Engine::runs_here()) return false;
+  (void)fail(ErrorCode::invalid_argument,
+             std::string(function) +
+                 " was called in a callback on completion (on_done), whose thread must not wait; "
+                 "start operations there, and wait elsewhere");
+  return true;
+}
+
+hvd_status read_sets(const hvd_init_options& options, hvd::runtime::StaticSets& sets) {
+  if (options.set_count > 0 && (options.set_ranks == nullptr || options.set_sizes == nullptr))
+    return fail(ErrorCode::invalid_argument, "hvd_init_options.set_count is " + std::to_string(options.set_count) +
+                                                 ", but set_ranks or set_sizes is null");
+  const int* next = options.set_ranks;
+  for (size_t i = 0; i < options.set_count; ++i) {
+    std::vector<hvd::Rank>& set = sets.listed.emplace_back();
+    for (size_t k = 0; k < options.set_sizes[i]; ++k) set.emplace_back(*next++);
+  }
+  for (size_t i = 0; i < options.set_comm_count; ++i) sets.communicators.push_back(options.set_comms[i]);
+  sets.communicator_bytes = options.mpi_comm_size;
+  return HVD_OK;
 }
 
 }  // namespace
@@ -241,8 +336,10 @@ hvd_status hvd_init(hvd_runtime** runtime) {
 
 hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options) {
   if (runtime == nullptr) return fail(ErrorCode::invalid_argument, "hvd_init needs a place for the runtime; got null");
-  if (options == nullptr || options->struct_size != sizeof *options)
-    return wrong_struct("hvd_init_options", sizeof *options, options == nullptr ? 0 : options->struct_size);
+  hvd_init_options given;
+  constexpr size_t first_size = offsetof(hvd_init_options, set_ranks);
+  if (hvd_status status = copy_in("hvd_init_options", options, first_size, given); status != HVD_OK) return status;
+  options = &given;
   if (options->mpi_comm != nullptr && options->ranks != nullptr)
     return fail(ErrorCode::invalid_argument,
                 "hvd_init_options names a communicator and a list of ranks; give one of the two");
@@ -261,8 +358,13 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   members.handle_bytes = options->mpi_comm_size;
   if (options->ranks != nullptr) members.ranks = {options->ranks, options->rank_count};
   bool is_everybody = members.mpi_communicator == nullptr && members.ranks.empty();
-  auto started = is_everybody ? mine.session->start(environment) : mine.session->start(environment, members);
+  hvd::runtime::StaticSets sets;
+  if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
+  auto started =
+      is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
   if (!started) return fail(started.error());
+  for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
+    options->set_comm_ids[i] = sets.numbers_of_communicators[i];
   // Alone there is no place that a child could take.
   if ((*started)->world().size() > 1) {
     mark_environment(false);
@@ -282,12 +384,12 @@ void hvd_shutdown(hvd_runtime* runtime) {
 }
 
 void hvd_stop(hvd_runtime* runtime) {
-  if (usable(runtime)) runtime->runtime->stop();
+  if (usable(runtime) && !refuse_in_callback("hvd_stop")) runtime->runtime->stop();
 }
 
 hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
   if (!usable(runtime)) return why_unusable(runtime);
-  if (world == nullptr || world->struct_size != sizeof(hvd_world))
+  if (world == nullptr || world->struct_size < sizeof(hvd_world))
     return wrong_struct("hvd_world", sizeof(hvd_world), world == nullptr ? 0 : world->struct_size);
   take_position(runtime->runtime->position(), *world);
   return HVD_OK;
@@ -308,14 +410,84 @@ int hvd_is_running(hvd_runtime* runtime) {
   return usable(runtime) && runtime->runtime->ended() == nullptr;
 }
 
+hvd_status hvd_add_process_set(hvd_runtime* runtime, const int* ranks, size_t count, int* id) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (refuse_in_callback("hvd_add_process_set")) return HVD_INVALID_ARGUMENT;
+  if ((ranks == nullptr && count > 0) || id == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_add_process_set needs ranks and a place for the id; got null");
+  if (!runtime->runtime->config().dynamic_process_sets)
+    return fail(ErrorCode::invalid_argument,
+                "process sets can be added and removed after the start only if HOROVOD_DYNAMIC_PROCESS_SETS=1 was set "
+                "before it (hvd.init(process_sets=\"dynamic\") does that); else list them in init");
+  std::vector<hvd::Rank> members;
+  for (size_t i = 0; i < count; ++i) members.emplace_back(ranks[i]);
+  auto added = runtime->runtime->add_process_set(members);
+  std::sort(members.begin(), members.end());
+  if (const auto* known = runtime->runtime->process_sets()->of(members)) *id = known->number;
+  return added ? HVD_OK : fail(added.error());
+}
+
+hvd_status hvd_remove_process_set(hvd_runtime* runtime, int id) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (refuse_in_callback("hvd_remove_process_set")) return HVD_INVALID_ARGUMENT;
+  if (!runtime->runtime->config().dynamic_process_sets)
+    return fail(ErrorCode::invalid_argument,
+                "process sets can be added and removed after the start only if HOROVOD_DYNAMIC_PROCESS_SETS=1 was set "
+                "before it (hvd.init(process_sets=\"dynamic\") does that)");
+  if (id == 0) return fail(ErrorCode::invalid_argument, "the global process set (0) cannot be removed");
+  auto removed = runtime->runtime->remove_process_set(id);
+  return removed ? HVD_OK : fail(removed.error());
+}
+
+int hvd_process_set_ids(hvd_runtime* runtime, int* ids, int capacity) {
+  if (!usable(runtime)) {
+    (void)why_unusable(runtime);
+    return -1;
+  }
+  std::vector<int> all;
+  for (const auto& [id, set] : runtime->runtime->process_sets()->all()) all.push_back(set.number);
+  std::sort(all.begin(), all.end());
+  if (ids != nullptr)
+    std::copy_n(all.begin(), std::min<size_t>(all.size(), static_cast<size_t>(std::max(capacity, 0))), ids);
+  return static_cast<int>(all.size());
+}
+
+hvd_status hvd_process_set(hvd_runtime* runtime, int id, int* rank, int* size, int* ranks, int capacity) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  auto found = runtime->runtime->process_set(id);
+  if (!found) return fail(found.error());
+  const std::vector<hvd::Rank>& members = found->ranks;
+  auto mine = std::lower_bound(members.begin(), members.end(), runtime->runtime->world().rank);
+  bool is_member = mine != members.end() && *mine == runtime->runtime->world().rank;
+  if (rank != nullptr) *rank = is_member ? static_cast<int>(mine - members.begin()) : -1;
+  if (size != nullptr) *size = static_cast<int>(members.size());
+  for (size_t i = 0; ranks != nullptr && i < members.size() && static_cast<int>(i) < capacity; ++i)
+    ranks[i] = members[i].value;
+  return HVD_OK;
+}
+
+int64_t hvd_rows_of(int64_t rows, int place, int size) {
+  if (rows < 0 || size < 1 || place < 0 || place >= size) return -1;
+  return rows / size + (place < rows % size ? 1 : 0);
+}
+
 hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (description == nullptr || op == nullptr)
     return fail(ErrorCode::invalid_argument, "hvd_prepare needs a description and a place for the operation; got null");
-  hvd::runtime::Signature signature;
-  if (hvd_status status = read_description(*description, runtime->runtime->world().size(), signature); status != HVD_OK)
+  hvd_op_description given;
+  constexpr size_t first_size = offsetof(hvd_op_description, device);
+  if (hvd_status status = copy_in("hvd_op_description", description, first_size, given); status != HVD_OK)
     return status;
-  auto prepared = runtime->runtime->prepare(description->name, std::move(signature));
+  int size = runtime->runtime->world().size();
+  if (given.process_set != 0) {
+    auto set = runtime->runtime->process_set(given.process_set);
+    if (!set) return fail(set.error());
+    size = static_cast<int>(set->ranks.size());
+  }
+  hvd::runtime::Signature signature;
+  if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
+  auto prepared = runtime->runtime->prepare(given.name, std::move(signature), given.process_set);
   if (!prepared) return fail(prepared.error());
   *op = to_c(*prepared);
   return HVD_OK;
@@ -325,7 +497,29 @@ void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
   if (usable(runtime) && op != nullptr) runtime->runtime->release(*from_c(op));
 }
 
-hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle) {
+HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
+                                 hvd_handle* handle);
+
+// The struct of the first release did not begin with its size: hvd_start@HVD_1.0 takes it as it was.
+struct hvd_start_arguments_1_0 {
+  hvd_op* op;
+  const void* input;
+  void* output;
+  int64_t first_dimension;
+};
+
+HVD_API hvd_status hvd_start_1_0(hvd_runtime* runtime, const hvd_start_arguments_1_0* arguments, size_t count,
+                                 hvd_handle* handle) {
+  std::vector<hvd_start_arguments> all(arguments == nullptr ? 0 : count);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i] = hvd_use_of(arguments[i].op, arguments[i].input, arguments[i].output);
+    all[i].first_dimension = arguments[i].first_dimension;
+  }
+  return hvd_start_1_1(runtime, all.empty() ? nullptr : all.data(), count, handle);
+}
+
+HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
+                                 hvd_handle* handle) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (arguments == nullptr || handle == nullptr || count == 0)
     return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
@@ -333,27 +527,28 @@ hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments,
   hvd::runtime::Submission on_stack[few];
   std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
   hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
+  const size_t step = arguments->struct_size;
   for (size_t i = 0; i < count; ++i) {
-    const hvd_start_arguments& it = arguments[i];
-    if (it.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
-    const hvd::runtime::Operation& operation = *from_c(it.op);
-    bool gathers = operation.signature.verb == hvd::Verb::allgather;
-    if (gathers && it.first_dimension < 0)
-      return fail(ErrorCode::invalid_argument,
-                  "first_dimension is " + std::to_string(it.first_dimension) + "; expected 0 or more");
-    bool has_input = operation.count > 0 && (!gathers || it.first_dimension > 0);
-    if ((has_input && it.input == nullptr) || (has_input && !gathers && it.output == nullptr))
-      return fail(ErrorCode::invalid_argument,
-                  "'" + operation.entry->name + "' has elements and needs " +
-                      (gathers ? "an input" : "an input and an output") +
-                      "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
-    submissions[i] = {from_c(it.op), it.input, it.output, it.first_dimension, nullptr, 0};
+    hvd_start_arguments use;
+    const auto* place = reinterpret_cast<const std::byte*>(arguments) + i * step;
+    const auto* given = reinterpret_cast<const hvd_start_arguments*>(place);
+    if (step == sizeof use) use = *given;
+    else if (hvd_status status = copy_in("hvd_start_arguments", given, sizeof use, use); status != HVD_OK)
+      return status;
+    if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
+    if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
+    submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};
+    if (use.splits != nullptr) submissions[i].splits = {use.splits, use.split_count};
+    if (use.on_done != nullptr)
+      submissions[i].on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
   }
   auto number = runtime->runtime->submit({submissions, count});
   if (!number) return fail(number.error());
   *handle = *number;
   return HVD_OK;
 }
+__asm__(".symver hvd_start_1_0, hvd_start@HVD_1.0");
+__asm__(".symver hvd_start_1_1, hvd_start@@HVD_1.1");
 
 int hvd_poll(hvd_runtime* runtime, hvd_handle handle) {
   if (!usable(runtime)) return -1;
@@ -367,6 +562,7 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) return no_such_handle();
   if (!Handles::is_done(*cell)) {
+    if (refuse_in_callback("hvd_wait")) return HVD_INVALID_ARGUMENT;
     auto deadline =
         timeout_ms < 0 ? hvd::Deadline::never() : hvd::Deadline::after(std::chrono::milliseconds(timeout_ms));
     if (!runtime->runtime->wait(*cell, deadline))
@@ -387,6 +583,29 @@ hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t inde
   if (result == nullptr) return HVD_INVALID_ARGUMENT;
   *dimensions = static_cast<int>(result->shape.size());
   std::copy(result->shape.begin(), result->shape.end(), shape);
+  return HVD_OK;
+}
+
+hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t index, int64_t* splits, size_t count) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (splits == nullptr || count != result->splits.size())
+    return fail(ErrorCode::invalid_argument, "the result has rows of " + std::to_string(result->splits.size()) +
+                                                 " ranks; room was given for " + std::to_string(count));
+  std::copy(result->splits.begin(), result->splits.end(), splits);
+  return HVD_OK;
+}
+
+hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
+                           void (**free_data)(void* owner)) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (data == nullptr || owner == nullptr || free_data == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_result_take needs places for the data, its owner and how to free it");
+  auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  *data = *owner = result->data.release();
+  *free_data = [](void* memory) { std::free(memory); };
   return HVD_OK;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/number.hpp"
 #include "base/spelling.hpp"
 
 namespace hvd {
@@ -90,7 +90,7 @@ constexpr Row rows[] = {
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1", "no effect: a tensor never waits for a clock here"},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
-    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "no effect: the operations of a group may be fused with others"},
+    {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "the operations of a group are fused with each other alone", flag_at<&Config::disable_group_fusion>, equal},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported; 0: never", decimal_at<&Config::stall_check_time_s>},
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
@@ -142,10 +142,10 @@ constexpr Row rows[] = {
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", count, "10", "steps of one sample of autotuning; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", count, "20", "samples after which autotuning settles; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes", nowhere, unheard},
-    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", nowhere, missed},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
     {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
     {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
-    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas", nowhere, missed},
+    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "GPU: streams that NCCL runs on; 0: the default", nowhere, unheard},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream", nowhere, unheard},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch", nowhere, unheard},
@@ -219,18 +219,14 @@ std::string lower(std::string_view value) {
   return result;
 }
 
-// The whole of the value as a number, or nothing.
 template <typename Number>
-std::optional<Number> number_in(std::string_view value) {
+std::optional<Number> signed_number_in(std::string_view value) {
   if (value.starts_with('+')) value.remove_prefix(1);
-  Number number{};
-  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
-  return number;
+  return number_in<Number>(value);
 }
 
 std::optional<bool> flag_in(std::string_view value) {
-  if (auto number = number_in<std::int64_t>(value)) return *number > 0;
+  if (auto number = signed_number_in<std::int64_t>(value)) return *number > 0;
   std::string word = lower(value);
   if (word == "true" || word == "on" || word == "yes") return true;
   if (word == "false" || word == "off" || word == "no") return false;
@@ -251,8 +247,8 @@ std::optional<int> choice_in(std::string_view words, std::string_view value) {
 std::optional<PortRange> ports_in(std::string_view value) {
   auto dash = value.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  auto first = number_in<std::uint16_t>(trimmed(value.substr(0, dash)));
-  auto last = number_in<std::uint16_t>(trimmed(value.substr(dash + 1)));
+  auto first = signed_number_in<std::uint16_t>(trimmed(value.substr(0, dash)));
+  auto last = signed_number_in<std::uint16_t>(trimmed(value.substr(dash + 1)));
   if (!first || !last || *first == 0 || *first > *last) return std::nullopt;
   return PortRange{*first, *last};
 }
@@ -291,13 +287,13 @@ bool take(const Row& row, std::string_view value, Config& config) {
       return found.has_value();
     }
     case Rule::Form::integer: {
-      auto found = number_in<std::int64_t>(value);
+      auto found = signed_number_in<std::int64_t>(value);
       if (!found || !allowed(static_cast<double>(*found))) return false;
       store<std::int64_t>(row, config, *found);
       return true;
     }
     case Rule::Form::decimal: {
-      auto found = number_in<double>(value);
+      auto found = signed_number_in<double>(value);
       if (!found || !std::isfinite(*found) || !allowed(*found)) return false;
       store<double>(row, config, *found);
       return true;
@@ -366,6 +362,13 @@ std::string fault_in(std::string_view name, const std::string& value) {
   Config unused;
   if (row == std::end(rows) || trimmed(value).empty() || take(*row, trimmed(value), unused)) return "";
   return malformed(*row, value).message;
+}
+
+MpiWish mpi_wish(const Config& config) {
+  if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
+  if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
+  if (config.cpu_operations == "gloo") return {MpiWish::When::never, "HOROVOD_CPU_OPERATIONS=gloo"};
+  return {};
 }
 
 std::string Config::equal_knobs() const {

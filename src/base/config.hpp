@@ -23,6 +23,9 @@ struct PortRange {
 struct Config {
   std::int64_t fusion_threshold_bytes = 128ll << 20;
   std::int64_t cache_capacity = 1024;
+  bool disable_group_fusion = false;  // what was submitted as a group is fused with nobody else
+  bool dynamic_process_sets = false;  // sets may be added and removed after the start
+  std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any of the mask
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
   double stall_shutdown_time_s = 0;           // 0: never
@@ -56,6 +59,14 @@ struct Config {
 inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
+
+// Whether tensors are to travel over an MPI, as far as the user has a say.
+struct MpiWish {
+  enum class When { never, between_nodes, always };
+  When when = When::between_nodes;
+  std::string why;  // the setting that says so, "HOROVOD_MPI=none"; empty: none does
+};
+MpiWish mpi_wish(const Config& config);
 
 // What is wrong with the value of a knob; empty if nothing is, or there is no knob of that name.
 std::string fault_in(std::string_view name, const std::string& value);

@@ -17,4 +17,8 @@ constexpr std::size_t size_of(DataType type) noexcept {
 // Horovod's spelling: "bool", "uint8", … "float64".
 const char* name_of(DataType type) noexcept;
 
+constexpr bool is_floating(DataType type) noexcept {
+  return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64;
+}
+
 }  // namespace hvd

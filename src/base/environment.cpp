@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "base/number.hpp"
+
 namespace hvd {
 
 Environment Environment::of_this_process() {
@@ -19,6 +21,12 @@ std::optional<std::string> Environment::get(std::string_view name) const {
   auto found = variables_.find(name);
   if (found == variables_.end()) return std::nullopt;
   return found->second;
+}
+
+std::optional<int> Environment::number(std::string_view name) const {
+  auto found = variables_.find(name);
+  auto number = found == variables_.end() ? std::nullopt : number_in<int>(found->second);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 }  // namespace hvd

@@ -14,6 +14,7 @@ class Environment {
   static Environment of_this_process();
 
   std::optional<std::string> get(std::string_view name) const;
+  std::optional<int> number(std::string_view name) const;  // nothing if it is none, or negative
   bool has(std::string_view name) const { return variables_.contains(name); }
   void set(std::string name, std::string value) { variables_[std::move(name)] = std::move(value); }
   void set_entry(std::string_view entry);  // "NAME=value"; anything else is passed over

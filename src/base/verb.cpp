@@ -28,6 +28,10 @@ constexpr VerbRow rows[] = {
     {Verb::join, "join", Agreed::nothing, Sizes::nothing, Outcome::none, Joined::nothing, VerbRow::world_only},
     {Verb::adasum, "adasum", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::zeros,
      reduces_it | adasum_needs},
+    {Verb::add_set, "add_process_set", Agreed::shape, Sizes::nothing, Outcome::none, Joined::refused,
+     VerbRow::world_only},
+    {Verb::remove_set, "remove_process_set", Agreed::shape, Sizes::nothing, Outcome::none, Joined::refused,
+     VerbRow::world_only},
 };
 // clang-format on
 

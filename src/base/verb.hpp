@@ -7,8 +7,20 @@
 
 namespace hvd {
 
-// The values are part of the C API (horovod.h), but for adasum: there it is a reduce operation of allreduce.
-enum class Verb : std::uint8_t { allreduce, allgather, broadcast, barrier, reduce_scatter, alltoall, join, adasum };
+// The values up to join are part of the C API (horovod.h). There adasum is a reduce operation of allreduce, and process
+// sets have functions of their own; their shape is the list of ranks, or the number of the set.
+enum class Verb : std::uint8_t {
+  allreduce,
+  allgather,
+  broadcast,
+  barrier,
+  reduce_scatter,
+  alltoall,
+  join,
+  adasum,
+  add_set,
+  remove_set,
+};
 
 struct VerbRow {
   Verb verb;
@@ -25,7 +37,7 @@ struct VerbRow {
   enum class Joined : std::uint8_t { nothing, zeros, refused } joined;
   unsigned traits;
 
-  bool moves_data() const { return (traits & moving) != 0; }  // an algorithm carries it out
+  bool moves_data() const { return (traits & moving) != 0; }  // an algorithm carries it out; else a record is all
   bool reduces() const { return (traits & reducing) != 0; }   // reduce operation and scales count
   bool has_root() const { return (traits & rooted) != 0; }
   bool fuses() const { return (traits & fusing) != 0; }  // with others of its kind, into batches of several tensors

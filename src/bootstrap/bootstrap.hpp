@@ -25,8 +25,10 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   virtual const char* name() const = 0;
-  // Cheap and without side effects. "Not mine" is not an error.
+  // Cheap and without side effects: nothing is loaded or asked. "Not mine" is not an error.
   virtual bool detected(const Environment& environment) const = 0;
+  // Asked of what was detected, before join(): whether it still is this way after a closer look. May load a library.
+  virtual bool confirmed(const Environment&, const Config&) { return true; }
   // ErrorCode::unsupported: what it needs is missing here (a library, a server); another way may still work.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
   // Values put before a fence can be got after it. A key is used once in the life of a process.
@@ -34,8 +36,8 @@ class Bootstrap {
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
   // Returns when all ranks have called it, and everything put before it can be got.
   virtual Status fence(Deadline deadline) = 0;
-  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence() and a get()
-  // of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
+  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence()
+  // and a get() of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
   virtual std::optional<Result<Cards>> exchange(std::string_view, const Card&, Deadline) { return std::nullopt; }
   // This rank has links of its own now, or has failed to make them: what only the meeting needed may go. The next
   // fence() begins another meeting.

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of a job tell each other when they meet: of each a card, which is a few texts. The cards of all travel as one
-// table, in which a text that many have (a host's name, settings) stands once.
+// What the ranks of a job tell each other when they meet: of each a card, which is a few texts. The cards of all
+// travel as one table, in which a text that many have (a host's name, settings) stands once.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -2,11 +2,11 @@
 // launcher's local store carries the values. A single rank needs no store.
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <string>
 
+#include "base/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/own_values.hpp"
 #include "bootstrap/store/local_store.hpp"
@@ -19,12 +19,11 @@ constexpr int most_ranks = 1 << 24;
 
 Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
   std::string text = environment.get(name).value_or("");
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < smallest || value > largest)
+  auto value = number_in<int>(text);
+  if (!value || *value < smallest || *value > largest)
     return Error(ErrorCode::invalid_argument, std::string(name) + "=\"" + text + "\": expected a number from " +
                                                   std::to_string(smallest) + " to " + std::to_string(largest));
-  return value;
+  return *value;
 }
 
 class EnvironmentBootstrap final : public Bootstrap {

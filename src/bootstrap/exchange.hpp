@@ -8,7 +8,8 @@
 
 namespace hvd::bootstrap {
 
-// Collective over the job, blocking. A key is used once in the life of a process. Who is late is named, as far as can be found out.
+// Collective over the job, blocking. A key is used once in the life of a process. Who is late is named, as far as can
+// be found out.
 Result<Cards> exchange(Bootstrap& bootstrap, const Identity& identity, std::string_view key, const Card& card,
                        Deadline deadline);
 

@@ -18,8 +18,8 @@ inline constexpr std::uint32_t protocol_version = 5;
 // address given.
 Member introduce_myself(const Environment& environment, std::string address);
 
-// Collective over the job, blocking. Refused where a rank has another release or other knobs. `epoch` is equal on all ranks
-// and used once in the life of a job: it is part of the keys.
+// Collective over the job, blocking. Refused where a rank has another release or other knobs. `epoch` is equal on all
+// ranks and used once in the life of a job: it is part of the keys.
 Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, const Member& me,
                    Deadline deadline);
 

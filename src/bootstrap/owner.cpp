@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/number.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::bootstrap {
@@ -71,8 +71,9 @@ std::optional<Mark> mark_in(const Environment& environment) {
   if (fields.size() != 4 + groups) return std::nullopt;
   Mark mark;
   auto read = [](const std::string& field, auto& number) {
-    auto [end, failed] = std::from_chars(field.data(), field.data() + field.size(), number);
-    return failed == std::errc{} && end == field.data() + field.size();
+    auto found = number_in<std::remove_reference_t<decltype(number)>>(field);
+    if (found) number = *found;
+    return found.has_value();
   };
   if (!read(fields[0], mark.process) || !read(fields[1], mark.began)) return std::nullopt;
   mark.space = fields[2];
@@ -85,8 +86,8 @@ bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
-// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are numbers that
-// repeat, those of all others name the launch.
+// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are
+// numbers that repeat, those of all others name the launch.
 bool is_out_of_sight(const Mark& mark) {
   return mark.space != posix::process_space();
 }

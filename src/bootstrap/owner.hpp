@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/environment.hpp"
-#include "bootstrap/launch_above.hpp"
+#include "bootstrap/launch/launch_above.hpp"
 
 namespace hvd::bootstrap {
 

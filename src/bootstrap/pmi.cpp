@@ -4,10 +4,10 @@
 #include <mutex>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmi/connection.hpp"
-#include "bootstrap/pmi/mpi_in_process.hpp"
 #include "bootstrap/pmi/values.hpp"
+#include "native/mpi/process.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -15,18 +15,27 @@ namespace {
 constexpr auto answer_time = std::chrono::seconds(30);  // for what the server answers without waiting for anybody
 constexpr std::size_t largest_value = 1 << 20;
 
+using State = mpi::Mapped::State;
+
+// Of the MPI in this process that asks a PMI server, however it came here; Open MPI asks others.
+State state_of_mpi_over_pmi() {
+  for (const mpi::Mapped& library : mpi::mapped_libraries())
+    if (std::string_view(library.abi) != "openmpi" && library.state != State::loaded) return library.state;
+  return State::loaded;
+}
+
 // A process has one connection in its life (connection.hpp), and leaves when it exits. Never destroyed.
 Result<pmi::Connection*> connection_of_this_process(const Environment& environment, Deadline deadline) {
   static auto* mutex = new std::mutex;
   static pmi::Connection* connection = nullptr;
   std::lock_guard lock(*mutex);
   if (connection != nullptr) return connection;
-  pmi::MpiState mpi = pmi::mpi_in_process();
-  if (mpi == pmi::MpiState::finalised)
+  const State mpi = state_of_mpi_over_pmi();
+  if (mpi == State::finalised)
     return Error(ErrorCode::unsupported,
                  "PMI: the MPI library of this process was finalised, and with it the connection to the launcher: "
                  "call hvd.init() before MPI_Finalize");
-  auto opened = pmi::Connection::open(environment, mpi == pmi::MpiState::initialised, deadline);
+  auto opened = pmi::Connection::open(environment, mpi == State::running, deadline);
   if (!opened) return std::move(opened.error());
   connection = opened->release();
   // To a launcher whoever leaves without a word has died.

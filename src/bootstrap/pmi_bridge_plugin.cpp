@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/owner.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"
@@ -32,7 +32,7 @@ class ByVisits final : public Bootstrap {
   }
   Result<Identity> join(const Environment& environment, const Config& config) override {
     environment_ = environment;
-    auto rank = number_in(environment, "HOROVOD_RANK"), size = number_in(environment, "HOROVOD_SIZE");
+    auto rank = environment.number("HOROVOD_RANK"), size = environment.number("HOROVOD_SIZE");
     if (!rank || !size || *rank >= *size)
       return Error(ErrorCode::invalid_argument, "HOROVOD_RANK and HOROVOD_SIZE are no rank and size");
     identity_ = Identity{Rank{*rank}, *size, ""};

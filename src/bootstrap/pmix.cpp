@@ -14,7 +14,7 @@
 #include <string>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmix_plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/local_store.hpp"
@@ -41,15 +41,15 @@ class Pmix final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
     if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
-    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that Open MPI
-    // 4 has started for this rank alone, since it found none to its liking.
+    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that
+    // Open MPI 4 has started for this rank alone, since it found none to its liking.
     bool is_of_horovodrun =
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
     if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())
       return false;
     // The ranks of an mpiexec of MPICH's inside of a rank of srun --mpi=pmix, say, inherit the outer one's PMIx.
     auto launch = innermost_launch(environment);
-    return !launch || launch->launcher != Launcher::hydra;
+    return !launch || row_of(launch->launcher).serves != Serves::pmi;
   }
 
   Result<Identity> join(const Environment& environment, const Config& config) override {

@@ -8,7 +8,7 @@
 
 #include "base/sha256.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/node_circle.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
@@ -34,16 +34,16 @@ class Rendezvous final : public Bootstrap {
         return Error(ErrorCode::invalid_argument, std::string(name) +
                                                       " is not set, but the ranks are to meet at a store over TCP "
                                                       "(HOROVOD_GLOO_RENDEZVOUS_ADDR): start them with horovodrun");
-    auto rank = number_in(environment, "HOROVOD_RANK");
-    auto size = number_in(environment, "HOROVOD_SIZE");
+    auto rank = environment.number("HOROVOD_RANK");
+    auto size = environment.number("HOROVOD_SIZE");
     if (!rank || !size || *rank >= *size)
       return Error(ErrorCode::invalid_argument, "HOROVOD_RANK=" + *environment.get("HOROVOD_RANK") +
                                                     ", HOROVOD_SIZE=" + *environment.get("HOROVOD_SIZE") +
                                                     ": expected a rank from 0 to the size less 1");
     identity_ = Identity{Rank{*rank}, *size, name_of_job(*environment.get("HOROVOD_SECRET_KEY"))};
     environment_ = environment;
-    int local_rank = number_in(environment, "HOROVOD_LOCAL_RANK").value_or(0);
-    int local_size = number_in(environment, "HOROVOD_LOCAL_SIZE").value_or(1);
+    int local_rank = environment.number("HOROVOD_LOCAL_RANK").value_or(0);
+    int local_size = environment.number("HOROVOD_LOCAL_SIZE").value_or(1);
     bool is_circle = local_rank < local_size;
     circle_.emplace(identity_.job + " on " + environment.get("HOROVOD_HOSTNAME").value_or(""),
                     !is_circle || local_rank == 0, is_circle ? local_size - 1 : 0);

@@ -1,14 +1,14 @@
 #include "bootstrap/selection.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <string_view>
 #include <type_traits>
 
 #include "base/log.hpp"
-#include "bootstrap/guard.hpp"
+#include "base/number.hpp"
+#include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -41,6 +41,9 @@ class Traced final : public Bootstrap {
 
   const char* name() const override { return inner_->name(); }
   bool detected(const Environment& environment) const override { return inner_->detected(environment); }
+  bool confirmed(const Environment& environment, const Config& config) override {
+    return inner_->confirmed(environment, config);
+  }
   Result<Identity> join(const Environment& environment, const Config& config) override {
     return timed("join", [&] { return inner_->join(environment, config); });
   }
@@ -109,9 +112,7 @@ Status check_agreement(const std::string& name_of_bootstrap, const Identity& ide
   for (auto [name, value] :
        {std::pair("HOROVOD_RANK", identity.rank.value), std::pair("HOROVOD_SIZE", identity.size)}) {
     std::string text = environment.get(name).value_or("");
-    int said = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), said);
-    if (text.empty() || (error == std::errc{} && *end == '\0' && said == value)) continue;
+    if (text.empty() || number_in<int>(text) == value) continue;
     return Error(ErrorCode::mismatch, "two launchers contradict each other: by " + name_of_bootstrap +
                                           " this is rank " + std::to_string(identity.rank.value) + " of " +
                                           std::to_string(identity.size) + ", but " + name + "=" + text +
@@ -140,7 +141,7 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
   std::string unusable;  // detected, but cannot be used here
   for (const Maker& maker : ordered) {
     auto bootstrap = make(maker);
-    if (!bootstrap->detected(environment)) continue;
+    if (!bootstrap->detected(environment) || !bootstrap->confirmed(environment, config)) continue;
     if (std::string_view(maker.name) == "single" && !unusable.empty() && !config.allow_singleton)
       return cannot_find_the_others(unusable, environment);
     auto identity = bootstrap->join(environment, config);

@@ -1,5 +1,5 @@
 // Nobody started us but a person: a job of one rank. Always detected, and therefore the last to be asked;
-// whether that can be true is for the guard to say (guard.hpp).
+// whether that can be true is for the guard to say (launch/guard.hpp).
 #include <unistd.h>
 
 #include <memory>

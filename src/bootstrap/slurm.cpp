@@ -1,22 +1,22 @@
 // Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
 // folder on a file system that all nodes see carries the values.
 //
-// The first rank of each node acts for all of them (node_circle.hpp); rank 0 is one of these. What happens in the folder (mode
-// 0700, its name belongs to one step and one meeting):
+// The first rank of each node acts for all of them (node_circle.hpp); rank 0 is one of these. What happens in the
+// folder (mode 0700, its name belongs to one step and one meeting):
 //  1. At exchange k every first rank writes the cards of its node into `in/k.rank`, under another name first.
-//  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job of n nodes
-//     costs n small files, which rank 0 alone lists. Who waits lists `out`, where there is never more than one file or two: file
-//     systems over a network may otherwise answer "not there" from memory for a long time.
+//  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job
+//     of n nodes costs n small files, which rank 0 alone lists. Who waits lists `out`, where there is never more than
+//     one file or two: file systems over a network may otherwise answer "not there" from memory for a long time.
 //  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
-//  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was the last one,
-//     and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the last one.
+//  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was
+//     the last one, and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the
+//     last one.
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -29,9 +29,10 @@
 #include <vector>
 
 #include "base/comma_list.hpp"
+#include "base/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/exchange.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "bootstrap/node_circle.hpp"
 #include "bootstrap/slurm/files.hpp"
 
@@ -42,8 +43,8 @@ constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
 constexpr auto longest_pause_per_rank = std::chrono::microseconds(50);  // or many would ask much of the file system
 
-// How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the folder
-// of the one before may be there still.
+// How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the
+// folder of the one before may be there still.
 std::atomic<int> meetings{0};
 
 class Slurm final : public Bootstrap {
@@ -142,12 +143,11 @@ class Slurm final : public Bootstrap {
   static std::vector<int> ranks_of_node(const Environment& environment, Rank me) {
     std::vector<int> ranks;
     for (const std::string& item : items_of(environment.get("SLURM_GTIDS").value_or(""))) {
-      int rank = -1;
-      auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), rank);
-      if (error != std::errc{} || *end != '\0') return {me.value};
-      ranks.push_back(rank);
+      auto rank = number_in<int>(item);
+      if (!rank) return {me.value};
+      ranks.push_back(*rank);
     }
-    std::size_t place = static_cast<std::size_t>(number_in(environment, "SLURM_LOCALID").value_or(0));
+    std::size_t place = static_cast<std::size_t>(environment.number("SLURM_LOCALID").value_or(0));
     bool is_clear = place < ranks.size() && ranks[place] == me.value && std::is_sorted(ranks.begin(), ranks.end());
     return is_clear ? ranks : std::vector<int>{me.value};
   }
@@ -157,7 +157,7 @@ class Slurm final : public Bootstrap {
     if (!place_.empty()) return {};
     std::error_code unknown;  // a program may change its working directory between its meetings
     place_ = std::filesystem::current_path(unknown).string();
-    if (number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) == 1) {
+    if (environment.number("SLURM_STEP_NUM_NODES").value_or(2) == 1) {
       if (::access(place_.c_str(), W_OK) != 0) place_ = "/tmp";
       return {};
     }

@@ -12,12 +12,6 @@ namespace hvd::collectives {
 
 using transport::Cost;
 
-// What a program of rounds over blocks can express, and every transport that has collectives of its own does.
-inline bool is_basic(Verb verb) {
-  return verb == Verb::allreduce || verb == Verb::allgather || verb == Verb::broadcast || verb == Verb::barrier ||
-         verb == Verb::reduce_scatter;
-}
-
 class Selector;
 
 // A group, its links, and the smaller teams that it is made of. Borrowed by every task planned over it.

@@ -1,5 +1,6 @@
 // A team of one: nothing to communicate, but scales apply and results appear where they are expected.
 #include "collectives/algorithm.hpp"
+#include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
 
 namespace hvd::collectives {
@@ -9,11 +10,12 @@ namespace {
 class Alone final : public Algorithm {
  public:
   const char* name() const override { return "alone"; }
-  bool does(Verb verb) const override { return is_basic(verb); }
+  bool does(Verb verb) const override { return row_of(verb).moves_data(); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "fixed pairing"; }
   Cost cost(const Collective& collective, const Team& team) const override {
-    return does(collective.verb) && team.size() == 1 && collective.device == DeviceKind::host ? Cost{0, true}
-                                                                                              : Cost::impossible();
+    bool is_refused = row_of(collective.verb).takes_floats_only() && !is_floating(collective.dtype);
+    bool is_mine = does(collective.verb) && team.size() == 1 && collective.device == DeviceKind::host;
+    return is_mine && !is_refused ? Cost{0, true} : Cost::impossible();
   }
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
     return make_program_task(collective, team, Programs{});

@@ -127,7 +127,9 @@ Program gather_everywhere(const Team& team) {
 class HalvingDoubling final : public Algorithm {
  public:
   const char* name() const override { return "halving_doubling"; }
-  bool does(Verb verb) const override { return is_basic(verb) && verb != Verb::broadcast; }
+  bool does(Verb verb) const override {
+    return verb == Verb::allreduce || verb == Verb::allgather || verb == Verb::barrier || verb == Verb::reduce_scatter;
+  }
 
   std::string_view addition_order(const Collective&, const Team&) const override { return "fixed pairing"; }
 

@@ -36,7 +36,9 @@ constexpr std::size_t short_share_bytes = 8 << 10;
 class Hierarchical final : public Algorithm {
  public:
   const char* name() const override { return "hierarchical"; }
-  bool does(Verb verb) const override { return is_basic(verb); }
+  bool does(Verb verb) const override {
+    return row_of(verb).moves_data() && verb != Verb::alltoall && verb != Verb::adasum;
+  }
   std::string_view addition_order(const Collective&, const Team&) const override { return "hierarchical"; }
 
   // Taken from the numbers of nodes and rails alone, which all ranks know.

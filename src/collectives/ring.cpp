@@ -14,7 +14,10 @@ namespace {
 class Ring final : public Algorithm {
  public:
   const char* name() const override { return "ring"; }
-  bool does(Verb verb) const override { return is_basic(verb) && verb != Verb::barrier; }
+  bool does(Verb verb) const override {
+    return verb == Verb::allreduce || verb == Verb::allgather || verb == Verb::broadcast ||
+           verb == Verb::reduce_scatter;
+  }
 
   std::string_view addition_order(const Collective&, const Team& team) const override {
     return team.size() <= 2 ? "fixed pairing" : "ring";

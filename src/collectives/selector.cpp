@@ -9,7 +9,6 @@ namespace hvd::collectives {
 
 namespace {
 
-constexpr std::array verbs{Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter};
 // The size at which the addition order of a reduction is chosen.
 constexpr std::int64_t reference_bytes = 1 << 20;
 
@@ -50,7 +49,7 @@ std::string size_text(std::int64_t bytes) {
 
 }  // namespace
 
-Selector::Selector() {
+Selector::Selector() : overrides_(verbs().size(), nullptr) {
   for (const Maker& maker : registry()) algorithms_.push_back(maker.make());
 }
 
@@ -76,20 +75,21 @@ Status Selector::read_overrides(std::string_view text) {
     if (equals == std::string_view::npos) return refused(text, "verb=algorithm", entry);
     std::string_view verb_name = trimmed(entry.substr(0, equals)), name = trimmed(entry.substr(equals + 1));
 
-    const Verb* verb = nullptr;
+    const VerbRow* verb = nullptr;
     std::string verb_names, algorithm_names;
-    for (const Verb& candidate : verbs) {
-      verb_names += (verb_names.empty() ? "" : ", ") + std::string(name_of(candidate));
-      if (verb_name == name_of(candidate)) verb = &candidate;
+    for (const VerbRow& row : verbs()) {
+      if (!row.moves_data()) continue;
+      verb_names += (verb_names.empty() ? "" : ", ") + std::string(row.name);
+      if (verb_name == row.name) verb = &row;
     }
     if (verb == nullptr) return refused(text, "one of the verbs " + verb_names, verb_name);
     for (const auto& algorithm : algorithms_)
-      if (algorithm->does(*verb))
+      if (algorithm->does(verb->verb))
         algorithm_names += (algorithm_names.empty() ? "" : ", ") + std::string(algorithm->name());
     const Algorithm* algorithm = named(name);
-    if (algorithm == nullptr || !algorithm->does(*verb))
+    if (algorithm == nullptr || !algorithm->does(verb->verb))
       return refused(text, "one of the algorithms for " + std::string(verb_name) + ": " + algorithm_names, name);
-    overrides_[static_cast<std::size_t>(*verb)] = algorithm;
+    overrides_[static_cast<std::size_t>(verb->verb)] = algorithm;
   }
   return {};
 }
@@ -139,7 +139,7 @@ const Algorithm* Selector::find(const Collective& collective, const Team& team) 
 Result<const Algorithm*> Selector::choose(const Collective& collective, const Team& team) const {
   if (const Algorithm* algorithm = find(collective, team)) return algorithm;
   std::string wanted = name_of(collective.verb);
-  if (collective.verb != Verb::barrier) wanted += std::string(" of ") + name_of(collective.dtype);
+  if (row_of(collective.verb).has_tensor()) wanted += std::string(" of ") + name_of(collective.dtype);
   return Error(ErrorCode::unsupported, "no algorithm can do " + wanted + " over this team of " +
                                            std::to_string(team.size()) + " ranks: " + why_nothing(collective, team));
 }
@@ -166,17 +166,18 @@ std::string Selector::table(const Team& team, DataType dtype) const {
   if (team.node != nullptr)
     text += " on " + std::to_string(team.nodes) + " nodes, " + std::to_string(team.rails) + " rails";
   text += ", " + std::string(name_of(dtype)) + "\n";
-  for (Verb verb : verbs) {
+  for (const VerbRow& row : verbs()) {
+    if (!row.moves_data()) continue;
     for (std::int64_t bytes : {8ll, 4ll << 10, 256ll << 10, 4ll << 20, 64ll << 20, 256ll << 20}) {
       Collective collective;
-      collective.verb = verb;
+      collective.verb = row.verb;
       collective.dtype = dtype;
-      collective.count = verb == Verb::barrier ? 0 : bytes / static_cast<std::int64_t>(size_of(dtype));
-      char row[40];
-      std::snprintf(row, sizeof row, "  %-13s %8s  ", name_of(verb),
-                    verb == Verb::barrier ? "" : size_text(bytes).c_str());
-      text += row + explain(collective, team) + "\n";
-      if (verb == Verb::barrier) break;
+      collective.count = row.has_tensor() ? bytes / static_cast<std::int64_t>(size_of(dtype)) : 0;
+      char beginning[40];
+      std::snprintf(beginning, sizeof beginning, "  %-13s %8s  ", row.name,
+                    row.has_tensor() ? size_text(bytes).c_str() : "");
+      text += beginning + explain(collective, team) + "\n";
+      if (!row.has_tensor()) break;
     }
   }
   if (team.node != nullptr) {

@@ -1,6 +1,5 @@
 #pragma once
 // Chooses the algorithm of a collective over a team: the cheapest that gives the same bits every time.
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -52,7 +51,7 @@ class Selector {
   const Algorithm* named(std::string_view name) const;
 
   std::vector<std::unique_ptr<Algorithm>> algorithms_;
-  std::array<const Algorithm*, 5> overrides_{};  // by verb
+  std::vector<const Algorithm*> overrides_;  // by verb; null where nothing is asked for
 };
 
 }  // namespace hvd::collectives

@@ -55,6 +55,9 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
       arrivals_stride_(whole_lines(groups_)),
       my_arrivals_(groups_),
       unannounced_(groups_),
+      strangers_(groups_ * static_cast<std::size_t>(shape.seats)),
+      of_all_(groups_, ~std::uint64_t{0}),
+      has_joined_(static_cast<std::size_t>(shape.seats)),
       at_rest_(groups_),
       taken_(groups_),
       void_(groups_),
@@ -95,6 +98,39 @@ std::optional<NodeBoard::Loss> NodeBoard::loss() const {
               std::string(from.why, std::min<std::size_t>(from.why_bytes, most_bytes_of_why))};
 }
 
+void NodeBoard::set_bit(std::vector<std::uint64_t>& words, SlotId slot, bool value) {
+  std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
+  std::uint64_t& word = words[static_cast<std::size_t>(slot.value) / 64];
+  word = value ? word | bit : word & ~bit;
+}
+
+void NodeBoard::open(SlotId slot, const std::vector<bool>& members) {
+  set_bit(of_all_, slot, members.empty());
+  std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
+  for (std::size_t seat = 0; seat < has_joined_.size(); ++seat) {
+    std::uint64_t& word = strangers_[seat * groups_ + static_cast<std::size_t>(slot.value) / 64];
+    word = members.empty() || members[seat] ? word & ~bit : word | bit;
+  }
+}
+
+void NodeBoard::close(SlotId slot) {
+  auto group = static_cast<std::size_t>(slot.value) / 64;
+  set_bit(my_arrivals_, slot, false);
+  if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
+  set_bit(unannounced_, slot, false);
+  announce_arrivals();
+}
+
+void NodeBoard::set_joined(const std::vector<bool>& joined) {
+  has_joined_ = joined;
+  // What waited for them alone is complete, and was announced as incomplete.
+  for (std::size_t group = 0; group < groups_; ++group) {
+    if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
+    unannounced_[group] = ~std::uint64_t{0};
+  }
+  announce_arrivals();
+}
+
 void NodeBoard::arrive(SlotId slot) {
   auto group = static_cast<std::size_t>(slot.value) / 64;
   std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
@@ -111,7 +147,7 @@ void NodeBoard::announce_arrivals() {
     std::uint64_t mine = my_arrivals_[group], turned = std::exchange(unannounced_[group], 0);
     arrivals_of(me_.value, group).store(mine);
     for (int seat = 0; seat < shape_.seats && turned != 0; ++seat)
-      if (seat != me_.value) turned &= ~(arrivals_of(seat, group).load() ^ mine);
+      if (seat != me_.value) turned &= ~(arrivals_of(seat, group).load() ^ mine) | absent(seat, group);
     if (turned == 0) continue;
     completed_[group / 64].fetch_or(std::uint64_t{1} << (group % 64));
     was_last = true;
@@ -132,8 +168,13 @@ bool NodeBoard::take_completed(SlotId& slot) {
     group_ = word * 64 + static_cast<std::size_t>(std::countr_zero(to_look_at_[word]));
     to_look_at_[word] &= to_look_at_[word] - 1;
     found_ = ~std::uint64_t{0};
-    for (int seat = 0; seat < shape_.seats; ++seat) found_ &= arrivals_of(seat, group_).load() ^ at_rest_[group_];
-    found_ &= ~void_[group_];
+    std::uint64_t has_members = 0;
+    for (int seat = 0; seat < shape_.seats; ++seat) {
+      std::uint64_t missing = absent(seat, group_);
+      found_ &= (arrivals_of(seat, group_).load() ^ at_rest_[group_]) | missing;
+      has_members |= ~missing;
+    }
+    found_ &= has_members & ~void_[group_];
     at_rest_[group_] ^= found_;
     taken_[group_] |= found_;
   }
@@ -149,14 +190,14 @@ void NodeBoard::scheduled(SlotId slot) {
 void NodeBoard::evicted(SlotId slot) {
   auto group = static_cast<std::size_t>(slot.value) / 64;
   std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
-  at_rest_[group] ^= taken_[group] & bit;  // where the bits will be when all have withdrawn
   taken_[group] &= ~bit;
   void_[group] |= bit;
   if (group == group_) found_ &= ~bit;
 }
 
 void NodeBoard::given(SlotId slot) {
-  void_[static_cast<std::size_t>(slot.value) / 64] &= ~(std::uint64_t{1} << (slot.value % 64));
+  set_bit(void_, slot, false);
+  set_bit(at_rest_, slot, false);
 }
 
 void NodeBoard::look_at_all_slots() {
@@ -168,10 +209,19 @@ std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   auto group = static_cast<std::size_t>(slot.value) / 64;
   if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all have; it waits for other nodes
   for (int seat = 0; seat < shape_.seats; ++seat) {
-    std::uint64_t arrived = arrivals_of(seat, group).load() ^ at_rest_[group];
+    std::uint64_t arrived = (arrivals_of(seat, group).load() ^ at_rest_[group]) | absent(seat, group);
     if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});
   }
   return missing;
+}
+
+bool NodeBoard::is_partial(SlotId slot) const {
+  auto group = static_cast<std::size_t>(slot.value) / 64;
+  int members = 0;
+  for (int seat = 0; seat < shape_.seats; ++seat)
+    members += (absent(seat, group) >> (slot.value % 64) & 1) == 0 ? 1 : 0;
+  auto missing = static_cast<int>(missing_at(slot).size());
+  return missing > 0 && missing < members;
 }
 
 bool NodeBoard::send_request(ConstBytes request) {

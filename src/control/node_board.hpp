@@ -3,9 +3,10 @@
 // log of what is to be done. The control link inside a node; no tensor passes through it.
 //
 //  1. A rank marks its arrival at a slot by turning over its own bit of that slot: any number of slots cost a store
-//     per 64 of them. Bits that are equal on all seats are at rest; once all have turned theirs over, they are again.
+//     per 64 of them. Bits that are equal on all members are at rest; once all have turned theirs over, they are again.
 //     Whoever sees that (the last one, or several who come together) notes the 64 slots for the leader (seat 0) and
-//     wakes it; nobody else is disturbed.
+//     wakes it; nobody else is disturbed. Members of a slot are the seats of its process set; every seat knows them from
+//     the log. A slot begins and ends with all bits zero.
 //  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
 //  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
 //     Room in the log is what the slowest reader leaves.
@@ -58,22 +59,29 @@ class NodeBoard {
   };
   std::optional<Loss> loss() const;
 
-  // I have arrived at the slot, or take that back before all have; the others see it with announce_arrivals().
+  // As I read in the log that the slot is given: to these members, by seat; empty: to all, less those that have joined.
+  void open(SlotId slot, const std::vector<bool>& members);
+  // As I read that it has ended: whatever I had arrived at is taken back.
+  void close(SlotId slot);
+  // As I read that ranks have joined, or all joins are over: who counts as absent at the slots of all seats.
+  void set_joined(const std::vector<bool>& joined);
+  // I have arrived at the slot; the others see it with announce_arrivals().
   void arrive(SlotId slot);
-  void withdraw(SlotId slot) { arrive(slot); }
   void announce_arrivals();
   // For the leader: the next slot at which all have arrived, each once.
   bool take_completed(SlotId& slot);
   // For the leader: the completed slot was scheduled; it may be arrived at anew.
   void scheduled(SlotId slot);
-  // For the leader: before the eviction is in the log, and before the slot is given anew. In between nothing is
-  // completed there: those who had arrived withdraw as they read the eviction.
+  // For the leader: before its end is in the log, and before the slot is given anew. In between nothing is completed
+  // there: all seats close it as they read its end.
   void evicted(SlotId slot);
   void given(SlotId slot);
   // For the leader: whoever was the last may have been halted before it could say so.
   void look_at_all_slots();
-  // For the leader: who has not arrived at the slot since it was scheduled last.
+  // For the leader: which members have not arrived at the slot since it was scheduled last.
   std::vector<Seat> missing_at(SlotId slot) const;
+  // For the leader: some members have, and some have not.
+  bool is_partial(SlotId slot) const;
 
   // False while my ring is full. A record must not be larger than largest_request().
   bool send_request(ConstBytes request);
@@ -111,6 +119,12 @@ class NodeBoard {
   Word& arrivals_of(int seat, std::size_t group) const {
     return arrivals_[static_cast<std::size_t>(seat) * arrivals_stride_ + group];
   }
+  // The slots of the group at which the seat need not arrive.
+  std::uint64_t absent(int seat, std::size_t group) const {
+    std::uint64_t absent = strangers_[static_cast<std::size_t>(seat) * groups_ + group];
+    return has_joined_[static_cast<std::size_t>(seat)] ? absent | of_all_[group] : absent;
+  }
+  void set_bit(std::vector<std::uint64_t>& words, SlotId slot, bool value);
 
   std::shared_ptr<void> memory_;
   Shape shape_;
@@ -122,11 +136,14 @@ class NodeBoard {
   Word* arrivals_ = nullptr;                              // by seat and group
   Word* completed_ = nullptr;                             // a bit per group in which somebody saw a slot completed
   std::vector<std::uint64_t> my_arrivals_, unannounced_;  // by group
+  std::vector<std::uint64_t> strangers_;                  // by seat and group: slots of which the seat is no member
+  std::vector<std::uint64_t> of_all_;                     // by group: slots that are given to all
+  std::vector<bool> has_joined_;                          // by seat
   std::vector<std::size_t> unannounced_groups_;
   // The leader's:
   std::vector<std::uint64_t> at_rest_;  // by group: where the bits were when the slot was completed last
   std::vector<std::uint64_t> taken_;    // completed, not scheduled
-  std::vector<std::uint64_t> void_;     // evicted, not given
+  std::vector<std::uint64_t> void_;     // ended, not given
   std::vector<std::uint64_t> to_look_at_;
   std::size_t group_ = 0;
   std::uint64_t found_ = 0;  // completed slots of the group that are not taken yet

@@ -8,14 +8,14 @@
 #include <string_view>
 
 #include "base/deadline.hpp"
-#include "bootstrap/launch.hpp"
-#include "launcher/check_build.hpp"
-#include "launcher/explain.hpp"
-#include "launcher/flags.hpp"
-#include "launcher/hosts.hpp"
-#include "launcher/job.hpp"
-#include "launcher/rank_keeper.hpp"
-#include "launcher/remote_agent.hpp"
+#include "base/number.hpp"
+#include "launcher/agent/rank_keeper.hpp"
+#include "launcher/agent/remote_agent.hpp"
+#include "launcher/job/job.hpp"
+#include "launcher/options/check_build.hpp"
+#include "launcher/options/flags.hpp"
+#include "launcher/options/hosts.hpp"
+#include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/plugin.hpp"
@@ -68,14 +68,13 @@ Result<Flags> read_flags(int count, char** arguments) {
 Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
   auto text = environment.get("HOROVOD_TERMINATION_GRACE_SECONDS");
   if (!text || text->empty()) return std::chrono::milliseconds(5000);
-  char* end = nullptr;
-  double seconds = std::strtod(text->c_str(), &end);
-  if (*end != '\0' || !(seconds >= 0) || seconds > 86400)
+  auto seconds = number_in<double>(*text);
+  if (!seconds || !(*seconds >= 0) || *seconds > 86400)
     return misuse("HOROVOD_TERMINATION_GRACE_SECONDS must be a number of seconds from 0 to 86400, not '" + *text + "'");
-  return milliseconds_of(seconds);
+  return milliseconds_of(*seconds);
 }
 
-Result<launcher::Request> request_of(const Flags& flags, const Environment& environment) {
+Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& environment) {
   std::vector<launcher::HostSlots> hosts;
   if (flags.has("hosts") || flags.has("hostfile")) {
     auto read = read_hosts(flags);
@@ -84,7 +83,7 @@ Result<launcher::Request> request_of(const Flags& flags, const Environment& envi
   }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  return launcher::Request{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
+  return launcher::JobRequest{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
 }
 
 // For as many ranks as there are slots, where nothing else is said.
@@ -93,7 +92,7 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   if (!request) return request.error();
   if (!flags.has("num_proc")) {
     for (const launcher::HostSlots& host : request->hosts) request->ranks += host.slots;
-    if (request->ranks == 0) request->ranks = bootstrap::number_in(environment, "SLURM_NTASKS").value_or(0);
+    if (request->ranks == 0) request->ranks = environment.number("SLURM_NTASKS").value_or(0);
     if (request->ranks == 0) request->ranks = 2;
   }
   if (request->command.empty()) request->command = {"command"};
@@ -107,7 +106,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
     return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
   auto wanted = request_of(flags, environment);
   if (!wanted) return wanted.error();
-  const launcher::Request& request = *wanted;
+  const launcher::JobRequest& request = *wanted;
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
@@ -213,7 +212,7 @@ int main(int count, char** arguments) {
   std::string_view part = count > 1 ? arguments[1] : "";
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
-    return launcher::run_remote_agent(std::chrono::milliseconds(std::atoi(arguments[2])));
+    return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -1,5 +1,5 @@
 # The parts of horovodrun as a library, for its tests, and the program.
-file(GLOB launcher_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp ${CMAKE_CURRENT_LIST_DIR}/targets/*.cpp)
+file(GLOB_RECURSE launcher_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 list(REMOVE_ITEM launcher_sources ${CMAKE_CURRENT_LIST_DIR}/horovodrun.cpp)
 add_library(hvd_launcher STATIC ${launcher_sources})
 # Each of these defines the same three functions for itself.

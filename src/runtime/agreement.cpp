@@ -25,12 +25,48 @@ Error broken_frame() {
 NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
     : settings_(std::move(settings)),
       effects_(effects),
+      sets_(settings_.world_size),
       ballots_(static_cast<int>(settings_.ranks.size()) + settings_.children),
       slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
       children_(static_cast<std::size_t>(settings_.children)) {
+  for (Slot& slot : slots_) slot.arrived = Subtrees(settings_.children);
+  for (const std::vector<Rank>& ranks : settings_.sets) sets_.add(ranks);
+  for (const auto& [id, set] : sets_.all()) elect(set);
   if (settings_.is_root)
-    coordinator_ = std::make_unique<Coordinator>(settings_.coordinator, [this](const Record& it) { decided(it); });
+    coordinator_ =
+        std::make_unique<Coordinator>(settings_.coordinator, sets_, [this](const Record& it) { decided(it); });
   outgoing_.reserve(slots_.size());
+}
+
+NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) const {
+  Electorate electorate;
+  electorate.subtrees = Subtrees(settings_.children);
+  std::size_t seats = settings_.ranks.size();
+  bool is_everybody = set.id == global_process_set && joined_.empty();
+  electorate.voters.assign(seats + children_.size(), is_everybody);
+  if (is_everybody) {
+    for (int part = 0; part <= settings_.children; ++part) electorate.subtrees.add(part);
+    return electorate;
+  }
+  for (Rank rank : set.ranks) {
+    if (set.id == global_process_set && !joined_.empty() && joined_[static_cast<std::size_t>(rank.value)]) continue;
+    auto local = std::ranges::find(settings_.ranks, rank);
+    int child = local != settings_.ranks.end() || children_.empty() ? -1 : settings_.child_above(rank);
+    if (local != settings_.ranks.end()) {
+      electorate.voters[static_cast<std::size_t>(local - settings_.ranks.begin())] = true;
+      electorate.subtrees.add(Subtrees::own_node);
+    } else if (child >= 0) {
+      electorate.voters[seats + static_cast<std::size_t>(child)] = true;
+      electorate.subtrees.add(Subtrees::of_child(child));
+    }
+  }
+  return electorate;
+}
+
+// Says who has a say about the set from now on, and passes on what is complete by that.
+void NodeAgreement::elect(const ProcessSet& set) {
+  Electorate& electorate = electorates_[set.id] = electorate_of(set);
+  for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
 }
 
 void NodeAgreement::request(Seat from, ConstBytes request) {
@@ -38,6 +74,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   if (!decoded) panic(decoded.error().message);
   Rank rank = settings_.ranks[static_cast<std::size_t>(from.value)];
   if (const auto* op = std::get_if<OpRequest>(&*decoded)) {
+    if (is_void(op->name, op->seen)) return;
     open(op->name);
     effects_.heard_ballot(op->name, rank);
     return vote(from.value, op->name, {{rank, op->signature}});
@@ -54,38 +91,52 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
     writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     return;
   }
-  std::visit(
-      Overloaded{[](const OpRequest&) {}, [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
-                 [&](const PublishRequest& it) { coordinator_->publish(from, it.key, it.value); },
-                 [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
-      request);
+  std::visit(Overloaded{[](const OpRequest&) {},
+                        [&](const JoinRequest&) {
+                          coordinator_->join(from);
+                          note_joins();
+                          coordinator_->end_joins();
+                        },
+                        [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
+                        [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
+                        [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
+             request);
 }
 
-void NodeAgreement::open(std::string_view name) {
+// Sent before its rank had read of a removed set, or of the end of the joins.
+bool NodeAgreement::is_void(OpNameView name, std::uint64_t seen) const {
+  return !ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_);
+}
+
+void NodeAgreement::open(OpNameView name) {
   if (!ballots_.open(name)) return;
   if (coordinator_) coordinator_->contest(name);
   else opened_.emplace_back(name);
 }
 
-void NodeAgreement::vote(int voter, std::string_view name, Opinions opinions) {
-  auto all = ballots_.vote(voter, name, std::move(opinions));
-  if (!all) return;
-  if (coordinator_) decide(std::string(name), *all);
-  else pass_on_ballot(name, *all);
+void NodeAgreement::vote(int voter, OpNameView name, Opinions opinions) {
+  if (auto all = ballots_.vote(voter, name, std::move(opinions))) voted(name, *all);
 }
 
-void NodeAgreement::decide(const std::string& name, const Opinions& opinions) {
+// All who have a say here have voted.
+void NodeAgreement::voted(OpNameView name, const Opinions& opinions) {
+  if (coordinator_) decide(name, opinions);
+  else pass_on_ballot(name, opinions);
+}
+
+void NodeAgreement::decide(OpNameView name, const Opinions& opinions) {
   const Opinion &first = opinions.front(), &last = opinions.back();
-  auto mismatch = find_mismatch(name, first.signature, settings_.describe(first.rank), last.signature,
+  auto mismatch = find_mismatch(std::string(name.name), first.signature, settings_.describe(first.rank), last.signature,
                                 settings_.describe(last.rank));
   if (mismatch) coordinator_->disagreed(name, *mismatch);
   else coordinator_->agreed(name, first.signature);
 }
 
-void NodeAgreement::pass_on_ballot(std::string_view name, const Opinions& opinions) {
+void NodeAgreement::pass_on_ballot(OpNameView name, const Opinions& opinions) {
   ByteWriter writer(requests_up_);
   writer.put(Item::ballot);
-  writer.put_string(name);
+  write(writer, name);
+  writer.put(records_);
   writer.put(static_cast<std::uint32_t>(opinions.size()));
   for (const Opinion& it : opinions) {
     writer.put(it.rank);
@@ -94,16 +145,30 @@ void NodeAgreement::pass_on_ballot(std::string_view name, const Opinions& opinio
 }
 
 void NodeAgreement::node_arrived(SlotId slot) {
-  arrived(slot);
+  arrived(slot, Subtrees::own_node);
 }
 
-void NodeAgreement::arrived(SlotId slot) {
+void NodeAgreement::arrived(SlotId slot, int part) {
+  at(slot).arrived.add(part);
+  complete_if_all_arrived(slot);
+}
+
+void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   Slot& it = at(slot);
-  if (++it.arrivals <= settings_.children) return;
-  it.arrivals = 0;
+  if (!it.is_given || it.is_complete || it.arrived.is_empty()) return;
+  if (!it.arrived.has_all_of(electorates_.at(it.set).subtrees)) return;
+  it.is_complete = true;
   if (coordinator_) return coordinator_->all_arrived(slot);
   it.is_outgoing = true;
   outgoing_.push_back(slot);
+}
+
+// Ranks have joined: what waited for them alone is complete.
+void NodeAgreement::note_joins() {
+  if (!std::exchange(joins_are_new_, false)) return;
+  elect(sets_.world());
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot].set == global_process_set) complete_if_all_arrived(SlotId{static_cast<std::int32_t>(slot)});
 }
 
 void NodeAgreement::tell_lost(Rank rank, std::string_view why) {
@@ -143,7 +208,8 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
         for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
           auto slot = reader.get<SlotId>();
           if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
-          if (at(slot).evicted_at <= seen) arrived(slot);
+          if (from.is_parent()) return broken_frame();
+          if (at(slot).void_before <= seen) arrived(slot, Subtrees::of_child(from.child));
         }
         break;
       }
@@ -162,14 +228,16 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
 }
 
 Status NodeAgreement::take_opened(ByteReader& frame) {
-  auto name = frame.get_string();
+  OpNameView name = read_name(frame);
+  auto seen = frame.get<std::uint64_t>();
   if (!frame.ok()) return broken_frame();
-  open(name);
+  if (!is_void(name, seen)) open(name);
   return {};
 }
 
 Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
-  auto name = frame.get_string();
+  OpNameView name = read_name(frame);
+  auto seen = frame.get<std::uint64_t>();
   auto count = frame.get<std::uint32_t>();
   Opinions opinions;
   for (std::uint32_t i = 0; i < count && i < most_opinions && frame.ok(); ++i) {
@@ -179,6 +247,7 @@ Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
   int voter = static_cast<int>(settings_.ranks.size()) + from.child;
   bool is_sound = frame.ok() && count > 0 && count <= most_opinions && !from.is_parent();
   if (!is_sound || ballots_.has_voted(voter, name)) return broken_frame();
+  if (is_void(name, seen)) return {};
   open(name);
   effects_.heard_ballot(name, opinions.front().rank);
   vote(voter, name, std::move(opinions));
@@ -199,7 +268,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
 Status NodeAgreement::take_record(ByteReader& frame) {
   auto bytes = as_bytes(frame.get_string());
   if (!frame.ok()) return broken_frame();
-  auto record = decode_record(bytes, batch_slots_);
+  auto record = decode_record(bytes, storage_);
   if (!record) return record.error();
   logged(*record, bytes);
   return {};
@@ -226,16 +295,16 @@ std::vector<int> NodeAgreement::silent_children() const {
 
 std::vector<Missing> NodeAgreement::known_missing() const {
   std::vector<Missing> known = missing_;
-  std::erase_if(known, [this](const Missing& it) { return !it.name.empty() && !ballots_.is_open(it.name); });
+  std::erase_if(known, [this](const Missing& it) { return !it.name.name.empty() && !ballots_.is_open(it.name); });
   return known;
 }
 
 void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots,
-                                 const std::vector<std::string>& names) {
+                                 const std::vector<OpName>& names) {
   question_ = question;
   missing_.clear();
-  for (SlotId slot : slots) missing_.push_back({slot, "", effects_.missing_at(slot)});
-  for (const std::string& name : names) {
+  for (SlotId slot : slots) missing_.push_back({slot, {}, effects_.missing_at(slot)});
+  for (const OpName& name : names) {
     missing_.push_back({SlotId{-1}, name, {}});
     for (int voter : ballots_.missing(name))
       if (static_cast<std::size_t>(voter) < settings_.ranks.size())
@@ -248,7 +317,7 @@ void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotI
   writer.put(static_cast<std::uint32_t>(slots.size()));
   for (SlotId slot : slots) writer.put(slot);
   writer.put(static_cast<std::uint32_t>(names.size()));
-  for (const std::string& name : names) writer.put_string(name);
+  for (const OpName& name : names) write(writer, name);
   for (int child = 0; child < settings_.children; ++child) {
     children_[static_cast<std::size_t>(child)].is_silent = true;
     put(Neighbour{child}, scratch_);
@@ -264,8 +333,8 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   for (SlotId slot : slots)
     if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
   count = frame.get<std::uint32_t>();
-  std::vector<std::string> names;
-  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) names.emplace_back(frame.get_string());
+  std::vector<OpName> names;
+  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) names.emplace_back(read_name(frame));
   if (frame.ok()) ask_children(question, slots, names);
   return {};
 }
@@ -279,7 +348,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   int voter = static_cast<int>(settings_.ranks.size()) + from.child;
   for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
     auto ranks = frame.get<std::uint32_t>();
-    bool counts = is_current && (missing_[i].name.empty() || !ballots_.has_voted(voter, missing_[i].name));
+    bool counts = is_current && (missing_[i].name.name.empty() || !ballots_.has_voted(voter, missing_[i].name));
     for (std::uint32_t k = 0; k < ranks && frame.ok(); ++k) {
       auto rank = frame.get<Rank>();
       if (counts && frame.ok()) missing_[i].ranks.push_back(rank);
@@ -318,24 +387,73 @@ void NodeAgreement::decided(const Record& record) {
 // A record is next in the log of every node.
 void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   ++records_;
-  if (const auto* evict = std::get_if<EvictRecord>(&record)) {
-    Slot& slot = at(evict->slot);
-    slot.evicted_at = records_;
-    slot.arrivals = 0;
-    if (std::exchange(slot.is_outgoing, false)) std::erase(outgoing_, evict->slot);
-    effects_.evicted(evict->slot);
-    ++slots_in_doubt_;
-  } else if (const auto* give = std::get_if<GiveRecord>(&record)) {
-    effects_.given(give->slot);
-    ++slots_in_doubt_;
-  } else if (const auto* batch = std::get_if<BatchRecord>(&record)) {
-    for (SlotId slot : batch->slots) effects_.scheduled(slot);
-  }
+  take_note(record);
   effects_.append(bytes);
   if (settings_.children == 0) return;
   ByteWriter writer(records_down_);
   writer.put(Item::record);
   writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+void NodeAgreement::take_note(const Record& record) {
+  auto forget_arrivals = [this](SlotId slot) -> Slot& {
+    Slot& it = at(slot);
+    it.void_before = records_;
+    it.arrived.clear();
+    it.is_complete = false;
+    if (std::exchange(it.is_outgoing, false)) std::erase(outgoing_, slot);
+    return it;
+  };
+  auto end = [&](SlotId slot) {
+    forget_arrivals(slot).is_given = false;
+    effects_.evicted(slot);
+    ++slots_in_doubt_;
+  };
+  std::visit(Overloaded{
+                 [&](const GiveRecord& it) {
+                   Slot& slot = at(it.slot);
+                   slot.set = it.name.set;
+                   slot.is_transient = it.signature.transient;
+                   slot.is_given = true;
+                   slot.arrived.clear();
+                   slot.is_complete = true;  // by ballots; a batch follows
+                   ballots_.close(it.name);
+                   effects_.given(it.slot);
+                   ++slots_in_doubt_;
+                 },
+                 [&](const EvictRecord& it) { end(it.slot); },
+                 [&](const BatchRecord& it) {
+                   for (SlotId slot : it.slots) {
+                     effects_.scheduled(slot);
+                     if (forget_arrivals(slot).is_transient) end(slot);
+                   }
+                 },
+                 [&](const FailRecord& it) { ballots_.close(it.name); },
+                 [&](const JoinRecord& it) {
+                   joined_.resize(static_cast<std::size_t>(settings_.world_size));
+                   joined_[static_cast<std::size_t>(it.rank.value)] = true;
+                   joins_are_new_ = true;
+                 },
+                 [&](const AllJoinedRecord&) {
+                   joined_.clear();
+                   joins_are_new_ = false;
+                   joins_ended_at_ = records_;
+                   ballots_.close_all(global_process_set);
+                   std::erase_if(opened_, [](const OpName& name) { return name.set == global_process_set; });
+                   elect(sets_.world());
+                 },
+                 [&](const AddSetRecord& it) {
+                   elect(sets_.add({it.ranks.begin(), it.ranks.end()}));
+                 },
+                 [&](const RemoveSetRecord& it) {
+                   ballots_.remove_electorate(it.set);
+                   electorates_.erase(it.set);
+                   sets_.remove(it.set);
+                 },
+                 [](const ShutdownRecord&) {},
+                 [](const PublishedRecord&) {},
+             },
+             record);
 }
 
 std::uint64_t NodeAgreement::read_by_subtree() const {
@@ -349,6 +467,11 @@ bool NodeAgreement::waits_for_readers() const {
 }
 
 bool NodeAgreement::flush(int batches_in_flight) {
+  return flush([batches_in_flight](ProcessSetId) { return batches_in_flight; });
+}
+
+bool NodeAgreement::flush(const BatchesInFlight& batches_in_flight) {
+  note_joins();
   if (coordinator_) {
     coordinator_->read_by_all(read_by_subtree());
     coordinator_->schedule(batches_in_flight);
@@ -377,10 +500,11 @@ bool NodeAgreement::flush_up() {
     }
     outgoing_.clear();
   }
-  for (const std::string& name : opened_) {
+  for (const OpName& name : opened_) {
     if (!ballots_.is_open(name)) continue;  // complete meanwhile
     writer.put(Item::opened);
-    writer.put_string(name);
+    write(writer, name);
+    writer.put(records_);
   }
   opened_.clear();
   writer.put_raw(requests_up_.data(), requests_up_.size());

@@ -2,15 +2,18 @@
 // One node's part in the agreement of all nodes, which form a tree: what happens on the subtree goes up as it happens,
 // the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
 //
-//  1. A slot at which all ranks of the node and of the subtrees below have arrived goes up as one number; at the root
+//  1. A slot at which all members of the node and of the subtrees below have arrived goes up as one number; at the root
 //     the coordinator hears of it. Ballots for a name go up as one, too, once all of the subtree have voted; that
 //     somebody has voted goes up at once, since it may concern a slot at which others wait. What else ranks ask for
-//     goes up as it is, with the rank.
+//     goes up as it is, with the rank. Members are the ranks of the op's process set, less those of the world that have
+//     joined; a subtree without members has no say.
 //  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
 //     same records in the same order to its own log, so a record's place in the log means the same everywhere.
 //  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
-//  4. A frame says how many records its sender had seen. An arrival at a slot that was evicted later than that is
-//     void: the ranks below have withdrawn it, or will when they read the eviction.
+//  4. A frame says how many records its sender had seen, and so does a ballot. An arrival at a slot that was evicted
+//     later than that is void: the ranks below have withdrawn it, or will when they read the eviction. So is one that
+//     comes after the slot's batch was decided without its sender, since all who have joined there had no say any more;
+//     and a ballot from before the end of the joins, since who still waits then votes anew.
 //  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
 //     again that the coordinator could run out of them.
 //  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
@@ -18,6 +21,7 @@
 //     come up, put together by every node; nothing is counted for it in ordinary times.
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +33,7 @@
 #include "runtime/ballots.hpp"
 #include "runtime/coordinator.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/subtrees.hpp"
 
 namespace hvd::runtime {
 
@@ -42,7 +47,7 @@ struct Neighbour {
 // The ranks that have not arrived at a slot, or not voted for a name without one.
 struct Missing {
   SlotId slot{-1};
-  std::string name;  // empty: it is the slot
+  OpName name;  // empty: it is the slot
   std::vector<Rank> ranks;
 };
 
@@ -55,7 +60,7 @@ class AgreementEffects {
   virtual void given(SlotId slot) = 0;
   virtual void evicted(SlotId slot) = 0;                               // what the node's ranks had arrived at is void
   virtual void scheduled(SlotId slot) = 0;                             // they may arrive at it again
-  virtual void heard_ballot(std::string_view name, Rank from) = 0;     // of my node, or one for a subtree
+  virtual void heard_ballot(OpNameView name, Rank from) = 0;           // of my node, or one for a subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
   virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // of my node
@@ -67,7 +72,11 @@ class NodeAgreement {
   struct Settings {
     std::vector<Rank> ranks;  // of my node, by seat
     int children = 0;
+    // Below which child a rank of another node is; -1: not below this node. Not asked without children.
+    std::function<int(Rank)> child_above;
     bool is_root = true;  // only the root has a coordinator
+    int world_size = 0;
+    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     Coordinator::Settings coordinator;
     std::function<std::string(Rank)> describe;  // for messages
   };
@@ -90,21 +99,32 @@ class NodeAgreement {
   Status receive(Neighbour from, ConstBytes frame);
 
   // Lets the root decide, and sends what has gathered. True if a frame was sent.
-  bool flush(int batches_in_flight);
+  bool flush(const BatchesInFlight& batches_in_flight);
+  bool flush(int batches_in_flight);  // as many in every set
 
   // Something can go on only when ranks have read more of the log, which nobody announces.
   bool waits_for_readers() const;
 
   Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
   std::uint64_t frames_sent() const { return frames_sent_; }
-  // Arrivals of subtrees (mine included) at a slot that is not complete here.
-  int arrivals_at(SlotId slot) const { return at(slot).arrivals; }
+  // Some subtree (mine is one) has arrived at the slot, and others have not.
+  bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
+  const ProcessSets& sets() const { return sets_; }
 
  private:
   struct Slot {
-    std::uint64_t evicted_at = 0;  // number of records up to its last eviction
-    int arrivals = 0;              // subtrees that are complete
-    bool is_outgoing = false;      // complete, in the frame that is being made
+    std::uint64_t void_before = 0;  // number of records up to its last eviction or batch: an older arrival is void
+    ProcessSetId set;
+    bool is_transient = false;
+    bool is_given = false;
+    Subtrees arrived;
+    bool is_complete = false;  // until its batch
+    bool is_outgoing = false;  // complete, in the frame that is being made
+  };
+  // Who has a say about a process set.
+  struct Electorate {
+    std::vector<bool> voters;  // the ranks of my node by seat, then the children
+    Subtrees subtrees;
   };
   struct Child {
     std::uint64_t read = 0;
@@ -113,21 +133,28 @@ class NodeAgreement {
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
   const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
-  void arrived(SlotId slot);
+  Electorate electorate_of(const ProcessSet& set) const;
+  void elect(const ProcessSet& set);
+  void arrived(SlotId slot, int part);
+  void complete_if_all_arrived(SlotId slot);
   void hear(Rank from, const Request& request, ConstBytes bytes);
-  void open(std::string_view name);
-  void vote(int voter, std::string_view name, Opinions opinions);
-  void decide(const std::string& name, const Opinions& opinions);
-  void pass_on_ballot(std::string_view name, const Opinions& opinions);
+  bool is_void(OpNameView name, std::uint64_t seen) const;
+  void open(OpNameView name);
+  void vote(int voter, OpNameView name, Opinions opinions);
+  void voted(OpNameView name, const Opinions& opinions);
+  void decide(OpNameView name, const Opinions& opinions);
+  void pass_on_ballot(OpNameView name, const Opinions& opinions);
+  void note_joins();
   void decided(const Record& record);
   void logged(const Record& record, ConstBytes bytes);
+  void take_note(const Record& record);
   Status take_opened(ByteReader& frame);
   Status take_ballot(Neighbour from, ByteReader& frame);
   Status take_request(ByteReader& frame);
   Status take_record(ByteReader& frame);
   void take_lost(Neighbour from, ByteReader& frame);
   void pass_on_lost(Neighbour except, Rank rank, std::string_view why);
-  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<std::string>& names);
+  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<OpName>& names);
   Status take_question(ByteReader& frame);
   Status take_answer(Neighbour from, ByteReader& frame);
   void answer_if_complete();
@@ -138,6 +165,11 @@ class NodeAgreement {
 
   Settings settings_;
   AgreementEffects& effects_;
+  ProcessSets sets_;
+  std::map<ProcessSetId, Electorate> electorates_;
+  std::vector<bool> joined_;          // by rank; empty while nobody is
+  bool joins_are_new_ = false;        // some have not been taken into account
+  std::uint64_t joins_ended_at_ = 0;  // number of records up to the last end of joins
   std::unique_ptr<Coordinator> coordinator_;
   Ballots ballots_;  // voters: the ranks of my node, then the children
   std::vector<Slot> slots_;
@@ -147,9 +179,9 @@ class NodeAgreement {
   std::uint64_t read_told_ = 0;       // up
   std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last told how far we have read
   std::vector<SlotId> outgoing_;
-  std::vector<std::string> opened_;  // names of which the parent has not heard
+  std::vector<OpName> opened_;  // of which the parent has not heard
   Buffer requests_up_, records_down_, frame_, scratch_;
-  std::vector<SlotId> batch_slots_;
+  RecordStorage storage_;
   std::uint32_t question_ = 0;
   std::vector<Missing> missing_;  // the answer, as far as it is known
   std::uint64_t frames_sent_ = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "runtime/op_name.hpp"
 #include "runtime/signature.hpp"
 
 namespace hvd::runtime {
@@ -21,29 +22,46 @@ struct Opinion {
 using Opinions = std::vector<Opinion>;
 constexpr std::size_t most_opinions = 2;
 
+struct Poll {
+  OpName name;
+  Opinions opinions;
+};
+
 class Ballots {
  public:
-  explicit Ballots(int voters) : voters_(static_cast<std::size_t>(voters)) {}
+  // All of them have a vote in the world.
+  explicit Ballots(int voters);
+
+  // Who has to vote in this set from now on. The polls that are complete by that, closed: somebody has voted there.
+  std::vector<Poll> set_electorate(ProcessSetId set, std::vector<bool> electorate);
+  void remove_electorate(ProcessSetId set);
+  bool knows(ProcessSetId set) const { return electorates_.contains(set); }
 
   // Somebody has voted for the name, or will have. True if nobody had.
-  bool open(std::string_view name);
-  bool is_open(std::string_view name) const { return polls_.contains(name); }
-  bool has_voted(int voter, std::string_view name) const;
+  bool open(OpNameView name);
+  bool is_open(OpNameView name) const { return polls_.contains(name); }
+  void close(OpNameView name);
+  void close_all(ProcessSetId set);
+  bool has_voted(int voter, OpNameView name) const;
   // The name is open and this voter has not voted. All opinions, once it was the last; the name is closed then.
-  std::optional<Opinions> vote(int voter, std::string_view name, Opinions opinions);
+  std::optional<Opinions> vote(int voter, OpNameView name, Opinions opinions);
 
-  std::vector<std::string> names() const;  // that are open
-  std::vector<int> missing(std::string_view name) const;
+  std::vector<OpName> names() const;  // that are open
+  std::vector<int> missing(OpNameView name) const;
 
  private:
-  struct Poll {
+  struct Votes {
     std::vector<bool> voted;
-    std::size_t votes = 0;
+    int missing = 0;  // of those who have to vote
     Opinions opinions;
   };
+  using Polls = std::map<OpName, Votes, OrderOfNames>;
+
+  int count_missing(ProcessSetId set, const Votes& votes) const;
 
   std::size_t voters_;
-  std::map<std::string, Poll, std::less<>> polls_;
+  std::map<ProcessSetId, std::vector<bool>> electorates_;  // by voter
+  Polls polls_;
 };
 
 }  // namespace hvd::runtime

@@ -4,11 +4,14 @@
 
 namespace hvd::runtime {
 
-Coordinator::Coordinator(Settings settings, Emit emit)
-    : settings_(std::move(settings)), emit_(std::move(emit)), slots_(static_cast<std::size_t>(settings_.slots)) {
+Coordinator::Coordinator(Settings settings, const ProcessSets& sets, Emit emit)
+    : settings_(std::move(settings)),
+      sets_(sets),
+      emit_(std::move(emit)),
+      slots_(static_cast<std::size_t>(settings_.slots)) {
   for (int slot = settings_.slots - 1; slot >= 0; --slot) free_.push_back(SlotId{slot});
   // Nothing below grows in steady state.
-  ready_.reserve(slots_.size());
+  ready_[global_process_set].slots.reserve(slots_.size());
   batch_.reserve(slots_.size());
 }
 
@@ -17,60 +20,111 @@ void Coordinator::emit(const Record& record) {
   emit_(record);
 }
 
-void Coordinator::contest(std::string_view name) {
+void Coordinator::contest(OpNameView name) {
   if (shut_down_) return;
   if (auto live = slot_of_.find(name); live != slot_of_.end()) evict(live->second);
 }
 
-void Coordinator::agreed(const std::string& name, const Signature& signature) {
-  if (shut_down_) return;
-  if (!starved_.empty() || !give(name, signature)) starved_.emplace_back(name, signature);
+void Coordinator::agreed(OpNameView name, const Signature& signature) {
+  if (shut_down_ || refuse_for_joined(name, signature)) return;
+  if (signature.verb == Verb::add_set) return add_set(name, signature);
+  if (signature.verb == Verb::remove_set) return remove_set(name, signature);
+  if (!starved_.empty() || !give(name, signature)) starved_.emplace_back(OpName(name), signature);
 }
 
-void Coordinator::disagreed(std::string_view name, std::string_view message) {
-  if (!shut_down_) emit(FailRecord{name, message});
+void Coordinator::disagreed(OpNameView name, std::string_view message) {
+  if (!shut_down_) emit(FailRecord{name, ErrorCode::mismatch, message});
+}
+
+void Coordinator::add_set(OpNameView name, const Signature& signature) {
+  std::vector<Rank> ranks;
+  for (std::int64_t rank : signature.shape) ranks.emplace_back(static_cast<std::int32_t>(rank));
+  if (const ProcessSet* known = sets_.of(ranks))
+    emit(FailRecord{name, ErrorCode::invalid_argument, "these ranks are " + describe(*known) + " already"});
+  else emit(AddSetRecord{ranks});
+}
+
+void Coordinator::remove_set(OpNameView name, const Signature& signature) {
+  auto number = static_cast<int>(signature.shape.empty() ? -1 : signature.shape.front());
+  const ProcessSet* set = sets_.numbered(number);
+  if (set == nullptr || set->id == global_process_set) {
+    std::string text = "there is no process set " + std::to_string(number) + " that could be removed";
+    return emit(FailRecord{name, ErrorCode::invalid_argument, text});
+  }
+  ProcessSetId id = set->id;
+  if (auto ready = ready_.find(id); ready != ready_.end())
+    while (!ready->second.slots.empty()) take_batch(id, ready->second);
+  evict_all_of(id);
+  std::erase_if(starved_, [id](const auto& it) { return it.first.set == id; });
+  ready_.erase(id);
+  emit(RemoveSetRecord{id});
+}
+
+// True if it cannot be carried out, since somebody has joined for whom zeros do not do.
+bool Coordinator::refuse_for_joined(OpNameView name, const Signature& signature) {
+  bool is_refused =
+      name.set == global_process_set && !joined_.empty() && signature.row().joined == VerbRow::Joined::refused;
+  if (!is_refused) return false;
+  std::string text = std::string(name_of(signature.verb)) + " '" + std::string(name.name) +
+                     "' cannot be carried out, since rank " + std::to_string(joined_.front().value) +
+                     " has joined (hvd.join) and has nothing to contribute to it; only allreduce, Adasum and barrier "
+                     "go on without a rank";
+  emit(FailRecord{name, ErrorCode::mismatch, text});
+  return true;
 }
 
 // The name gets a slot and is ready. False if no slot is free.
-bool Coordinator::give(const std::string& name, const Signature& signature) {
+bool Coordinator::give(OpNameView name, const Signature& signature) {
   if (free_.empty()) return false;
   SlotId slot = free_.back();
   free_.pop_back();
   Slot& it = at(slot);
-  it.state = SlotState::ready;
-  it.name = name;
+  it.name = OpName(name);
   it.signature = signature;
   it.bytes = signature.count() * static_cast<std::int64_t>(size_of(signature.dtype));
   bool cached = !signature.transient && settings_.cache_capacity > 0;
   it.signature.transient = !cached;
   if (cached) {
     it.recent = recently_used_.insert(recently_used_.end(), slot);
-    slot_of_.emplace(name, slot);
+    slot_of_.emplace(it.name, slot);
   }
-  emit(GiveRecord{slot, name});
-  ready_.push_back(slot);
-  ready_bytes_ += it.bytes;
+  emit(GiveRecord{slot, it.name, it.signature});
+  make_ready(slot);
   if (cached) shrink_cache();
   return true;
+}
+
+void Coordinator::make_ready(SlotId slot) {
+  Slot& it = at(slot);
+  it.state = SlotState::ready;
+  Ready& ready = ready_[it.name.set];
+  ready.slots.push_back(slot);
+  ready.bytes += it.bytes;
 }
 
 void Coordinator::all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (it.state != SlotState::live || shut_down_) return;
-  it.state = SlotState::ready;
+  if (refuse_for_joined(it.name, it.signature)) return evict(slot);
   recently_used_.splice(recently_used_.end(), recently_used_, it.recent);
-  ready_.push_back(slot);
-  ready_bytes_ += it.bytes;
+  make_ready(slot);
 }
 
 void Coordinator::evict(SlotId slot) {
   Slot& it = at(slot);
   // An op that is ready has everybody's consent and is scheduled; nobody can have submitted it anew before.
-  if (it.state == SlotState::ready) panic("slot of '" + it.name + "' evicted while ready");
+  if (it.state == SlotState::ready) panic("slot of '" + it.name.name + "' evicted while ready");
   recently_used_.erase(it.recent);
   slot_of_.erase(it.name);
   emit(EvictRecord{slot});
   end(slot);
+}
+
+void Coordinator::evict_all_of(ProcessSetId set) {
+  std::vector<SlotId> slots;
+  for (const auto& [name, slot] : slot_of_)
+    if (name.set == set) slots.push_back(slot);
+  for (SlotId slot : slots) evict(slot);
 }
 
 void Coordinator::end(SlotId slot) {
@@ -96,6 +150,21 @@ void Coordinator::read_by_all(std::uint64_t records) {
   while (!starved_.empty() && give(starved_.front().first, starved_.front().second)) starved_.pop_front();
 }
 
+void Coordinator::join(Rank rank) {
+  if (shut_down_) return;
+  joined_.push_back(rank);
+  emit(JoinRecord{rank});
+}
+
+void Coordinator::end_joins() {
+  if (shut_down_ || joined_.size() < sets_.world().ranks.size()) return;
+  schedule(0);
+  evict_all_of(global_process_set);
+  Rank last = joined_.back();
+  joined_.clear();
+  emit(AllJoinedRecord{last});
+}
+
 void Coordinator::shut_down(Rank by, std::string_view reason) {
   if (shut_down_) return;
   schedule(0);
@@ -103,42 +172,55 @@ void Coordinator::shut_down(Rank by, std::string_view reason) {
   emit(ShutdownRecord{by, reason});
 }
 
-void Coordinator::publish(Rank by, std::string_view key, ConstBytes value) {
-  emit(PublishedRecord{by, key, value});
+void Coordinator::publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value) {
+  emit(PublishedRecord{by, set, key, value});
 }
 
 void Coordinator::schedule(int batches_in_flight) {
-  if (ready_.empty() || shut_down_) return;
-  if (batches_in_flight > 0 && ready_bytes_ < settings_.fusion_threshold_bytes) return;
-  while (!ready_.empty()) take_batch();
+  schedule([batches_in_flight](ProcessSetId) { return batches_in_flight; });
+}
+
+void Coordinator::schedule(const BatchesInFlight& batches_in_flight) {
+  if (shut_down_) return;
+  for (auto& [set, ready] : ready_) {
+    if (ready.slots.empty()) continue;
+    if (ready.bytes < settings_.fusion_threshold_bytes && batches_in_flight(set) > 0) continue;
+    while (!ready.slots.empty()) take_batch(set, ready);
+  }
+}
+
+bool Coordinator::may_share(const Signature& first, const Signature& other) const {
+  if (!first.fuses_with(other)) return false;
+  return !settings_.groups_do_not_mix || (first.group != 0 && first.group == other.group);
 }
 
 // The first ready op and all that fuse with it, up to the threshold; the others keep their order.
-void Coordinator::take_batch() {
+void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
   batch_.clear();
-  const Signature& kind = at(ready_.front()).signature;
+  const Signature& kind = at(ready.slots.front()).signature;
   std::int64_t bytes = 0;
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
-    Slot& it = at(ready_[i]);
-    bool fits = i == 0 || (kind.fuses_with(it.signature) && bytes + it.bytes <= settings_.fusion_threshold_bytes);
+  for (std::size_t i = 0; i < ready.slots.size(); ++i) {
+    SlotId slot = ready.slots[i];
+    Slot& it = at(slot);
+    bool fits = i == 0 || (may_share(kind, it.signature) && bytes + it.bytes <= settings_.fusion_threshold_bytes);
     if (!fits) {
-      ready_[kept++] = ready_[i];
+      ready.slots[kept++] = slot;
       continue;
     }
     bytes += it.bytes;
-    batch_.push_back(ready_[i]);
+    batch_.push_back(slot);
   }
-  ready_.resize(kept);
-  ready_bytes_ -= bytes;
-  emit(BatchRecord{Sequence{sequence_++}, batch_});
+  ready.slots.resize(kept);
+  ready.bytes -= bytes;
+  emit(BatchRecord{Sequence{sequence_++}, set, batch_});
   for (SlotId slot : batch_) {
     if (at(slot).signature.transient) end(slot);
     else at(slot).state = SlotState::live;
   }
 }
 
-void Coordinator::visit_slots(const std::function<void(SlotId, const std::string&)>& visit) const {
+void Coordinator::visit_slots(const std::function<void(SlotId, const OpName&)>& visit) const {
   for (const auto& [name, slot] : slot_of_) visit(slot, name);
 }
 

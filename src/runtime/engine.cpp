@@ -1,5 +1,7 @@
 #include "runtime/engine.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
@@ -29,23 +31,41 @@ Engine::Engine(Parts parts)
       config_(*parts.config),
       layout_(*parts.layout),
       board_(*parts.board),
-      teams_(*parts.teams),
       net_(parts.net),
       operations_(*parts.operations),
       handles_(*parts.handles),
       observers_(std::move(parts.observers)),
       spin_(parts.spin),
       stalls_(*parts.config) {
-  runner_ = std::make_unique<Runner>(teams_, world_, counters_, observers_,
-                                     [this](Operation& operation, Sequence batch, const Error* error) {
-                                       if (error == nullptr)
-                                         for (Observer* observer : observers_)
-                                           observer->finished(operation.entry->name, batch);
-                                       settle(operation, error);
-                                     });
-  if (board_.me() == control::NodeBoard::leader)
-    leader_ = std::make_unique<Leader>(
-        Leader::Parts{&world_, &config_, &layout_, &board_, parts.net, &observers_, &counters_});
+  auto sets = std::make_shared<ProcessSets>(world_.size());
+  for (const std::vector<Rank>& ranks : parts.sets) sets->add(ranks);
+  Runner::Parts runner;
+  runner.teams = parts.teams;
+  runner.world = &world_;
+  runner.counters = &counters_;
+  runner.observers = &observers_;
+  runner.send = [this](const Request& request) { send(request); };
+  runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
+    if (error == nullptr)
+      for (Observer* observer : observers_) observer->finished(operation.entry->name, batch);
+    settle(operation, error);
+  };
+  runner_ = std::make_unique<Runner>(std::move(runner));
+  for (const auto& [id, set] : sets->all())
+    if (std::ranges::binary_search(set.ranks, world_.rank)) runner_->add(set);
+  sets_ = std::move(sets);
+  if (board_.me() != control::NodeBoard::leader) return;
+  Leader::Parts leader;
+  leader.world = &world_;
+  leader.config = &config_;
+  leader.layout = &layout_;
+  leader.board = &board_;
+  leader.net = parts.net;
+  leader.observers = &observers_;
+  leader.counters = &counters_;
+  leader.sets = &parts.sets;
+  leader.batches_in_flight = [this](ProcessSetId set) { return runner_->batches_in_flight(set); };
+  leader_ = std::make_unique<Leader>(std::move(leader));
 }
 
 Engine::~Engine() {
@@ -82,7 +102,16 @@ std::shared_ptr<const Error> Engine::ended() const {
   return ended_;
 }
 
+namespace {
+thread_local bool is_engine_thread = false;
+}
+
+bool Engine::runs_here() {
+  return is_engine_thread;
+}
+
 void Engine::run(Deadline start_deadline) {
+  is_engine_thread = true;
   posix::WaitWord& word = board_.wake_word(board_.me());
   connect(start_deadline);
   started_.store(phase_ == Phase::ended ? 2 : 1);
@@ -99,13 +128,13 @@ void Engine::run(Deadline start_deadline) {
       continue;
     }
     if (patience.look_again()) continue;
-    if (teams_.are_moved_by_looks()) {
+    if (runner_->are_moved_by_looks()) {
       watch_for_stalls();
       continue;
     }
     std::uint32_t announced = word.announce();
     if (leader_) leader_->arm();
-    teams_.arm();
+    runner_->arm();
     if (progress()) {
       word.retract();
       patience.found_work();
@@ -118,7 +147,7 @@ void Engine::run(Deadline start_deadline) {
     counters_.engine_sleeps.add();
     std::chrono::nanoseconds longest = longest_sleep();
     // Nobody posts the word for a link that has to be looked at: naps then, longer and longer.
-    if (teams_.needs_polling()) {
+    if (runner_->needs_polling()) {
       longest = earlier(longest, nap);
       nap = std::min(2 * nap, longest_nap);
     } else {
@@ -138,8 +167,8 @@ void Engine::connect(Deadline deadline) {
     if (tree == Progress::failed) return end(*leader_->verdict());
     if (tree == Progress::done) {
       has_tree_ = true;
-      Progress links = teams_.connect(*this);
-      if (links == Progress::failed) return end(teams_.failure());
+      Progress links = runner_->world().connect();
+      if (links == Progress::failed) return end(*runner_->failure());
       if (links == Progress::done) {
         phase_ = Phase::running;
         return;
@@ -161,7 +190,7 @@ void Engine::connect(Deadline deadline) {
 // One look at everything that could have changed. True if anything had.
 bool Engine::progress() {
   bool news = take_submissions();
-  if (leader_ && has_tree_) news |= leader_->step(runner_->batches_in_flight());
+  if (leader_ && has_tree_) news |= leader_->step();
   news |= read_log();
   if (phase_ == Phase::running) news |= run_batches();
   if (phase_ != Phase::ended) {
@@ -229,8 +258,11 @@ void Engine::introduce(Operation& operation) {
   if (entry.slot.value >= 0 && entry.slot_operation == &operation) {
     operation.arrived = true;
     board_.arrive(entry.slot);
+  } else if (operation.signature.verb == Verb::join) {
+    board_.announce_arrivals();  // what was submitted before must not come later
+    send(JoinRequest{});
   } else {
-    send(OpRequest{entry.name, operation.signature});
+    send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
   }
 }
 
@@ -242,7 +274,8 @@ bool Engine::read_log() {
     news = true;
     counters_.log_records.add();
     counters_.log_bytes.add(static_cast<std::int64_t>(bytes.size()));
-    auto record = decode_record(bytes, batch_slots_);
+    ++records_read_;
+    auto record = decode_record(bytes, storage_);
     if (!record) panic(record.error().message);
     execute(*record);
   }
@@ -255,18 +288,29 @@ void Engine::execute(const Record& record) {
                  [&](const GiveRecord& it) { learn_slot(it); },
                  [&](const EvictRecord& it) { forget_slot(it.slot); },
                  [&](const BatchRecord& it) { queue_batch(it); },
-                 [&](const FailRecord& it) {
-                   Error error{ErrorCode::mismatch, std::string(it.message)};
-                   NameEntry* entry = operations_.find(it.name);
-                   if (entry != nullptr && entry->submitted != nullptr) settle(*entry->submitted, &error);
-                   handles_.announce();
-                 },
+                 [&](const FailRecord& it) { fail(it); },
+                 [&](const JoinRecord& it) { take_note_of_join(it); },
+                 [&](const AllJoinedRecord& it) { end_joins(it); },
+                 [&](const AddSetRecord& it) { add_set(it); },
+                 [&](const RemoveSetRecord& it) { remove_set(it.set); },
                  [&](const ShutdownRecord& it) { agree_to_end(it); },
                  [&](const PublishedRecord& it) {
-                   published_[{it.by.value, std::string(it.key)}] = Buffer(it.value.begin(), it.value.end());
+                   if (Lane* lane = runner_->find(it.set)) lane->exchange().published(it);
                  },
              },
              record);
+}
+
+// What is in flight under the name is over.
+void Engine::settle_by_name(OpNameView name, const Error* error) {
+  NameEntry* entry = operations_.find(name);
+  if (entry != nullptr && entry->submitted != nullptr && !entry->submitted->scheduled) settle(*entry->submitted, error);
+  handles_.announce();
+}
+
+void Engine::fail(const FailRecord& record) {
+  Error error{record.code, std::string(record.message)};
+  settle_by_name(record.name, &error);
 }
 
 void Engine::agree_to_end(const ShutdownRecord& record) {
@@ -279,44 +323,152 @@ void Engine::agree_to_end(const ShutdownRecord& record) {
                                       "hvd.shutdown() and hvd.init() start anew"};
 }
 
+std::shared_ptr<const ProcessSets> Engine::sets() const {
+  std::lock_guard lock(sets_mutex_);
+  return sets_;
+}
+
+void Engine::change_sets(const std::function<void(ProcessSets&)>& change) {
+  auto changed = std::make_shared<ProcessSets>(*sets_);
+  change(*changed);
+  std::lock_guard lock(sets_mutex_);
+  sets_ = std::move(changed);
+}
+
+// By seat; none: all of them are.
+std::vector<bool> Engine::members_on_my_node(const ProcessSet& set) const {
+  std::vector<bool> members;
+  if (set.id == global_process_set) return members;
+  for (Rank rank : layout_.node.ranks) members.push_back(std::ranges::binary_search(set.ranks, rank));
+  return members;
+}
+
+void Engine::add_set(const AddSetRecord& record) {
+  ProcessSetId id;
+  change_sets([&](ProcessSets& sets) { id = sets.add({record.ranks.begin(), record.ranks.end()}).id; });
+  const ProcessSet& set = *sets_->find(id);
+  if (std::ranges::binary_search(set.ranks, world_.rank)) runner_->add(set);
+  settle_by_name(add_set_name, nullptr);
+}
+
+void Engine::remove_set(ProcessSetId id) {
+  Error removed{ErrorCode::shut_down, describe(*sets_->find(id)) + " was removed while the operation was under way"};
+  std::vector<Operation*> unscheduled;
+  for (Operation* operation : in_flight_)
+    if (operation->entry->set == id && !operation->scheduled) unscheduled.push_back(operation);
+  for (Operation* operation : unscheduled) settle(*operation, &removed);
+  runner_->remove(id);
+  change_sets([id](ProcessSets& sets) { sets.remove(id); });
+  settle_by_name(remove_set_name, nullptr);
+}
+
+void Engine::take_note_of_join(const JoinRecord& record) {
+  has_joined_ = has_joined_ || record.rank == world_.rank;
+  Seat seat = layout_.node.seat_of(record.rank);
+  if (seat.value < 0) return;
+  joined_.resize(static_cast<std::size_t>(layout_.node.size()));
+  joined_[static_cast<std::size_t>(seat.value)] = true;
+  board_.set_joined(joined_);
+}
+
+void Engine::end_joins(const AllJoinedRecord& record) {
+  has_joined_ = false;
+  joined_.clear();
+  board_.set_joined(std::vector<bool>(static_cast<std::size_t>(layout_.node.size())));
+  std::vector<Operation*> waiting;
+  for (Operation* operation : in_flight_)
+    if (operation->entry->set == global_process_set && !operation->scheduled) waiting.push_back(operation);
+  for (Operation* operation : waiting) {
+    if (operation->signature.verb != Verb::join) {
+      introduce(*operation);  // ballots from before do not count any more
+    } else {
+      if (auto* last = static_cast<std::int32_t*>(operation->submission.output)) *last = record.last.value;
+      settle(*operation, nullptr);
+    }
+  }
+  handles_.announce();
+}
+
 void Engine::learn_slot(const GiveRecord& record) {
+  const ProcessSet& set = *sets_->find(record.name.set);
+  board_.open(record.slot, members_on_my_node(set));
+  SlotUse& slot = slots_[static_cast<std::size_t>(record.slot.value)];
+  slot.is_transient = record.signature.transient;
+  if (!std::ranges::binary_search(set.ranks, world_.rank)) return;
   NameEntry* entry = operations_.find(record.name);
-  if (entry == nullptr || entry->submitted == nullptr) panic("a slot was given to an op that this rank did not submit");
-  entry->slot = record.slot;
-  entry->slot_operation = entry->submitted;
-  OperationTable::hold(*entry->slot_operation);
-  slots_[static_cast<std::size_t>(record.slot.value)] = entry;
+  bool is_mine = entry != nullptr && entry->submitted != nullptr;
+  if (is_mine && has_joined_) {  // another thread may have submitted something else, which nobody has counted
+    Signature given = record.signature;
+    given.transient = entry->submitted->signature.transient;
+    is_mine = agree(entry->submitted->signature, given);
+  }
+  if (is_mine) {
+    slot.entry = entry;
+    entry->slot = record.slot;
+    entry->slot_operation = entry->submitted;
+    OperationTable::hold(*entry->slot_operation);
+  } else {
+    if (!has_joined_) panic("a slot was given to an op that this rank did not submit");
+    slot.of_others = std::make_unique<std::pair<OpName, Signature>>(OpName(record.name), record.signature);
+  }
 }
 
 void Engine::forget_slot(SlotId slot) {
-  NameEntry& entry = *slots_[static_cast<std::size_t>(slot.value)];
-  Operation* submitted = entry.submitted;
+  NameEntry* entry = slots_[static_cast<std::size_t>(slot.value)].entry;
+  Operation* submitted = entry == nullptr ? nullptr : entry->submitted;
   give_back(slot);
   if (submitted == nullptr || !submitted->arrived || submitted->scheduled) return;
   submitted->arrived = false;
-  board_.withdraw(slot);
-  board_.announce_arrivals();
   introduce(*submitted);
 }
 
 // Means nothing any more. The entry may be gone after this, unless one of its operations is in flight.
 void Engine::give_back(SlotId slot) {
-  NameEntry& entry = *std::exchange(slots_[static_cast<std::size_t>(slot.value)], nullptr);
-  entry.slot = SlotId{-1};
-  operations_.release(*std::exchange(entry.slot_operation, nullptr));
+  board_.close(slot);
+  SlotUse use = std::exchange(slots_[static_cast<std::size_t>(slot.value)], SlotUse());
+  if (use.entry == nullptr) return;
+  use.entry->slot = SlotId{-1};
+  operations_.release(*std::exchange(use.entry->slot_operation, nullptr));
 }
 
 void Engine::queue_batch(const BatchRecord& record) {
-  std::vector<Operation*>& batch = runner_->queue(record.sequence);
+  Lane* lane = runner_->find(record.set);
+  std::vector<Operation*>* batch = lane == nullptr ? nullptr : &lane->queue(record.sequence);
   for (SlotId slot : record.slots) {
-    NameEntry* entry = slots_[static_cast<std::size_t>(slot.value)];
-    Operation& operation = *entry->submitted;
-    operation.scheduled = true;
-    batch.push_back(&operation);
-    for (Observer* observer : observers_) observer->agreed(entry->name, record.sequence);
-    // The writer forgets such a slot at once, and so do we.
-    if (operation.signature.transient || config_.cache_capacity <= 0) give_back(slot);
+    if (batch != nullptr) {
+      Operation& operation = part_in(slot);
+      operation.scheduled = true;
+      batch->push_back(&operation);
+      for (Observer* observer : observers_) observer->agreed(operation.entry->name, record.sequence);
+    }
+    if (slots_[static_cast<std::size_t>(slot.value)].is_transient) give_back(slot);
   }
+}
+
+// What this rank contributes to the op of the slot.
+Operation& Engine::part_in(SlotId slot) {
+  SlotUse& use = slots_[static_cast<std::size_t>(slot.value)];
+  if (use.entry == nullptr) return stand_in(use.of_others->first, use.of_others->second);
+  NameEntry& entry = *use.entry;
+  if (entry.submitted != nullptr && entry.submitted == entry.slot_operation) return *entry.submitted;
+  if (!has_joined_) panic("a batch has an op that this rank did not submit");
+  return stand_in({entry.set, entry.name}, entry.slot_operation->signature);
+}
+
+// This rank has joined: nothing in place of its data.
+Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
+  auto idle = std::ranges::find(stand_ins_, false, &StandIn::is_in_use);
+  StandIn& it = idle == stand_ins_.end() ? stand_ins_.emplace_back() : *idle;
+  it.is_in_use = true;
+  it.entry.set = name.set;
+  it.entry.name = name.name;
+  it.operation.entry = &it.entry;
+  it.operation.signature = signature;
+  it.operation.count = signature.count();
+  it.operation.submission = {};
+  it.operation.submission.operation = &it.operation;
+  it.operation.since = Clock::now();
+  return it.operation;
 }
 
 bool Engine::run_batches() {
@@ -336,15 +488,32 @@ bool Engine::run_batches() {
 void Engine::settle(Operation& operation, const Error* error) {
   if (error != nullptr)
     for (Observer* observer : observers_) observer->failed(operation.entry->name, *error);
+  if (operation.submission.handle == nullptr) {
+    for (StandIn& it : stand_ins_)
+      if (&it.operation == &operation) it.is_in_use = false;
+    return;
+  }
   in_flight_[operation.place] = in_flight_.back();
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();
   operation.entry->submitted = nullptr;
   if (error == nullptr && operation.when_done) operation.when_done();
-  HandleCell& handle = *operation.submission.handle;
+  const Submission submission = operation.submission;
   operation.entry->in_flight.store(false, std::memory_order_release);
   operations_.release(operation);  // it may be gone after this
-  handles_.settle(handle, error);
+  if (submission.on_done.tell != nullptr) tell(submission.on_done, error);
+  handles_.settle(*submission.handle, error);
+}
+
+void Engine::tell(const Callback& on_done, const Error* error) {
+  try {
+    on_done.tell(on_done.function, on_done.context, error);
+  } catch (const std::exception& thrown) {
+    log::error("a callback on the completion of an operation threw an exception, which nobody can catch: " +
+               std::string(thrown.what()));
+  } catch (...) {
+    log::error("a callback on the completion of an operation threw an exception, which nobody can catch");
+  }
 }
 
 void Engine::end(const Error& reason) {
@@ -364,7 +533,7 @@ void Engine::end(const Error& reason) {
     std::lock_guard lock(ended_mutex_);
     ended_ = std::make_shared<const Error>(reason);
   }
-  teams_.abort(reason);
+  runner_->abort(reason);
   runner_->abandon();
   inbox_.close();
   take_last_submissions();
@@ -437,9 +606,8 @@ bool Engine::watch_for_stalls() {
   if (verdict == StallWatch::Verdict::fine) return false;
   bool final = verdict == StallWatch::Verdict::end;
   double waited_s = std::chrono::duration<double>(now - *since).count();
-  StallRequest stall{waited_s, Rank{-1}, oldest->entry->name, final};
-  Seat seat = oldest->scheduled ? runner_->waiting_for() : Seat{-1};
-  if (seat.value >= 0) stall.missing = teams_.world().group.rank_at(seat);
+  StallRequest stall{waited_s, Rank{-1}, {oldest->entry->set, oldest->entry->name}, final};
+  if (oldest->scheduled) stall.missing = runner_->waiting_for(*oldest);
   Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_) {
     leader_->hear_of_stall(stall);
@@ -450,9 +618,9 @@ bool Engine::watch_for_stalls() {
     if (final && stall.missing.value >= 0)
       end({ErrorCode::shut_down,
            "Horovod has been shut down: " +
-               stall_report(world_, {{std::string(stall.name), {stall.missing}}}, stall.waited_s, true)});
+               stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)});
   } else {
-    std::string text = stall_report(world_, {{std::string(stall.name), {writer}}}, stall.waited_s, final);
+    std::string text = stall_report(world_, {{std::string(stall.name.name), {writer}}}, stall.waited_s, final);
     final ? log::error(text) : log::warning(text);
     if (final) end({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }
@@ -467,18 +635,6 @@ bool Engine::watch_for_the_end() {
                                       " did not answer the wish to shut down within 10 s; this rank left alone"};
   log::warning(alone.message);  // hvd_shutdown has nothing to say it by
   end(alone);
-  return true;
-}
-
-Status Engine::put(std::string_view key, ConstBytes value) {
-  send(PublishRequest{key, value});
-  return {};
-}
-
-Result<bool> Engine::get(Rank from, std::string_view key, Buffer& value) {
-  auto found = published_.find(std::make_pair(from.value, std::string(key)));
-  if (found == published_.end()) return false;
-  value = found->second;
   return true;
 }
 

@@ -27,13 +27,14 @@
 #include "runtime/observer.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/patience.hpp"
+#include "runtime/process_sets.hpp"
 #include "runtime/runner.hpp"
 #include "runtime/stall.hpp"
 #include "runtime/teams.hpp"
 
 namespace hvd::runtime {
 
-class Engine final : private transport::Exchange {
+class Engine {
  public:
   struct Parts {
     const World* world = nullptr;
@@ -41,7 +42,8 @@ class Engine final : private transport::Exchange {
     const topology::Layout* layout = nullptr;
     control::NodeBoard* board = nullptr;
     connections::NetPeers* net = nullptr;  // null on one node
-    Teams* teams = nullptr;
+    const TeamMaker* teams = nullptr;
+    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
     std::vector<Observer*> observers;
@@ -55,6 +57,8 @@ class Engine final : private transport::Exchange {
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
+  // The calling thread is an engine's, in a callback of a program.
+  static bool runs_here();
   // Asks all ranks to stop; returns when this engine has. A reason is told to all; without one the program wished it.
   void stop(std::string reason = "");
   // Any thread: a peer is gone. Everything in flight fails, unless the job had agreed to end.
@@ -63,10 +67,29 @@ class Engine final : private transport::Exchange {
   std::shared_ptr<const Error> ended() const;
   // After stop(): all ranks had agreed to end, and carried out what was scheduled before.
   bool has_ended_in_order() const { return has_ended_in_order_; }
+  // Any thread: the process sets as far as this rank has read of them.
+  std::shared_ptr<const ProcessSets> sets() const;
+  // After start(), for reports.
+  const Teams& teams_of_world() const { return runner_->world().teams(); }
+  // After stop(): nothing uses the links any more.
+  void drop_links() { runner_.reset(); }
   const Counters& counters() const { return counters_; }
 
  private:
   enum class Phase : std::uint8_t { connecting, running, ended };
+  // What this rank knows about a slot.
+  struct SlotUse {
+    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or of an op that it has not submitted
+    bool is_transient = false;
+    // Of an op that this rank has not submitted, since it has joined.
+    std::unique_ptr<std::pair<OpName, Signature>> of_others;
+  };
+  // Takes the place of an operation that this rank has not submitted.
+  struct StandIn {
+    NameEntry entry;
+    Operation operation;
+    bool is_in_use = false;
+  };
 
   void run(Deadline start_deadline);
   void connect(Deadline deadline);
@@ -80,8 +103,19 @@ class Engine final : private transport::Exchange {
   void forget_slot(SlotId slot);
   void give_back(SlotId slot);
   void queue_batch(const BatchRecord& record);
+  Operation& part_in(SlotId slot);
+  Operation& stand_in(OpNameView name, const Signature& signature);
+  void fail(const FailRecord& record);
+  void take_note_of_join(const JoinRecord& record);
+  void end_joins(const AllJoinedRecord& record);
+  void add_set(const AddSetRecord& record);
+  void remove_set(ProcessSetId id);
+  void change_sets(const std::function<void(ProcessSets&)>& change);
+  std::vector<bool> members_on_my_node(const ProcessSet& set) const;
+  void settle_by_name(OpNameView name, const Error* error);
   bool run_batches();
   void settle(Operation& operation, const Error* error);
+  static void tell(const Callback& on_done, const Error* error);
   void end(const Error& reason);
   void wait_for_who_left();
   void take_last_submissions();
@@ -93,15 +127,10 @@ class Engine final : private transport::Exchange {
   Clock::time_point waits_since(const Operation& operation) const;
   void agree_to_end(const ShutdownRecord& record);
 
-  // transport::Exchange, over the log
-  Status put(std::string_view key, ConstBytes value) override;
-  Result<bool> get(Rank from, std::string_view key, Buffer& value) override;
-
   const World& world_;
   const Config& config_;
   const topology::Layout& layout_;
   control::NodeBoard& board_;
-  Teams& teams_;
   const connections::NetPeers* net_;  // null on one node
   OperationTable& operations_;
   Handles& handles_;
@@ -114,6 +143,8 @@ class Engine final : private transport::Exchange {
   std::string stop_reason_;  // written before the request
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
+  mutable std::mutex sets_mutex_;
+  std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
   std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; waited for by start()
@@ -129,12 +160,15 @@ class Engine final : private transport::Exchange {
   bool has_ended_in_order_ = false;
   bool waits_for_who_left_ = false;    // another rank had it ended
   std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
-  std::vector<NameEntry*> slots_;      // by slot
+  std::vector<SlotUse> slots_;         // by slot
   std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
-  std::vector<SlotId> batch_slots_;
+  std::list<StandIn> stand_ins_;
+  std::vector<bool> joined_;  // by seat of my node; empty while nobody is
+  bool has_joined_ = false;   // this rank
+  std::uint64_t records_read_ = 0;
+  RecordStorage storage_;
   std::list<Buffer> unsent_;
   Buffer scratch_;
-  std::map<std::pair<std::int32_t, std::string>, Buffer, std::less<>> published_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
   Clock::time_point batch_moved_;  // one began or ended

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,10 +19,14 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// An allgather's outcome, kept by the runtime because its size was not known beforehand.
+// An outcome that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
 struct KeptResult {
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
   std::vector<std::int64_t> shape;
-  std::unique_ptr<std::byte[]> data;
+  std::vector<std::int64_t> splits;  // rows that came from each member, by seat
+  std::unique_ptr<std::byte, Free> data;
   std::size_t bytes = 0;
 };
 

@@ -24,9 +24,24 @@ int children_of(const topology::Layout& layout) {
   return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
 }
 
+// Below which child of node `above` the node is; -1: below none.
+int child_above(int node, int above) {
+  while (node > above) {
+    int parent = (node - 1) / most_children;
+    if (parent == above) return node - above * most_children - 1;
+    node = parent;
+  }
+  return -1;
+}
+
 NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
   NodeAgreement::Settings settings;
   settings.children = children_of(*parts.layout);
+  settings.child_above = [&layout = *parts.layout](Rank rank) {
+    return child_above(layout.node_of[static_cast<std::size_t>(rank.value)], layout.my_node);
+  };
+  settings.world_size = parts.world->size();
+  settings.sets = *parts.sets;
   settings.is_root = parts.layout->my_node == 0;
   for (int seat = 0; seat < parts.layout->node.size(); ++seat)
     settings.ranks.push_back(parts.layout->node.rank_at(Seat{seat}));
@@ -35,6 +50,7 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
   // Some slots always stay free for ops that are not cached.
   settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
   settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
+  settings.coordinator.groups_do_not_mix = parts.config->disable_group_fusion;
   settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
   return settings;
 }
@@ -48,6 +64,7 @@ Leader::Leader(Parts parts)
       board_(*parts.board),
       observers_(*parts.observers),
       counters_(*parts.counters),
+      batches_in_flight_(parts.batches_in_flight),
       moved_(static_cast<std::size_t>(parts.board->slots())),
       agreement_(settings_for(parts), *this) {
   if (parts.net == nullptr) return;
@@ -87,7 +104,7 @@ bool Leader::moved_lately(SlotId slot) const {
          std::chrono::duration<double>(config_.stall_check_time_s);
 }
 
-bool Leader::step(int batches_in_flight) {
+bool Leader::step() {
   time_of_step_.reset();
   bool news = append_waiting();
   if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
@@ -95,7 +112,7 @@ bool Leader::step(int batches_in_flight) {
   agreement_.node_has_read(board_.records_read_by_all());
   news |= hear_board();
   news |= hear_neighbours();
-  return agreement_.flush(batches_in_flight) || news;
+  return agreement_.flush(batches_in_flight_) || news;
 }
 
 bool Leader::hear_board() {
@@ -183,7 +200,7 @@ void Leader::hear_of_stall(const StallRequest& stall) {
     stall_->final = stall_->final || stall.final;
     return;
   }
-  stall_ = Stall{stall.waited_s, stall.missing, std::string(stall.name), stall.final};
+  stall_ = Stall{stall.waited_s, stall.missing, OpName(stall.name), stall.final};
   if (!is_asked) {
     asked_at_ = Clock::now();
     return agreement_.ask_who_is_missing(slots_in_doubt());
@@ -195,10 +212,9 @@ void Leader::hear_of_stall(const StallRequest& stall) {
 
 std::vector<SlotId> Leader::slots_in_doubt() const {
   std::vector<SlotId> slots;
-  agreement_.coordinator()->visit_slots([&](SlotId slot, const std::string& name) {
-    auto missing = static_cast<int>(board_.missing_at(slot).size());
-    bool is_partial = missing > 0 && missing < layout_.node.size();
-    if (is_partial || agreement_.arrivals_at(slot) > 0 || name == stall_->name) slots.push_back(slot);
+  agreement_.coordinator()->visit_slots([&](SlotId slot, const OpName& name) {
+    bool is_partial = board_.is_partial(slot) || agreement_.is_partial(slot);
+    if (is_partial || name == stall_->name) slots.push_back(slot);
   });
   return slots;
 }
@@ -218,18 +234,19 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
   std::vector<StalledName> stalled;
   const Coordinator& coordinator = *agreement_.coordinator();
   for (const Missing& it : missing)
-    if (!it.name.empty() && !it.ranks.empty()) stalled.push_back({it.name, it.ranks});
-  coordinator.visit_slots([&](SlotId slot, const std::string& name) {
+    if (!it.name.name.empty() && !it.ranks.empty()) stalled.push_back({it.name.name, it.ranks});
+  coordinator.visit_slots([&](SlotId slot, const OpName& name) {
     for (const Missing& it : missing) {
-      bool is_wanted = it.slot == slot && !it.ranks.empty() && static_cast<int>(it.ranks.size()) < world_.size() &&
+      const ProcessSet* set = agreement_.sets().find(name.set);
+      bool is_wanted = it.slot == slot && !it.ranks.empty() && set != nullptr && it.ranks.size() < set->ranks.size() &&
                        (name == stall.name || !moved_lately(slot));
-      if (is_wanted) stalled.push_back({name, it.ranks});
+      if (is_wanted) stalled.push_back({name.name, it.ranks});
     }
   });
   if (stall.missing.value >= 0) {
     // In a batch ranks wait for each other in chains: one that cannot move at all is named, not the next in line.
     std::vector<Rank> halted = halted_on_my_node(world_);
-    stalled.push_back({stall.name, halted.empty() ? std::vector{stall.missing} : halted});
+    stalled.push_back({stall.name.name, halted.empty() ? std::vector{stall.missing} : halted});
   }
   if (stalled.empty()) return;  // it has resolved itself
   std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
@@ -239,8 +256,8 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
   verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
 }
 
-void Leader::heard_ballot(std::string_view name, Rank from) {
-  for (Observer* observer : observers_) observer->ready(name, from);
+void Leader::heard_ballot(OpNameView name, Rank from) {
+  for (Observer* observer : observers_) observer->ready(name.name, from);
 }
 
 void Leader::append(ConstBytes record) {

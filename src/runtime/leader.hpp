@@ -30,6 +30,8 @@ class Leader final : private AgreementEffects {
     control::NodeBoard* board = nullptr;
     connections::NetPeers* net = nullptr;  // null on one node
     const std::vector<Observer*>* observers = nullptr;
+    const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
+    BatchesInFlight batches_in_flight;                     // of this rank
     Counters* counters = nullptr;
   };
   explicit Leader(Parts parts);
@@ -38,7 +40,7 @@ class Leader final : private AgreementEffects {
   // Until the neighbours are there. Never blocks.
   Progress connect();
   // One look at everything that could have changed. True if anything had.
-  bool step(int batches_in_flight);
+  bool step();
   // The engine is about to sleep: what comes from the neighbours wakes it.
   void arm();
   // Room in the log, or a slot that all have forgotten, is waited for: nobody announces either.
@@ -78,7 +80,7 @@ class Leader final : private AgreementEffects {
     board_.scheduled(slot);
     note_moved(slot);
   }
-  void heard_ballot(std::string_view name, Rank from) override;
+  void heard_ballot(OpNameView name, Rank from) override;
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
@@ -90,6 +92,7 @@ class Leader final : private AgreementEffects {
   control::NodeBoard& board_;
   const std::vector<Observer*>& observers_;
   Counters& counters_;
+  const BatchesInFlight batches_in_flight_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
   std::vector<Clock::time_point> moved_;           // by slot: when it was given, or part of a batch
@@ -101,7 +104,7 @@ class Leader final : private AgreementEffects {
   struct Stall {  // StallRequest, of which a report is being made
     double waited_s;
     Rank missing;
-    std::string name;
+    OpName name;
     bool final;
   };
   std::optional<Stall> stall_;

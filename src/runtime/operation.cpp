@@ -2,13 +2,14 @@
 
 namespace hvd::runtime {
 
-Operation* OperationTable::prepare(std::string_view name, Signature signature) {
+Operation* OperationTable::prepare(OpNameView name, Signature signature) {
   std::lock_guard lock(mutex_);
   auto found = entries_.find(name);
   if (found == entries_.end()) {
     auto entry = std::make_unique<NameEntry>();
-    entry->name = name;
-    std::string_view key = entry->name;
+    entry->set = name.set;
+    entry->name = name.name;
+    OpNameView key{entry->set, entry->name};
     found = entries_.emplace(key, std::move(entry)).first;
   }
   NameEntry& entry = *found->second;
@@ -27,7 +28,7 @@ Operation* OperationTable::prepare(std::string_view name, Signature signature) {
   return entry.operations.insert(std::move(operation)).first->get();
 }
 
-NameEntry* OperationTable::find(std::string_view name) {
+NameEntry* OperationTable::find(OpNameView name) {
   std::lock_guard lock(mutex_);
   auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : found->second.get();
@@ -44,7 +45,7 @@ void OperationTable::release(Operation& operation) {
   NameEntry& entry = *operation.entry;
   entry.operations.erase(entry.operations.find(operation.signature));
   if (!entry.operations.empty()) return;
-  auto found = entries_.find(entry.name);
+  auto found = entries_.find(OpNameView(entry.set, entry.name));
   auto owner = std::move(found->second);  // the key is a view into it
   entries_.erase(found);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,20 +15,31 @@
 #include <vector>
 
 #include "runtime/handle.hpp"
+#include "runtime/op_name.hpp"
 #include "runtime/signature.hpp"
 
 namespace hvd::runtime {
 
 struct Operation;
 
+// Whom to tell on the engine's thread that a use is over, and how: `function` is the caller's, of a type that `tell` knows.
+struct Callback {
+  void (*tell)(void (*function)(), void* context, const Error* error) = nullptr;
+  void (*function)() = nullptr;
+  void* context = nullptr;
+};
+
 // One use of an operation.
 struct Submission {
   Operation* operation = nullptr;
   const void* input = nullptr;
   void* output = nullptr;
-  std::int64_t first_dimension = 0;  // allgather
-  HandleCell* handle = nullptr;
-  std::uint32_t index = 0;  // among the operations of the handle
+  std::int64_t first_dimension = 0;  // rows of this use, where they are each rank's own affair
+  HandleCell* handle = nullptr;      // null: nobody submitted it, this rank has joined
+  std::uint32_t index = 0;           // among the operations of the handle
+  std::span<const std::int64_t>
+      splits{};  // alltoall: rows for each seat; none: equal parts. The caller's, until submitted
+  Callback on_done{};
 };
 
 struct NameEntry;
@@ -35,12 +47,15 @@ struct NameEntry;
 struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
-  std::int64_t count = 0;          // elements (allgather: per row)
+  std::int64_t count = 0;          // elements (per row, where rows are each rank's own affair)
   std::atomic<int> references{0};  // the last one is given back under the table's lock
   std::atomic<int> starts{0};      // of a transient one: how often it may still be started, once for each prepare()
 
   // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
   std::function<void()> when_done;
+
+  // Of the use in flight; written by whoever submits it.
+  std::vector<std::int64_t> splits;
 
   // The engine's own, while in flight:
   Submission submission;
@@ -62,6 +77,7 @@ struct BySignature {
 
 // Everything under one name; goes with the last operation.
 struct NameEntry {
+  ProcessSetId set;
   std::string name;
   std::atomic<bool> in_flight{false};  // set by the submitting thread, cleared by the engine
   std::unordered_set<std::unique_ptr<Operation>, BySignature, BySignature> operations;  // guarded by the table
@@ -75,9 +91,9 @@ struct NameEntry {
 class OperationTable {
  public:
   // Finds or makes; the caller holds it until release().
-  Operation* prepare(std::string_view name, Signature signature);
+  Operation* prepare(OpNameView name, Signature signature);
   // Null if nobody holds anything under the name.
-  NameEntry* find(std::string_view name);
+  NameEntry* find(OpNameView name);
   // Of an operation that somebody else holds as well, or the caller itself.
   static void hold(Operation& operation) { operation.references.fetch_add(1, std::memory_order_relaxed); }
   void release(Operation& operation);
@@ -88,8 +104,8 @@ class OperationTable {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::string_view, std::unique_ptr<NameEntry>> entries_;  // keys are views of NameEntry::name
-  std::size_t size_ = 0;                                                      // operations of all entries
+  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys are views of NameEntry::name
+  std::size_t size_ = 0;                                                            // operations of all entries
 };
 
 }  // namespace hvd::runtime

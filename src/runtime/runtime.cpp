@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -59,6 +60,7 @@ Runtime::Runtime(Parts parts)
 
 Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
   auto net_listener = std::exchange(parts.net, std::nullopt);
+  auto sets = std::exchange(parts.sets, {});
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
   if (runtime->layout_.nodes > 1) {
     if (!net_listener) panic("a world of several nodes needs a listener for the connections between them");
@@ -84,7 +86,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.offer<transport::shm::SharedRegions>(std::make_shared<transport::shm::SharedRegions>());
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
-  auto teams = Teams::make(surroundings);
+  auto teams = TeamMaker::make(surroundings);
   if (!teams) return teams.error();
   runtime->teams_ = std::move(*teams);
 
@@ -95,6 +97,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   engine.net = runtime->net_.get();
   engine.board = runtime->board_.get();
   engine.teams = runtime->teams_.get();
+  engine.sets = std::move(sets);
   engine.operations = &runtime->operations_;
   engine.handles = &runtime->handles_;
   engine.observers = runtime->observers_;
@@ -111,7 +114,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     });
   }
   HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
-  bool moves_by_mpi = runtime->teams_->transport_inside() == "mpi" || runtime->teams_->transport_between() == "mpi";
+  const Teams& world = runtime->engine_->teams_of_world();
+  bool moves_by_mpi = world.transport_inside() == "mpi" || world.transport_between() == "mpi";
   if (runtime->mpi_ && moves_by_mpi)
     runtime->finalize_watch_ = runtime->mpi_->before_finalize([engine = runtime->engine_.get()] {
       engine->stop(
@@ -126,8 +130,8 @@ void Runtime::report_networks() const {
   Hops hops;
   hops.ranks = world_.size();
   hops.nodes = layout_.nodes;
-  hops.inside = teams_->transport_inside();
-  hops.between = teams_->transport_between();
+  hops.inside = engine_->teams_of_world().transport_inside();
+  hops.between = engine_->teams_of_world().transport_between();
   if (mpi_) hops.mpi = mpi_->calls().version();
   if (net_) {
     for (const std::string& name : net_->interfaces_in_use())
@@ -144,6 +148,7 @@ Runtime::~Runtime() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
   // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
+  if (engine_) engine_->drop_links();
   teams_.reset();
   surroundings_ = {};
   if (engine_) leave_shared();
@@ -191,16 +196,44 @@ Status Runtime::share_board(Deadline deadline) {
   return {};
 }
 
-Status Runtime::check(const Signature& signature) const {
-  if (signature.set != global_process_set)
-    return Error(ErrorCode::invalid_argument, "process set " + std::to_string(signature.set.value) +
-                                                  " is not known; this version has the global set (0) only");
-  if (signature.verb == Verb::broadcast && (signature.root.value < 0 || signature.root.value >= world_.size()))
-    return Error(ErrorCode::invalid_argument, "broadcast root rank " + std::to_string(signature.root.value) +
-                                                  " is not one of the ranks 0 to " + std::to_string(world_.size() - 1));
+Result<ProcessSet> Runtime::process_set(int number) const {
+  auto sets = engine_->sets();
+  if (const ProcessSet* set = sets->numbered(number)) return *set;
+  return Error(
+      ErrorCode::invalid_argument,
+      "process set " + std::to_string(number) +
+          " is not known; it was never added (hvd.init(process_sets=...), hvd.add_process_set), or was removed");
+}
+
+Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
+  const VerbRow& row = signature.row();
+  auto invalid = [&row](const std::string& text) {
+    return Error(ErrorCode::invalid_argument, std::string(row.name) + ": " + text);
+  };
+  const auto size = static_cast<int>(set.ranks.size());
+  const bool is_world = set.id == global_process_set;
+  if (!std::ranges::binary_search(set.ranks, world_.rank))
+    return invalid("rank " + std::to_string(world_.rank.value) + " is no member of " + describe(set) +
+                   "; only members take part in its operations");
+  if (row.needs_the_world() && !is_world)
+    return invalid("this works with the global process set (0) only, not in " + describe(set));
+  if (row.has_root() && !std::ranges::binary_search(set.ranks, signature.root))
+    return invalid("the root rank " + std::to_string(signature.root.value) + " is not one of " +
+                   (is_world ? "the ranks 0 to " + std::to_string(size - 1)
+                             : describe(set) + "; a root is always a rank of the world"));
+  if (row.needs_power_of_2() && (size & (size - 1)) != 0)
+    return invalid("the number of ranks has to be a power of two; there are " + std::to_string(size));
+  if (row.takes_floats_only() && !is_floating(signature.dtype))
+    return invalid(std::string("floating types only; got ") + name_of(signature.dtype));
+  if (row.outcome == VerbRow::Outcome::share && signature.op != ReduceOp::sum)
+    return Error(ErrorCode::unsupported,
+                 std::string(row.name) + " does sums and averages, not " + name_of(signature.op));
+  if (row.outcome == VerbRow::Outcome::share && signature.shape.empty())
+    return invalid("a tensor without dimensions has no rows to be dealt out; give it a first dimension, as in [1]");
   // Several ranks hear of it when they agree: what one of them alone could not submit the others would wait for.
-  if (world_.size() == 1 && signature.verb == Verb::allgather && signature.shape.empty())
-    return Error(ErrorCode::mismatch, "allgather of a tensor without dimensions; give it a first dimension, as in [1]");
+  if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
+    return Error(ErrorCode::mismatch,
+                 std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
   for (std::int64_t extent : signature.shape)
     if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
   if (!signature.bytes(1))
@@ -209,14 +242,17 @@ Status Runtime::check(const Signature& signature) const {
   return {};
 }
 
-Result<Operation*> Runtime::prepare(std::string_view name, Signature signature) {
+Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
   // A request carries the name; half a ring leaves room for the rest of it.
   std::size_t longest = board_->largest_request() / 2;
   if (name.empty() || name.size() > longest)
     return Error(ErrorCode::invalid_argument, "an operation's name must have 1 to " + std::to_string(longest) +
                                                   " bytes; this one has " + std::to_string(name.size()));
-  HVD_RETURN_IF_ERROR(check(signature));
-  return operations_.prepare(name, std::move(signature));
+  auto sets = engine_->sets();
+  const ProcessSet* set = sets->numbered(number);
+  if (set == nullptr) return process_set(number).error();
+  HVD_RETURN_IF_ERROR(check(signature, *set));
+  return operations_.prepare({set->id, name}, std::move(signature));
 }
 
 // A transient operation goes with the handle of its use, so it can have but one.
@@ -235,8 +271,17 @@ Status Runtime::take_starts(std::span<Submission> submissions) {
   return {};
 }
 
+// The set may have been removed since the operation was prepared.
+Status Runtime::check_set_of(const Submission& submission) const {
+  ProcessSetId set = submission.operation->entry->set;
+  if (set == global_process_set || engine_->sets()->find(set) != nullptr) return {};
+  return Error(ErrorCode::invalid_argument,
+               "the process set of '" + submission.operation->entry->name + "' has been removed");
+}
+
 Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
+  for (const Submission& submission : submissions) HVD_RETURN_IF_ERROR(check_set_of(submission));
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     NameEntry& entry = *submissions[i].operation->entry;
     if (!entry.in_flight.exchange(true, std::memory_order_acq_rel)) continue;
@@ -254,6 +299,8 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
     submissions[i].handle = cell;
     submissions[i].index = static_cast<std::uint32_t>(i);
     OperationTable::hold(*submissions[i].operation);
+    submissions[i].operation->splits.assign(submissions[i].splits.begin(), submissions[i].splits.end());
+    submissions[i].splits = {};
     if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
   }
   Inbox::Pushed pushed = engine_->inbox().push(submissions);
@@ -270,6 +317,53 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   return *ended();
 }
 
+// An operation that moves no data, waited for.
+Status Runtime::carry_out(OpNameView name, Signature signature) {
+  signature.transient = true;
+  auto operation = prepare(name.name, std::move(signature));
+  if (!operation) return operation.error();
+  Submission submission;
+  submission.operation = *operation;
+  auto number = submit({&submission, 1});
+  if (!number) return number.error();
+  HandleCell* cell = handles_.find(*number);
+  wait(*cell, Deadline::never());
+  Status status = cell->error ? Status(*cell->error) : Status();
+  handles_.release(*cell);
+  return status;
+}
+
+Result<int> Runtime::add_process_set(std::vector<Rank> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  bool is_sound = !ranks.empty() && std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end() &&
+                  ranks.front().value >= 0 && ranks.back().value < world_.size();
+  if (!is_sound) {
+    std::string text;
+    for (Rank rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank.value);
+    return Error(
+        ErrorCode::invalid_argument,
+        "a process set needs ranks from 0 to " + std::to_string(world_.size() - 1) + ", each once; got [" + text + "]");
+  }
+  Signature signature;
+  signature.verb = Verb::add_set;
+  signature.dtype = DataType::i32;
+  for (Rank rank : ranks) signature.shape.push_back(rank.value);
+  std::lock_guard lock(sets_mutex_);
+  HVD_RETURN_IF_ERROR(carry_out(add_set_name, std::move(signature)));
+  auto sets = engine_->sets();
+  if (const ProcessSet* added = sets->of(ranks)) return added->number;
+  return Error(ErrorCode::shut_down, "the process set was removed as soon as it was added");
+}
+
+Status Runtime::remove_process_set(int number) {
+  Signature signature;
+  signature.verb = Verb::remove_set;
+  signature.dtype = DataType::i32;
+  signature.shape = {number};
+  std::lock_guard lock(sets_mutex_);
+  return carry_out(remove_set_name, std::move(signature));
+}
+
 Status Runtime::at_one_point(const std::string& name, const Status& mine, std::function<void()> action) {
   Signature vote;
   vote.verb = Verb::allreduce;
@@ -283,7 +377,9 @@ Status Runtime::at_one_point(const std::string& name, const Status& mine, std::f
   (*operation)->when_done = [&all, &action] {
     if (all == 1) action();
   };
-  Submission submission{*operation, &all, &all, 0, nullptr, 0};
+  Submission submission;
+  submission.operation = *operation;
+  submission.input = submission.output = &all;
   auto number = submit({&submission, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);

@@ -43,6 +43,7 @@ class Runtime {
     std::shared_ptr<connections::ThreadHub> threads;  // ranks as threads
     std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
     std::vector<Observer*> observers;                 // outlive the runtime
+    std::vector<std::vector<Rank>> sets;              // process sets that exist from the start; ascending, none twice
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
@@ -59,14 +60,22 @@ class Runtime {
   std::shared_ptr<const Error> ended() const { return engine_->ended(); }
 
   // Callers, any thread.
-  // Held by the caller until release(); transient ones go with the handle of their use.
-  Result<Operation*> prepare(std::string_view name, Signature signature);
+  // Held by the caller until release(); transient ones go with the handle of their use. The set has this number.
+  Result<Operation*> prepare(std::string_view name, Signature signature, int set = 0);
   void release(Operation& operation) { operations_.release(operation); }
   std::size_t operations() const { return operations_.size(); }  // that are held
-  // All or none; `submissions` need operation, input, output and first_dimension.
+  // All or none; `submissions` need operation, input, output and what else their verb takes.
   Result<Handles::Number> submit(std::span<Submission> submissions);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  bool is_in_callback() const { return Engine::runs_here(); }
+
+  // Collective over the world; block until this rank knows of it. The number of the set.
+  Result<int> add_process_set(std::vector<Rank> ranks);
+  Status remove_process_set(int number);
+  std::shared_ptr<const ProcessSets> process_sets() const { return engine_->sets(); }
+  // The set of this number, if it exists.
+  Result<ProcessSet> process_set(int number) const;
   const Counters& counters() const { return engine_->counters(); }
 
   // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
@@ -87,13 +96,15 @@ class Runtime {
   // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns
   // when it has here. The same error comes back, or one that says that another rank had one.
   Status take_starts(std::span<Submission> submissions);
+  Status check_set_of(const Submission& submission) const;
+  Status carry_out(OpNameView name, Signature signature);
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
     std::shared_ptr<void> memory;  // of all ranks of my node
     std::size_t part_bytes;
   };
   void leave_shared();
-  Status check(const Signature& signature) const;
+  Status check(const Signature& signature, const ProcessSet& set) const;
 
   World world_;
   Config config_;
@@ -109,9 +120,10 @@ class Runtime {
   Handles handles_;
   std::unique_ptr<control::NodeBoard> board_;
   transport::Surroundings surroundings_;
-  std::unique_ptr<Teams> teams_;
+  std::unique_ptr<TeamMaker> teams_;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<void> finalize_watch_;
+  std::mutex sets_mutex_;  // one change of process sets at a time
   std::mutex shared_mutex_;
   std::map<void*, Shared> shared_;  // by the address of my part
   int shared_calls_ = 0;            // names what the ranks do together; equal on all ranks

@@ -1,144 +1,184 @@
 #include "runtime/schedule.hpp"
 
-#include "base/overloaded.hpp"
+#include <cstddef>
+#include <utility>
 
 namespace hvd::runtime {
 
 namespace {
 
-// The kind of a record is its place in the variant.
-template <typename Variant>
-ByteWriter begin(const Variant& variant, Buffer& out) {
-  out.clear();
-  ByteWriter writer(out);
-  writer.put(static_cast<std::uint8_t>(variant.index()));
-  return writer;
-}
-
 std::string_view as_text(ConstBytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-Error broken() {
-  return {ErrorCode::system, "a record of the agreement is broken; this is a defect of the runtime"};
+template <typename Id>
+void write_ids(ByteWriter& out, std::span<const Id> ids) {
+  out.put(static_cast<std::uint32_t>(ids.size()));
+  out.put_raw(ids.data(), ids.size_bytes());
+}
+
+template <typename Id>
+std::span<const Id> read_ids(ByteReader& in, std::vector<Id>& storage) {
+  auto count = in.get<std::uint32_t>();
+  storage.clear();
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) storage.push_back(in.get<Id>());
+  return storage;
+}
+
+// A message begins with its kind, which is its place in the variant.
+template <typename Message>
+void encode_any(const Message& message, Buffer& out) {
+  out.clear();
+  ByteWriter writer(out);
+  writer.put(static_cast<std::uint8_t>(message.index()));
+  std::visit([&writer](const auto& it) { it.write(writer); }, message);
+}
+
+template <typename Message, std::size_t... kinds>
+Result<Message> decode_any(ConstBytes bytes, RecordStorage& storage, std::index_sequence<kinds...>) {
+  ByteReader reader(bytes);
+  auto kind = reader.get<std::uint8_t>();
+  Message message;
+  bool is_known =
+      ((kind == kinds && (message = std::variant_alternative_t<kinds, Message>::read(reader, storage), true)) || ...);
+  if (is_known && reader.ok()) return message;
+  return Error(ErrorCode::system, "a record of the agreement is broken; this is a defect of the runtime");
+}
+
+template <typename Message>
+Result<Message> decode_any(ConstBytes bytes, RecordStorage& storage) {
+  return decode_any<Message>(bytes, storage, std::make_index_sequence<std::variant_size_v<Message>>());
 }
 
 }  // namespace
 
-void encode(const Request& request, Buffer& out) {
-  ByteWriter writer = begin(request, out);
-  std::visit(Overloaded{[&](const OpRequest& it) {
-                          writer.put_string(it.name);
-                          it.signature.write(writer);
-                        },
-                        [&](const ShutdownRequest& it) { writer.put_string(it.reason); },
-                        [&](const PublishRequest& it) {
-                          writer.put_string(it.key);
-                          writer.put_string(as_text(it.value));
-                        },
-                        [&](const StallRequest& it) {
-                          writer.put(it.waited_s);
-                          writer.put(it.missing);
-                          writer.put_string(it.name);
-                          writer.put(it.final);
-                        }},
-             request);
+void write(ByteWriter& out, OpNameView name) {
+  out.put(name.set);
+  out.put_string(name.name);
 }
 
+OpNameView read_name(ByteReader& in) {
+  auto set = in.get<ProcessSetId>();
+  return {set, in.get_string()};
+}
+
+void OpRequest::write(ByteWriter& out) const {
+  runtime::write(out, name);
+  signature.write(out);
+  out.put(seen);
+}
+OpRequest OpRequest::read(ByteReader& in, RecordStorage&) {
+  OpNameView name = read_name(in);
+  Signature signature = Signature::read(in);
+  return {name, std::move(signature), in.get<std::uint64_t>()};
+}
+
+void ShutdownRequest::write(ByteWriter& out) const {
+  out.put_string(reason);
+}
+ShutdownRequest ShutdownRequest::read(ByteReader& in, RecordStorage&) {
+  return {in.get_string()};
+}
+
+void PublishRequest::write(ByteWriter& out) const {
+  out.put(set);
+  out.put_string(key);
+  out.put_string(as_text(value));
+}
+PublishRequest PublishRequest::read(ByteReader& in, RecordStorage&) {
+  auto set = in.get<ProcessSetId>();
+  auto key = in.get_string();
+  return {set, key, as_bytes(in.get_string())};
+}
+
+void StallRequest::write(ByteWriter& out) const {
+  out.put(waited_s);
+  out.put(missing);
+  runtime::write(out, name);
+  out.put(final);
+}
+StallRequest StallRequest::read(ByteReader& in, RecordStorage&) {
+  auto waited_s = in.get<double>();
+  auto missing = in.get<Rank>();
+  OpNameView name = read_name(in);
+  return {waited_s, missing, name, in.get<bool>()};
+}
+
+void GiveRecord::write(ByteWriter& out) const {
+  out.put(slot);
+  runtime::write(out, name);
+  signature.write(out);
+}
+GiveRecord GiveRecord::read(ByteReader& in, RecordStorage&) {
+  auto slot = in.get<SlotId>();
+  OpNameView name = read_name(in);
+  return {slot, name, Signature::read(in)};
+}
+
+void BatchRecord::write(ByteWriter& out) const {
+  out.put(sequence);
+  out.put(set);
+  write_ids(out, slots);
+}
+BatchRecord BatchRecord::read(ByteReader& in, RecordStorage& storage) {
+  auto sequence = in.get<Sequence>();
+  auto set = in.get<ProcessSetId>();
+  return {sequence, set, read_ids(in, storage.slots)};
+}
+
+void FailRecord::write(ByteWriter& out) const {
+  runtime::write(out, name);
+  out.put(code);
+  out.put_string(message);
+}
+FailRecord FailRecord::read(ByteReader& in, RecordStorage&) {
+  OpNameView name = read_name(in);
+  auto code = in.get<ErrorCode>();
+  return {name, code, in.get_string()};
+}
+
+void AddSetRecord::write(ByteWriter& out) const {
+  write_ids(out, ranks);
+}
+AddSetRecord AddSetRecord::read(ByteReader& in, RecordStorage& storage) {
+  return {read_ids(in, storage.ranks)};
+}
+
+void ShutdownRecord::write(ByteWriter& out) const {
+  out.put(by);
+  out.put_string(reason);
+}
+ShutdownRecord ShutdownRecord::read(ByteReader& in, RecordStorage&) {
+  auto by = in.get<Rank>();
+  return {by, in.get_string()};
+}
+
+void PublishedRecord::write(ByteWriter& out) const {
+  out.put(by);
+  out.put(set);
+  out.put_string(key);
+  out.put_string(as_text(value));
+}
+PublishedRecord PublishedRecord::read(ByteReader& in, RecordStorage&) {
+  auto by = in.get<Rank>();
+  auto set = in.get<ProcessSetId>();
+  auto key = in.get_string();
+  return {by, set, key, as_bytes(in.get_string())};
+}
+
+void encode(const Request& request, Buffer& out) {
+  encode_any(request, out);
+}
 Result<Request> decode_request(ConstBytes bytes) {
-  ByteReader reader(bytes);
-  Request request;
-  switch (reader.get<std::uint8_t>()) {
-    case 0: {
-      auto name = reader.get_string();
-      request = OpRequest{name, Signature::read(reader)};
-      break;
-    }
-    case 1: request = ShutdownRequest{reader.get_string()}; break;
-    case 2: {
-      auto key = reader.get_string();
-      request = PublishRequest{key, as_bytes(reader.get_string())};
-      break;
-    }
-    case 3: {
-      auto waited_s = reader.get<double>();
-      auto missing = reader.get<Rank>();
-      auto name = reader.get_string();
-      request = StallRequest{waited_s, missing, name, reader.get<bool>()};
-      break;
-    }
-    default: return broken();
-  }
-  if (!reader.ok()) return broken();
-  return request;
+  RecordStorage none;
+  return decode_any<Request>(bytes, none);
 }
 
 void encode(const Record& record, Buffer& out) {
-  ByteWriter writer = begin(record, out);
-  std::visit(Overloaded{[&](const GiveRecord& it) {
-                          writer.put(it.slot);
-                          writer.put_string(it.name);
-                        },
-                        [&](const EvictRecord& it) { writer.put(it.slot); },
-                        [&](const BatchRecord& it) {
-                          writer.put(it.sequence);
-                          writer.put(static_cast<std::uint32_t>(it.slots.size()));
-                          writer.put_raw(it.slots.data(), it.slots.size_bytes());
-                        },
-                        [&](const FailRecord& it) {
-                          writer.put_string(it.name);
-                          writer.put_string(it.message);
-                        },
-                        [&](const ShutdownRecord& it) {
-                          writer.put(it.by);
-                          writer.put_string(it.reason);
-                        },
-                        [&](const PublishedRecord& it) {
-                          writer.put(it.by);
-                          writer.put_string(it.key);
-                          writer.put_string(as_text(it.value));
-                        }},
-             record);
+  encode_any(record, out);
 }
-
-Result<Record> decode_record(ConstBytes bytes, std::vector<SlotId>& slots) {
-  ByteReader reader(bytes);
-  Record record;
-  switch (reader.get<std::uint8_t>()) {
-    case 0: {
-      auto slot = reader.get<SlotId>();
-      record = GiveRecord{slot, reader.get_string()};
-      break;
-    }
-    case 1: record = EvictRecord{reader.get<SlotId>()}; break;
-    case 2: {
-      auto sequence = reader.get<Sequence>();
-      auto count = reader.get<std::uint32_t>();
-      slots.clear();
-      for (std::uint32_t i = 0; i < count && reader.ok(); ++i) slots.push_back(reader.get<SlotId>());
-      record = BatchRecord{sequence, slots};
-      break;
-    }
-    case 3: {
-      auto name = reader.get_string();
-      record = FailRecord{name, reader.get_string()};
-      break;
-    }
-    case 4: {
-      auto by = reader.get<Rank>();
-      record = ShutdownRecord{by, reader.get_string()};
-      break;
-    }
-    case 5: {
-      auto by = reader.get<Rank>();
-      auto key = reader.get_string();
-      record = PublishedRecord{by, key, as_bytes(reader.get_string())};
-      break;
-    }
-    default: return broken();
-  }
-  if (!reader.ok()) return broken();
-  return record;
+Result<Record> decode_record(ConstBytes bytes, RecordStorage& storage) {
+  return decode_any<Record>(bytes, storage);
 }
 
 }  // namespace hvd::runtime

@@ -1,6 +1,6 @@
 #pragma once
-// The records of the schedule: what the writer appends to the log and every rank executes in order; and the requests
-// that ranks send to it. How they look as bytes is known here only.
+// The records of the schedule: what the coordinator appends to the log and every rank executes in order; and the requests
+// that ranks send to it. Each says itself how it looks as bytes.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,64 +11,124 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "runtime/op_name.hpp"
 #include "runtime/signature.hpp"
 
 namespace hvd::runtime {
 
-// ---- from a rank to the writer
+// What decoded records and requests point into, so that reading one allocates nothing; valid until the next decode.
+struct RecordStorage {
+  std::vector<SlotId> slots;
+  std::vector<Rank> ranks;
+};
+
+// ---- from a rank to the coordinator
 
 struct OpRequest {  // "I have submitted this op, and know no slot for it"
-  std::string_view name;
+  OpNameView name;
   Signature signature;
+  std::uint64_t seen = 0;  // records of the log that the rank had read
+  void write(ByteWriter& out) const;
+  static OpRequest read(ByteReader& in, RecordStorage&);
+};
+struct JoinRequest {  // "I submit nothing more until all have said so"
+  void write(ByteWriter&) const {}
+  static JoinRequest read(ByteReader&, RecordStorage&) { return {}; }
 };
 struct ShutdownRequest {
   std::string_view reason;  // empty: the program asked for it
+  void write(ByteWriter& out) const;
+  static ShutdownRequest read(ByteReader& in, RecordStorage&);
 };
-struct PublishRequest {  // a value for all ranks, while links are made
+struct PublishRequest {  // a value for the ranks of a set, while links are made
+  ProcessSetId set;
   std::string_view key;
   ConstBytes value;
+  void write(ByteWriter& out) const;
+  static PublishRequest read(ByteReader& in, RecordStorage&);
 };
-struct StallRequest {  // "I have waited long": the writer knows best for whom, and tells people
-  double waited_s;
-  Rank missing;  // the rank that a running batch waits for; -1 if the op is not agreed yet
-  std::string_view name;
-  bool final;  // long enough to end the job
+struct StallRequest {  // "I have waited long": the coordinator's rank knows best for whom, and tells people
+  double waited_s = 0;
+  Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
+  OpNameView name;
+  bool final = false;  // long enough to end the job
+  void write(ByteWriter& out) const;
+  static StallRequest read(ByteReader& in, RecordStorage&);
 };
-using Request = std::variant<OpRequest, ShutdownRequest, PublishRequest, StallRequest>;
+using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest>;
 
 void encode(const Request& request, Buffer& out);
 Result<Request> decode_request(ConstBytes bytes);  // views point into `bytes`
 
-// ---- from the writer to everybody
+// ---- from the coordinator to everybody
 
 struct GiveRecord {  // the op of this name has this slot from now on
   SlotId slot;
-  std::string_view name;
+  OpNameView name;
+  Signature signature;  // for a rank that has joined and never submitted it; transient: the slot ends with its batch
+  void write(ByteWriter& out) const;
+  static GiveRecord read(ByteReader& in, RecordStorage&);
 };
 struct EvictRecord {  // the slot means nothing any more; who has arrived at it must send a request
   SlotId slot;
+  void write(ByteWriter& out) const { out.put(slot); }
+  static EvictRecord read(ByteReader& in, RecordStorage&) { return {in.get<SlotId>()}; }
 };
-struct BatchRecord {  // carry out these together
+struct BatchRecord {  // carry out these together, which are all of one set
   Sequence sequence;
-  std::span<const SlotId> slots;  // valid until the next decode into the same storage
+  ProcessSetId set;
+  std::span<const SlotId> slots;
+  void write(ByteWriter& out) const;
+  static BatchRecord read(ByteReader& in, RecordStorage& storage);
 };
-struct FailRecord {  // the ranks disagree about the op of this name
-  std::string_view name;
+struct FailRecord {  // the op of this name cannot be carried out, as when ranks disagree about it
+  OpNameView name;
+  ErrorCode code = ErrorCode::mismatch;
   std::string_view message;
+  void write(ByteWriter& out) const;
+  static FailRecord read(ByteReader& in, RecordStorage&);
+};
+struct JoinRecord {  // the rank takes part with zeros from now on in what it has not submitted
+  Rank rank;
+  void write(ByteWriter& out) const { out.put(rank); }
+  static JoinRecord read(ByteReader& in, RecordStorage&) { return {in.get<Rank>()}; }
+};
+struct AllJoinedRecord {  // nobody is joined any more
+  Rank last;
+  void write(ByteWriter& out) const { out.put(last); }
+  static AllJoinedRecord read(ByteReader& in, RecordStorage&) { return {in.get<Rank>()}; }
+};
+struct AddSetRecord {
+  std::span<const Rank> ranks;
+  void write(ByteWriter& out) const;
+  static AddSetRecord read(ByteReader& in, RecordStorage& storage);
+};
+struct RemoveSetRecord {
+  ProcessSetId set;
+  void write(ByteWriter& out) const { out.put(set); }
+  static RemoveSetRecord read(ByteReader& in, RecordStorage&) { return {in.get<ProcessSetId>()}; }
 };
 struct ShutdownRecord {
   Rank by;
   std::string_view reason;
+  void write(ByteWriter& out) const;
+  static ShutdownRecord read(ByteReader& in, RecordStorage&);
 };
 struct PublishedRecord {
   Rank by;
+  ProcessSetId set;
   std::string_view key;
   ConstBytes value;
+  void write(ByteWriter& out) const;
+  static PublishedRecord read(ByteReader& in, RecordStorage&);
 };
-using Record = std::variant<GiveRecord, EvictRecord, BatchRecord, FailRecord, ShutdownRecord, PublishedRecord>;
+using Record = std::variant<GiveRecord, EvictRecord, BatchRecord, FailRecord, JoinRecord, AllJoinedRecord, AddSetRecord,
+                            RemoveSetRecord, ShutdownRecord, PublishedRecord>;
 
 void encode(const Record& record, Buffer& out);
-// `slots` is storage for a batch's slots, so that reading one allocates nothing.
-Result<Record> decode_record(ConstBytes bytes, std::vector<SlotId>& slots);
+Result<Record> decode_record(ConstBytes bytes, RecordStorage& storage);
+
+void write(ByteWriter& out, OpNameView name);
+OpNameView read_name(ByteReader& in);
 
 }  // namespace hvd::runtime

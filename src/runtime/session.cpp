@@ -11,6 +11,7 @@
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
+#include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime {
@@ -35,7 +36,7 @@ Result<Config> Session::configure(const Environment& environment) {
   return config;
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) {
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, StaticSets& sets) {
   auto config = configure(environment);
   if (!config) return config.error();
   if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
@@ -45,18 +46,19 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment) 
   meeting.epoch = epoch_++;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
   Deadline deadline = start_deadline(*config);
-  auto runtime = meet(environment, std::move(*config), meeting, deadline);
+  auto runtime = meet(environment, std::move(*config), meeting, sets, deadline);
   meeting.bootstrap->tidy_up();
   return runtime;
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members) {
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members,
+                                                StaticSets& sets) {
   auto config = configure(environment);
   if (!config) return config.error();
   auto communicator = bootstrap::communicator_of(members, environment, *config);
   bool has_no_mpi = !communicator && communicator.error().code == ErrorCode::unsupported;
   if (has_no_mpi && members.mpi_communicator == nullptr)
-    return start_with_all(environment, members, communicator.error());
+    return start_with_all(environment, members, sets, communicator.error());
   if (!communicator) return communicator.error();
   Deadline deadline = start_deadline(*config);
   // A job of its own, with a name of its own, however often its members have started others.
@@ -64,13 +66,14 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
   return meet(environment, std::move(*config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true},
-              deadline);
+              sets, deadline);
 }
 
 // Without MPI there is no world but that of the launch; a list that names all of it is as good as none.
 Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& environment,
-                                                         const bootstrap::Members& members, const Error& why_no_mpi) {
-  auto runtime = start(environment);
+                                                         const bootstrap::Members& members, StaticSets& sets,
+                                                         const Error& why_no_mpi) {
+  auto runtime = start(environment, sets);
   if (!runtime) return runtime;
   std::vector<int> ranks(members.ranks.begin(), members.ranks.end());
   std::sort(ranks.begin(), ranks.end());
@@ -101,7 +104,7 @@ Status check_network(const World& world, const std::string& why_mine_is_none) {
 }  // namespace
 
 Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, Config config, const Meeting& meeting,
-                                               Deadline deadline) {
+                                               StaticSets& sets, Deadline deadline) {
   const bootstrap::Identity& identity = meeting.identity;
   for (const std::string& warning : std::exchange(unheard_, {}))
     if (identity.rank == Rank{0}) log::warning(warning);
@@ -119,7 +122,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
-  me.knobs = config.equal_knobs();
+  me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
     // The others may have gone the way that was closed to this rank.
@@ -128,7 +131,10 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
 
   HVD_RETURN_IF_ERROR(check_network(*world, why_no_network));
+  auto listed = distinct_sets(sets.listed, world->size());
+  if (!listed) return listed.error();
   Runtime::Parts parts;
+  parts.sets = std::move(*listed);
   parts.config = std::move(config);
   parts.world = std::move(*world);
   if (connections::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {
@@ -144,7 +150,10 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     parts.peers = std::move(*peers);
   }
   parts.net = std::move(net_listener);
-  return Runtime::start(std::move(parts), deadline);
+  auto runtime = Runtime::start(std::move(parts), deadline);
+  if (runtime)
+    if (auto added = add_sets_of_communicators(**runtime, environment, sets); !added) return added.error();
+  return runtime;
 }
 
 }  // namespace hvd::runtime

@@ -14,12 +14,22 @@
 
 namespace hvd::runtime {
 
+// Process sets that exist from the start. A set that is listed twice, or has all ranks, is one.
+struct StaticSets {
+  std::vector<std::vector<Rank>> listed;  // equal on all ranks
+  // MPI_Comms of which this process is a member; other processes give others.
+  std::vector<const void*> communicators;
+  std::size_t communicator_bytes = 0;
+  std::vector<int> numbers_of_communicators;  // out
+};
+
 class Session {
  public:
   // Collective over the job.
-  Result<std::unique_ptr<Runtime>> start(const Environment& environment);
+  Result<std::unique_ptr<Runtime>> start(const Environment& environment, StaticSets& sets);
   // Collective over some processes, of the job or of an MPI's world.
-  Result<std::unique_ptr<Runtime>> start(const Environment& environment, const bootstrap::Members& members);
+  Result<std::unique_ptr<Runtime>> start(const Environment& environment, const bootstrap::Members& members,
+                                         StaticSets& sets);
 
  private:
   // What the ranks meet by, and the communicator of exactly these ranks if they have one.
@@ -33,9 +43,9 @@ class Session {
   Result<Config> configure(const Environment& environment);
   Status join(const Environment& environment, const Config& config);
   Result<std::unique_ptr<Runtime>> start_with_all(const Environment& environment, const bootstrap::Members& members,
-                                                  const Error& why_no_mpi);
+                                                  StaticSets& sets, const Error& why_no_mpi);
   Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
-                                        Deadline deadline);
+                                        StaticSets& sets, Deadline deadline);
 
   std::vector<bootstrap::Notice> notices_;  // of the choice
   std::optional<bootstrap::Chosen> chosen_;

@@ -30,7 +30,7 @@ bool are_equal(double a, double b) {
 }
 
 bool shapes_agree(const Signature& a, const Signature& b) {
-  if (a.verb != Verb::allgather) return a.shape == b.shape;
+  if (a.row().agreed != VerbRow::Agreed::all_but_first) return a.shape == b.shape;
   if (a.shape.empty() || b.shape.empty()) return false;  // not even if both are: there is nothing to gather along
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
@@ -42,8 +42,8 @@ std::int64_t Signature::count() const {
 }
 
 std::optional<std::int64_t> Signature::bytes(std::int64_t times) const {
-  if (verb == Verb::barrier) return 0;
-  auto first = shape.begin() + (verb == Verb::allgather && !shape.empty() ? 1 : 0);
+  if (!row().has_tensor()) return 0;
+  auto first = shape.begin() + (row().agreed == VerbRow::Agreed::all_but_first && !shape.empty() ? 1 : 0);
   // What is empty may have any other dimensions.
   if (times == 0 || std::find(first, shape.end(), 0) != shape.end()) return 0;
   auto product = static_cast<std::int64_t>(size_of(dtype));
@@ -62,15 +62,15 @@ std::size_t Signature::hash() const {
   auto bits = [](double number) { return std::hash<double>{}(number); };
   std::size_t all = static_cast<std::size_t>(verb) << 16 | static_cast<std::size_t>(dtype) << 8 |
                     static_cast<std::size_t>(op) << 4 | static_cast<std::size_t>(device) << 1 | (transient ? 1 : 0);
-  for (std::size_t part : {bits(prescale), bits(postscale), std::hash<Rank>{}(root), std::hash<ProcessSetId>{}(set)})
+  for (std::size_t part : {bits(prescale), bits(postscale), std::hash<Rank>{}(root), static_cast<std::size_t>(group)})
     all = mix_hash(all, part);
   for (std::int64_t extent : shape) all = mix_hash(all, static_cast<std::size_t>(extent));
   return all;
 }
 
 bool Signature::fuses_with(const Signature& other) const {
-  return verb == Verb::allreduce && other.verb == verb && dtype == other.dtype && op == other.op && set == other.set &&
-         device == other.device && prescale == other.prescale && postscale == other.postscale;
+  return row().fuses() && other.verb == verb && dtype == other.dtype && op == other.op && device == other.device &&
+         prescale == other.prescale && postscale == other.postscale;
 }
 
 void Signature::write(ByteWriter& out) const {
@@ -82,7 +82,7 @@ void Signature::write(ByteWriter& out) const {
   out.put(prescale);
   out.put(postscale);
   out.put(root.value);
-  out.put(set.value);
+  out.put(group);
   out.put(static_cast<std::uint32_t>(shape.size()));
   out.put_raw(shape.data(), shape.size() * sizeof(std::int64_t));
 }
@@ -97,7 +97,7 @@ Signature Signature::read(ByteReader& in) {
   result.prescale = in.get<double>();
   result.postscale = in.get<double>();
   result.root = Rank{in.get<std::int32_t>()};
-  result.set = ProcessSetId{in.get<std::int32_t>()};
+  result.group = in.get<std::uint64_t>();
   auto dimensions = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < dimensions && in.ok(); ++i) result.shape.push_back(in.get<std::int64_t>());
   return result;
@@ -117,13 +117,19 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
   if (first.dtype != second.dtype) return differ("data types", name_of(first.dtype), name_of(second.dtype), same);
   if (first.verb != second.verb)
     return differ("collective operations", name_of(first.verb), name_of(second.verb), same);
+  if (first.verb == Verb::add_set && first.shape != second.shape)
+    return differ("ranks", text_of(first.shape), text_of(second.shape),
+                  "All ranks must add the same process sets in the same order.");
+  if (first.verb == Verb::remove_set && first.shape != second.shape)
+    return differ("numbers", text_of(first.shape), text_of(second.shape),
+                  "All ranks must remove the same process sets in the same order.");
   if (!shapes_agree(first, second))
     return differ(std::string(name_of(first.verb)) + " tensor shapes", text_of(first.shape), text_of(second.shape),
-                  first.verb != Verb::allgather ? same
+                  first.row().agreed == VerbRow::Agreed::shape ? same
                   : first.shape.empty() || second.shape.empty()
-                      ? "A tensor to be gathered needs a first dimension, as in [1]."
+                      ? "A tensor whose rows are exchanged needs a first dimension, as in [1]."
                       : "Only the first dimension may differ between ranks.");
-  if (first.verb == Verb::allreduce) {
+  if (first.row().reduces()) {
     if (!are_equal(first.prescale, second.prescale))
       return differ("prescale factors", text_of(first.prescale), text_of(second.prescale), same);
     if (!are_equal(first.postscale, second.postscale))
@@ -131,7 +137,7 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
                     text_of(second.postscale), same);
     if (first.op != second.op) return differ("reduce operations", name_of(first.op), name_of(second.op), same);
   }
-  if (first.verb == Verb::broadcast && first.root != second.root)
+  if (first.row().has_root() && first.root != second.root)
     return differ("broadcast root ranks", std::to_string(first.root.value), std::to_string(second.root.value), same);
   if (first.transient != second.transient)
     return differ("ways of preparing it", first.transient ? "an operation for one use" : "one that comes again",

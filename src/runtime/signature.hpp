@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/collective.hpp"
+#include "base/verb.hpp"
 #include "base/world.hpp"
 
 namespace hvd::runtime {
@@ -18,14 +19,15 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;
   Rank root;
-  ProcessSetId set;
   DeviceKind device = DeviceKind::host;
   bool transient = false;           // the name will not come again
-  std::vector<std::int64_t> shape;  // of the input; allgather: the first dimension is each rank's own affair
+  std::uint64_t group = 0;          // with whom it may share a batch, if groups do not mix; nobody need agree on it
+  std::vector<std::int64_t> shape;  // of the input; the first dimension may be each rank's own affair (verb row)
 
   friend bool operator==(const Signature&, const Signature&) = default;
 
-  std::int64_t count() const;  // elements; for allgather: per row
+  const VerbRow& row() const { return row_of(verb); }
+  std::int64_t count() const;  // elements; per row where the first dimension is each rank's own affair
   // Of so many times count() elements; nothing if 64 bits cannot count them.
   std::optional<std::int64_t> bytes(std::int64_t times) const;
   std::string shape_text() const;

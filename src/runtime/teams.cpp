@@ -1,13 +1,12 @@
 #include "runtime/teams.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "runtime/network_report.hpp"
-#include "topology/layout.hpp"
 #include "transport/registry.hpp"
+#include "transport/shm/regions.hpp"
 
 namespace hvd::runtime {
 
@@ -21,50 +20,61 @@ int preference_of(std::string_view name) {
   return static_cast<int>(found - std::begin(preference));
 }
 
-// By rank: the number of its node; nodes are numbered by their lowest rank, as in the layout.
-std::vector<std::int32_t> number_nodes(const World& world) {
-  std::map<std::string_view, std::int32_t> numbers;
-  std::vector<std::int32_t> node_of;
-  node_of.reserve(world.members.size());
-  for (const hvd::Member& member : world.members)
-    node_of.push_back(numbers.emplace(member.node, static_cast<std::int32_t>(numbers.size())).first->second);
-  return node_of;
+// The ranks of a set as one of them sees them. The names of links are equal on all members and used once.
+std::string name_of_link(ProcessSetId set, const std::string& name) {
+  return set == global_process_set ? name : "set " + std::to_string(set.value) + " " + name;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Teams>> Teams::make(const transport::Surroundings& surroundings) {
+TeamMaker::Transports TeamMaker::make_transports(const transport::Surroundings& surroundings) {
+  Transports transports;
+  for (const transport::Maker& maker : transport::registry()) transports.push_back(maker.make(surroundings));
+  std::stable_sort(transports.begin(), transports.end(),
+                   [](const auto& a, const auto& b) { return preference_of(a->name()) < preference_of(b->name()); });
+  return transports;
+}
+
+Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings& surroundings) {
   auto selector = collectives::Selector::make(*surroundings.config);
   if (!selector) return selector.error();
-  std::unique_ptr<Teams> teams(new Teams());
-  teams->selector_ = std::move(*selector);
-  teams->host_ = surroundings.world->me().host;
-  teams->needs_fabric_ = surroundings.config->require_fabric;
-  for (const transport::Maker& maker : transport::registry()) teams->transports_.push_back(maker.make(surroundings));
-  std::stable_sort(teams->transports_.begin(), teams->transports_.end(),
-                   [](const auto& a, const auto& b) { return preference_of(a->name()) < preference_of(b->name()); });
+  std::unique_ptr<TeamMaker> maker(new TeamMaker());
+  maker->selector_ = std::move(*selector);
+  maker->surroundings_ = surroundings;
+  maker->of_world_ = make_transports(surroundings);
+  transport::Surroundings without_regions = surroundings;
+  without_regions.offer<transport::shm::SharedRegions>(nullptr);
+  maker->of_sets_ = make_transports(without_regions);
+  return maker;
+}
 
-  topology::Layout layout = topology::layout_of(*surroundings.world);
-  for (collectives::Team* team : {&teams->world_, &teams->node_, &teams->rail_})
-    team->selector = teams->selector_.get();
-  teams->world_.group = layout.world;
-  teams->connections_.push_back({&teams->world_, "world", nullptr, nullptr});
-  if (layout.nodes > 1) {
-    teams->world_.nodes = layout.nodes;
-    teams->world_.rails = layout.rails;
-    teams->node_of_ = number_nodes(*surroundings.world);
-    teams->world_.node_of = teams->node_of_;
-    teams->node_.group = layout.node;
-    teams->world_.node = &teams->node_;
-    teams->connections_.push_back({&teams->node_, "node " + std::to_string(layout.my_node), nullptr, nullptr});
-    if (layout.rail.has_me()) {
-      teams->rail_.group = layout.rail;
-      teams->world_.rail = &teams->rail_;
-      std::string name = "rail " + std::to_string(layout.node.me.value);
-      teams->connections_.push_back({&teams->rail_, std::move(name), nullptr, nullptr});
-    }
-  }
-  return teams;
+transport::Transport* TeamMaker::find(const Group& group, ProcessSetId set) const {
+  const Transports& transports = set == global_process_set ? of_world_ : of_sets_;
+  auto able = std::find_if(transports.begin(), transports.end(),
+                           [&](const auto& transport) { return transport->reaches(group, DeviceKind::host); });
+  return able == transports.end() ? nullptr : able->get();
+}
+
+Teams::Teams(const TeamMaker& maker, const ProcessSet& set)
+    : maker_(maker), set_(set.id), layout_(topology::layout_of(maker.world(), set.ranks)) {
+  all_.group = layout_.world;
+  add(all_, "world");
+  if (layout_.nodes == 1) return;
+  all_.nodes = layout_.nodes;
+  all_.rails = layout_.rails;
+  all_.node_of = layout_.node_of;
+  node_.group = layout_.node;
+  all_.node = &node_;
+  add(node_, "node " + std::to_string(layout_.my_node));
+  if (!layout_.rail.has_me()) return;
+  rail_.group = layout_.rail;
+  all_.rail = &rail_;
+  add(rail_, "rail " + std::to_string(layout_.node.me.value));
+}
+
+void Teams::add(collectives::Team& team, std::string name) {
+  team.selector = &maker_.selector();
+  connections_.push_back({&team, name_of_link(set_, name), nullptr, nullptr});
 }
 
 Progress Teams::connect(transport::Exchange& exchange) {
@@ -72,20 +82,18 @@ Progress Teams::connect(transport::Exchange& exchange) {
     Connection& connection = connections_[next_];
     if (connection.team->size() == 1) continue;
     if (!connection.connecting) {
-      auto able = std::find_if(transports_.begin(), transports_.end(), [&](const auto& transport) {
-        return transport->reaches(connection.team->group, DeviceKind::host);
-      });
-      if (able == transports_.end()) {
-        if (connection.team == &world_ && world_.node != nullptr) continue;  // reached by way of node and rail
+      transport::Transport* able = maker_.find(connection.team->group, set_);
+      if (able == nullptr) {
+        if (connection.team == &all_ && all_.node != nullptr) continue;  // reached by way of node and rail
         return fail({ErrorCode::unsupported, "no transport reaches all ranks of the " + connection.name +
                                                  "; ranks on several machines need a network transport"});
       }
-      if (auto status = note(connection, (*able)->name()); !status) return fail(status.error());
-      auto connecting = (*able)->connect(connection.team->group, connection.name, exchange);
+      if (auto status = note(connection, able->name()); !status) return fail(status.error());
+      auto connecting = able->connect(connection.team->group, connection.name, exchange);
       if (!connecting) return fail(connecting.error());
       connection.connecting = std::move(*connecting);
       log::debug("the link '" + connection.name + "' of " + std::to_string(connection.team->size()) +
-                 " ranks is made over " + (*able)->name());
+                 " ranks is made over " + able->name());
     }
     switch (connection.connecting->step()) {
       case Progress::pending: return Progress::pending;
@@ -101,10 +109,11 @@ Progress Teams::connect(transport::Exchange& exchange) {
 
 // Of the hop that the connection makes.
 Status Teams::note(const Connection& connection, std::string_view transport) {
-  bool is_between = world_.node != nullptr && connection.team != &node_;
+  bool is_between = all_.node != nullptr && connection.team != &node_;
   (is_between ? transport_between_ : transport_inside_) = transport;
-  if (!is_between || !needs_fabric_) return {};
-  return require_fabric(transport, NetworkFacts::of_this_host(Environment::of_this_process()), host_);
+  if (!is_between || !maker_.config().require_fabric) return {};
+  return require_fabric(transport, NetworkFacts::of_this_host(Environment::of_this_process()),
+                        maker_.world().me().host);
 }
 
 Progress Teams::fail(Error error) {

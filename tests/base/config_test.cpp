@@ -169,5 +169,19 @@ TEST(Config, table_has_each_knob_once_and_explains_it) {
   }
 }
 
+TEST(MpiWish, is_told_with_the_setting_that_decides_it) {
+  Config config;
+  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::between_nodes);
+  EXPECT_EQ(mpi_wish(config).why, "");
+  config.cpu_operations = "gloo";
+  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::never);
+  EXPECT_EQ(mpi_wish(config).why, "HOROVOD_CPU_OPERATIONS=gloo");
+  config.mpi = "mpich";
+  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::always);
+  config.mpi = "none";
+  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::never);
+  EXPECT_EQ(mpi_wish(config).why, "HOROVOD_MPI=none");
+}
+
 }  // namespace
 }  // namespace hvd

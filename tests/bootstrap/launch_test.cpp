@@ -1,10 +1,12 @@
 // Environments of launchers, as they were seen, and what is to be made of them.
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "bootstrap/guard.hpp"
+#include <set>
+
+#include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -187,6 +189,44 @@ TEST(Launch, is_told_by_the_innermost_launcher) {
     EXPECT_EQ(found->size, row.size) << row.what;
     EXPECT_EQ(found->rank, row.rank) << row.what;
   }
+}
+
+TEST(Launchers, are_recognised_by_what_their_rows_say) {
+  for (const LauncherRow& row : launchers()) {
+    if (row.recognised != Recognised::by_variables) continue;
+    Environment environment({{*row.sizes.begin(), "6"}, {*row.ranks.begin(), "5"}});
+    for (const char* mark : row.marks)
+      if (!environment.has(mark)) environment.set(mark, "1");
+    auto found = innermost_launch(environment);
+    ASSERT_TRUE(found) << row.name;
+    EXPECT_EQ(found->launcher, row.launcher) << row.name;
+    EXPECT_EQ(found->size, 6) << row.name;
+    EXPECT_EQ(found->rank, 5) << row.name;
+    if (row.nodes == nullptr && row.local_size == nullptr) continue;
+    environment.set(row.nodes != nullptr ? row.nodes : row.local_size, row.nodes != nullptr ? "1" : "6");
+    EXPECT_FALSE(may_span_nodes(*found, environment)) << row.name;
+  }
+}
+
+TEST(Launchers, have_one_row_each_with_a_name_and_a_remedy) {
+  std::set<Launcher> seen;
+  for (const LauncherRow& row : launchers()) {
+    EXPECT_TRUE(seen.insert(row.launcher).second) << row.name;
+    EXPECT_EQ(&row_of(row.launcher), &row);
+    EXPECT_FALSE(std::string_view(row.name).empty());
+    std::string text = remedy({row.launcher, row.name, 4, 0, ""}, Environment());
+    EXPECT_FALSE(text.empty()) << row.name;
+    EXPECT_EQ(text.find('{'), std::string::npos) << text;
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(Launcher::pmi) + 1);
+}
+
+TEST(Launchers, leave_traces_that_are_told_from_settings) {
+  for (const char* name :
+       {"PMI_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "HOROVOD_LOCAL_STORE_X"})
+    EXPECT_TRUE(is_trace_of_launcher(name)) << name;
+  for (const char* name : {"PMIX_MCA_gds", "OMPI_MCA_btl", "PATH", "HOROVOD_MPI"})
+    EXPECT_FALSE(is_trace_of_launcher(name)) << name;
 }
 
 std::vector<posix::Ancestor> nobody_above() {

@@ -286,7 +286,7 @@ class InAnAllocationOfSlurm(LauncherTest):
                 result = in_slurm(*step, *arguments, options=("-N1", "-n2", "-w", "n3"))
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             text = in_slurm(HOROVODRUN, "--explain", "-np", "2", "true", options=("-N1", "-n2", "-w", "n3")).stdout
-            self.assertRegex(text, r"bootstrap +pmi, whose server srun --mpi=pmi2 is; not pmix: .*libhorovod_pmix")
+            self.assertRegex(text, r"bootstrap +pmi: srun --mpi=pmi2 is its server\n +not pmix: .*libhorovod_pmix")
         finally:
             nodes("on", "n3", "umount", plugin)
 

@@ -1,5 +1,6 @@
 #include "exercise.hpp"
 
+#include <cmath>
 #include <cstring>
 
 #include "naive.hpp"
@@ -49,6 +50,19 @@ void compare(const Buffer& found, const Buffer& expected, DataType dtype, int ra
     }
 }
 
+// Whether the tensor as a whole is what it should be but for rounding; `expected` are doubles.
+void compare_rounded(const Buffer& found, const Buffer& expected, DataType dtype, int rank,
+                     const std::string& context) {
+  double distance = 0, length = 0;
+  for (std::size_t at = 0; at < expected.size() / sizeof(double); ++at) {
+    double wanted = load(DataType::f64, expected.data() + at * sizeof(double));
+    double difference = load(dtype, found.data() + at * size_of(dtype)) - wanted;
+    distance += difference * difference;
+    length += wanted * wanted;
+  }
+  EXPECT_LE(std::sqrt(distance), 2 * epsilon_of(dtype) * std::sqrt(length)) << context << ": rank " << rank;
+}
+
 // The buffers of one exercise, for all ranks.
 class Stage {
  public:
@@ -59,6 +73,7 @@ class Stage {
 
   std::vector<Part> fill(const Collective& collective, int batch) {
     inputs_.clear();
+    batch_ = batch;
     found_.clear();
     expected_.clear();
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -78,12 +93,18 @@ class Stage {
   }
 
   void check(const Performers& ranks, const std::string& context) {
+    const Buffer* first = nullptr;  // adasum: all ranks have the same bits
     for (int rank = 0; rank < ranks_; ++rank) {
       auto index = static_cast<std::size_t>(rank);
       if (rank == what_.joined || !ranks.is_here(rank)) continue;
-      // In a reduce_scatter there is no place for the result in the input.
-      bool in_input = what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast);
-      compare(in_input ? inputs_[index] : found_[index], expected_[index], what_.dtype, rank, context);
+      bool in_input = what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input;
+      const Buffer& found = in_input ? inputs_[index] : found_[index];
+      if (verb_ == Verb::adasum) {
+        compare_rounded(found, expected_[index], what_.dtype, rank, context);
+        if (first == nullptr) first = &found;
+        compare(found, *first, what_.dtype, rank, context + ", compared with the first rank");
+      }
+      if (verb_ != Verb::adasum) compare(found, expected_[index], what_.dtype, rank, context);
       if (!in_input && verb_ != Verb::broadcast) {
         EXPECT_EQ(inputs_[index], originals_[index]) << context << ": the input of rank " << rank << " was changed";
       }
@@ -93,12 +114,30 @@ class Stage {
  private:
   std::size_t elements_in(int rank) const {
     if (verb_ == Verb::barrier) return 0;
+    if (verb_ == Verb::alltoall) return exchanged_before(rank, ranks_);
     return static_cast<std::size_t>(verb_ == Verb::allgather ? counts_[static_cast<std::size_t>(rank)] : what_.count);
   }
   std::size_t elements_out(int rank) const {
     if (verb_ == Verb::barrier) return 0;
+    if (verb_ == Verb::alltoall) {
+      std::size_t all = 0;
+      for (int from = 0; from < ranks_; ++from) all += exchanged(from, rank);
+      return all;
+    }
     return static_cast<std::size_t>(verb_ == Verb::reduce_scatter ? counts_[static_cast<std::size_t>(rank)]
                                                                   : what_.count);
+  }
+
+  // What a rank sends to another: other numbers in every batch, many of them none.
+  std::size_t exchanged(int from, int to) const {
+    if (what_.even_counts) return static_cast<std::size_t>(transport::share_of(what_.count, Seat{to}, ranks_).count());
+    int draw = (from * 5 + to * 3 + batch_) % 4;
+    return static_cast<std::size_t>(what_.count * draw / (3 * ranks_));
+  }
+  std::size_t exchanged_before(int from, int to) const {
+    std::size_t all = 0;
+    for (int before = 0; before < to; ++before) all += exchanged(from, before);
+    return all;
   }
 
   Buffer expect(const Collective& collective, int rank) const {
@@ -109,6 +148,26 @@ class Stage {
       case Verb::allgather: {
         expected.clear();
         for (const Buffer& input : inputs_) expected.insert(expected.end(), input.begin(), input.end());
+        break;
+      }
+      case Verb::alltoall: {
+        expected.clear();
+        for (int from = 0; from < ranks_; ++from) {
+          const std::byte* begin =
+              inputs_[static_cast<std::size_t>(from)].data() + exchanged_before(from, rank) * element_bytes_;
+          expected.insert(expected.end(), begin, begin + exchanged(from, rank) * element_bytes_);
+        }
+        break;
+      }
+      case Verb::adasum: {  // not rounded: as doubles
+        expected.resize(elements_out(rank) * sizeof(double));
+        std::size_t first = 0;
+        for (const Segment& tensor : segments_in(nullptr, what_.dtype, what_.count, what_.segments)) {
+          auto count = static_cast<std::size_t>(tensor.view.count);
+          std::vector<double> values = naive_adasum(collective, inputs_, first, count);
+          std::memcpy(expected.data() + first * sizeof(double), values.data(), count * sizeof(double));
+          first += count;
+        }
         break;
       }
       default: {
@@ -127,13 +186,19 @@ class Stage {
     auto count = [](std::size_t elements) { return static_cast<std::int64_t>(elements); };
     std::byte *in = inputs_[index].data(), *out = found_[index].data();
     if (rank == what_.joined) in = out = nullptr;
-    if (what_.in_place && (verb_ == Verb::allreduce || verb_ == Verb::broadcast)) out = in;
+    if (what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input) out = in;
     if (what_.in_place && verb_ == Verb::allgather) {
       in = out + static_cast<std::size_t>(begins_[index]) * element_bytes_;
       if (!inputs_[index].empty()) std::memcpy(in, inputs_[index].data(), inputs_[index].size());
     }
     Part part{segments_in(in, what_.dtype, count(elements_in(rank)), what_.segments),
-              segments_in(out, what_.dtype, count(elements_out(rank)), what_.segments)};
+              segments_in(out, what_.dtype, count(elements_out(rank)), what_.segments),
+              {},
+              {}};
+    for (int other = 0; verb_ == Verb::alltoall && other < ranks_; ++other) {
+      part.sent.push_back(count(exchanged(rank, other)));
+      part.received.push_back(count(exchanged(other, rank)));
+    }
     if (verb_ == Verb::barrier) part = {};
     if (verb_ == Verb::broadcast && rank != what_.root) part.in.clear();
     return part;
@@ -145,6 +210,7 @@ class Stage {
   const std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> begins_{0};
   const std::size_t element_bytes_;
+  int batch_ = 0;
   std::vector<Buffer> inputs_, originals_, found_, expected_;
 };
 

@@ -15,13 +15,13 @@ namespace hvd::testing {
 struct Exercise {
   DataType dtype = DataType::f32;
   ReduceOp op = ReduceOp::sum;
-  std::int64_t count = 0;  // allgather and reduce_scatter: of all seats together
+  std::int64_t count = 0;  // allgather and reduce_scatter: of all seats together; alltoall: what a seat sends, or less
   bool in_place = false;
   int segments = 1;  // the batch is cut into so many tensors, some of them empty
   double prescale = 1.0, postscale = 1.0;
   int root = 0;
-  bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan
-  int joined = -1;           // this rank has no tensors (allreduce)
+  bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan; alltoall: even splits
+  int joined = -1;           // this rank has no tensors
   std::string describe() const;
 };
 

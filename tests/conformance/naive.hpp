@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -79,6 +80,40 @@ inline double naive_reduction(const Collective& collective, const std::vector<Bu
     }
   }
   return total * collective.postscale;
+}
+
+inline double epsilon_of(DataType dtype) {
+  return dtype == DataType::f16    ? 0x1p-10
+         : dtype == DataType::bf16 ? 0x1p-7
+         : dtype == DataType::f32  ? 0x1p-23
+                                   : 0x1p-52;
+}
+
+// Of one tensor, in double and never rounded: ranks are joined to pairs, pairs to fours, and so on.
+inline std::vector<double> naive_adasum(const Collective& collective, const std::vector<Buffer>& inputs,
+                                        std::size_t first, std::size_t count) {
+  std::vector<std::vector<double>> groups;
+  for (const Buffer& input : inputs) {
+    groups.emplace_back();
+    for (std::size_t at = first; at < first + count; ++at)
+      groups.back().push_back(load(collective.dtype, input.data() + at * size_of(collective.dtype)) *
+                              collective.prescale);
+  }
+  for (; groups.size() > 1; groups.resize(groups.size() / 2))
+    for (std::size_t group = 0; group < groups.size() / 2; ++group) {
+      std::vector<double>&a = groups[2 * group], &b = groups[2 * group + 1], sum(count);
+      double dot = 0, a_norm = 0, b_norm = 0, least = std::sqrt(std::numeric_limits<double>::min());
+      for (std::size_t at = 0; at < count; ++at) {
+        dot += a[at] * b[at];
+        a_norm += a[at] * a[at];
+        b_norm += b[at] * b[at];
+      }
+      double of_a = a_norm < least ? 1 : 1 - dot / (2 * a_norm), of_b = b_norm < least ? 1 : 1 - dot / (2 * b_norm);
+      for (std::size_t at = 0; at < count; ++at) sum[at] = of_a * a[at] + of_b * b[at];
+      groups[group] = std::move(sum);
+    }
+  for (double& value : groups.front()) value *= collective.postscale;
+  return groups.front();
 }
 
 }  // namespace hvd::testing

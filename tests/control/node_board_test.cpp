@@ -167,8 +167,7 @@ TEST(NodeBoard, takes_an_arrival_back_that_not_all_have_joined) {
   Boards boards(3);
   boards.arrive(0, {5});
   boards.arrive(2, {5});
-  boards.seat(2).withdraw(SlotId{5});
-  boards.seat(2).announce_arrivals();
+  boards.seat(2).close(SlotId{5});
   EXPECT_EQ(boards.missing_at(5), (Seats{1, 2}));
   boards.arrive(1, {5});
   EXPECT_EQ(boards.take_all_completed(), Slots{});

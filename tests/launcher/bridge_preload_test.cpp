@@ -1,4 +1,4 @@
-#include "launcher/bridge_preload.hpp"
+#include "launcher/agent/bridge_preload.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/failure_inquiry.hpp"
+#include "launcher/job/failure_inquiry.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ class Inquiry : public ::testing::Test {
       HostLink& link = links.emplace_back();
       link.name = name;
       link.state = HostLink::State::ready;
-      link.channel = Channel(posix::FileDescriptor(ends[0]));
+      link.channel = AgentChannel(posix::FileDescriptor(ends[0]));
       agents_.emplace_back(posix::FileDescriptor(ends[1]));
     }
     hosts_ = HostLinks(std::move(links));
@@ -28,10 +28,10 @@ class Inquiry : public ::testing::Test {
   // True if the agent of that host was asked since; it answers.
   bool answer(std::size_t host) {
     bool was_asked = false;
-    for (const Message& message : agents_[host].pump()) was_asked = was_asked || std::holds_alternative<Ask>(message);
+    for (const Order& order : agents_[host].pump()) was_asked = was_asked || std::holds_alternative<Ask>(order);
     if (was_asked) agents_[host].send(Answered{});
     agents_[host].flush();
-    hosts_.receive([](HostLink&, const Message&) {});
+    hosts_.receive([](HostLink&, const Report&) {});
     return was_asked;
   }
 
@@ -43,13 +43,13 @@ class Inquiry : public ::testing::Test {
     return failure_by_end(end, 100 + rank);
   }
 
-  std::vector<Channel> agents_;
+  std::vector<HorovodrunChannel> agents_;
   HostLinks hosts_;
   FailureInquiry inquiry_{hosts_};
 };
 
 TEST_F(Inquiry, asks_all_hosts_before_it_names_the_cause) {
-  EXPECT_FALSE(inquiry_.is_open());
+  EXPECT_FALSE(inquiry_.conclusion());
   inquiry_.add(hosts_[1], ended(1, 1 << 8, 500));
   EXPECT_TRUE(answer(1));
   EXPECT_TRUE(answer(0));

@@ -1,4 +1,4 @@
-#include "launcher/first_failure.hpp"
+#include "launcher/job/first_failure.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

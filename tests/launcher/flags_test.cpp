@@ -1,4 +1,4 @@
-#include "launcher/flags.hpp"
+#include "launcher/options/flags.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "launcher/host_links.hpp"
+#include "launcher/job/host_links.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "launcher/host_progress.hpp"
+#include "launcher/job/host_progress.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -35,6 +35,10 @@ struct ManyHosts : ::testing::Test {
         std::count_if(hosts_.begin(), hosts_.end(), [](const HostLink& host) { return host.process > 0; }));
   }
 
+  bool is_any_waiting() const {
+    return std::any_of(hosts_.begin(), hosts_.end(), [](const HostLink& host) { return host.is_waiting(); });
+  }
+
   JobOptions options_;
   AgentSettings settings_{};
   HostLinks hosts_;
@@ -46,7 +50,7 @@ TEST_F(ManyHosts, are_reached_for_by_turns) {
   ASSERT_TRUE(reach_more());
   EXPECT_EQ(reached(), HostLinks::most_at_once);
   EXPECT_EQ(greeted_.size(), HostLinks::most_at_once);
-  EXPECT_TRUE(hosts_.is_any_waiting());
+  EXPECT_TRUE(is_any_waiting());
   for (std::size_t host = 0; host < 10; ++host) hosts_[host].state = HostLink::State::ready;
   hosts_[10].be_gone();
   ASSERT_TRUE(reach_more());
@@ -59,13 +63,13 @@ TEST_F(ManyHosts, are_reached_for_by_turns) {
     if (!host.is_waiting()) host.state = HostLink::State::ready;
   ASSERT_TRUE(reach_more());
   EXPECT_EQ(reached(), 150u);
-  EXPECT_FALSE(hosts_.is_any_waiting());
+  EXPECT_FALSE(is_any_waiting());
 }
 
 TEST_F(ManyHosts, that_wait_for_their_turn_are_gone_at_once_when_the_end_is_ordered) {
   ASSERT_TRUE(reach_more());
   hosts_.order_end(SIGTERM, std::chrono::milliseconds(10));
-  EXPECT_FALSE(hosts_.is_any_waiting());
+  EXPECT_FALSE(is_any_waiting());
   EXPECT_TRUE(hosts_[149].is_gone());
   ASSERT_TRUE(reach_more());
   EXPECT_EQ(reached(), HostLinks::most_at_once);

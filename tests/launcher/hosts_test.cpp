@@ -1,8 +1,8 @@
-#include "launcher/hosts.hpp"
+#include "launcher/options/hosts.hpp"
 
 #include <gtest/gtest.h>
 
-#include "launcher/rank_environment.hpp"
+#include "launcher/agent/rank_environment.hpp"
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
@@ -130,7 +130,7 @@ TEST(RankEnvironment, keeps_what_users_set_for_open_mpi_but_not_what_its_launche
 
 // The agent of another host may have been started by something that is a launcher itself.
 TEST(RankEnvironment, takes_what_another_host_has_but_no_traces_of_launchers_there) {
-  Launch launch;
+  StartRank launch;
   launch.environment = {"PATH=/here", "HOROVOD_RANK=1"};
   complete_environment(launch, Share{},
                        Environment({{"PATH", "/there"},

@@ -1,10 +1,10 @@
-#include "launcher/keeper_protocol.hpp"
+#include "launcher/wire/keeper_protocol.hpp"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "launcher/rank_keeper.hpp"
+#include "launcher/agent/rank_keeper.hpp"
 
 namespace hvd::launcher {
 namespace {

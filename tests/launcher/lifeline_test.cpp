@@ -1,4 +1,4 @@
-#include "launcher/lifeline.hpp"
+#include "launcher/wire/lifeline.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

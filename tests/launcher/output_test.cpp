@@ -1,4 +1,4 @@
-#include "launcher/output.hpp"
+#include "launcher/console/output.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

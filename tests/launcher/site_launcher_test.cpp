@@ -1,7 +1,10 @@
-#include "launcher/site_launcher.hpp"
+#include "launcher/job/site_launcher.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
+
+#include "launcher/targets/dialects.hpp"
+
 namespace hvd::launcher {
 namespace {
 

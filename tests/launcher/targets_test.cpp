@@ -10,6 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
+using bootstrap::Launcher;
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : "_") + word;
@@ -17,18 +19,18 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 TEST(MpiLaunchers, are_told_apart_by_what_they_say) {
-  EXPECT_EQ(family_of("HYDRA build details:\n    Version: 4.0.2\n"), MpiFamily::hydra);
-  EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 2023\n"), MpiFamily::intel);
-  EXPECT_EQ(family_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to\n"), MpiFamily::open_mpi);
-  EXPECT_EQ(family_of("orterun (OpenRTE) 4.1.4\n"), MpiFamily::open_mpi);
-  EXPECT_EQ(family_of("mpirun (Open MPI) 5.0.11\n"), MpiFamily::prrte);
-  EXPECT_EQ(family_of("mpirun (Open MPI) 10.1\n"), MpiFamily::prrte);
-  EXPECT_EQ(family_of("prterun (PRRTE) 3.0.1\n"), MpiFamily::prrte);
-  EXPECT_EQ(family_of("bash: no\n"), MpiFamily::unknown);
+  EXPECT_EQ(launcher_that_says("HYDRA build details:\n    Version: 4.0.2\n"), Launcher::hydra);
+  EXPECT_EQ(launcher_that_says("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 2023\n"), Launcher::intel_mpi);
+  EXPECT_EQ(launcher_that_says("mpirun (Open MPI) 4.1.4\n\nReport bugs to\n"), Launcher::open_mpi);
+  EXPECT_EQ(launcher_that_says("orterun (OpenRTE) 4.1.4\n"), Launcher::open_mpi);
+  EXPECT_EQ(launcher_that_says("mpirun (Open MPI) 5.0.11\n"), Launcher::prrte);
+  EXPECT_EQ(launcher_that_says("mpirun (Open MPI) 10.1\n"), Launcher::prrte);
+  EXPECT_EQ(launcher_that_says("prterun (PRRTE) 3.0.1\n"), Launcher::prrte);
+  EXPECT_EQ(launcher_that_says("bash: no\n"), std::nullopt);
 }
 
-MpiWish two_hosts() {
-  MpiWish wish;
+MpiexecWish two_hosts() {
+  MpiexecWish wish;
   wish.ranks = 3;
   wish.hosts = {{"n1", 2}, {"n2", 1}};
   wish.exported = {"A", "B"};
@@ -39,28 +41,28 @@ MpiWish two_hosts() {
 }
 
 TEST(MpiLaunchers, get_their_own_options) {
-  auto hydra = mpi_command({"mpiexec", MpiFamily::hydra, "HYDRA"}, two_hosts());
+  auto hydra = mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, two_hosts());
   ASSERT_TRUE(hydra);
   EXPECT_EQ(joined(hydra->command),
             "mpiexec_-n_3_-prepend-rank_-launcher_ssh_-launcher-exec_/agent_-f_{host file}_--more_prog_a b");
   EXPECT_EQ(hydra->host_file, "n1:2\nn2:1\n");
-  auto open_mpi = mpi_command({"mpirun", MpiFamily::open_mpi, "Open MPI"}, two_hosts());
+  auto open_mpi = mpi_command({"mpirun", Launcher::open_mpi, "Open MPI"}, two_hosts());
   ASSERT_TRUE(open_mpi);
   EXPECT_EQ(
       joined(open_mpi->command),
       "mpirun_--tag-output_-np_3_-H_n1:2,n2:1_--bind-to_none_--map-by_slot_--mca_plm_rsh_agent_/agent_--mca_plm_rsh"
       "_-x_A_-x_B_--more_prog_a b");
-  MpiWish wish = two_hosts();
+  MpiexecWish wish = two_hosts();
   wish.binding = {"--bind-to", "core"};
   wish.ssh.clear();
   wish.ssh_port = "2222";
   wish.is_root = true;
-  auto prrte = mpi_command({"prterun", MpiFamily::prrte, "PRRTE"}, wish);
+  auto prrte = mpi_command({"prterun", Launcher::prrte, "PRRTE"}, wish);
   ASSERT_TRUE(prrte);
   EXPECT_EQ(joined(prrte->command),
             "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
             "_-x_A_-x_B_--more_prog_a b");
-  EXPECT_FALSE(mpi_command({"mpiexec", MpiFamily::hydra, "HYDRA"}, wish));  // it takes no port
+  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // it takes no port
 }
 
 TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {

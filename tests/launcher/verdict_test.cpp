@@ -1,4 +1,4 @@
-#include "launcher/verdict.hpp"
+#include "launcher/job/verdict.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -33,7 +33,10 @@ GOOD = {
     "src/runtime/engine.hpp": '#include "transport/transport.hpp"\nauto x = "HOROVOD_KNOWN";\n',
     "src/api/horovod.h": "#include <stddef.h>\n",
     "src/api/horovod.hpp": '#include "horovod.h"\n',
-    "src/launcher/ranks.cpp": '#include "native/posix/thing.hpp"\n',
+    "src/launcher/agent/ranks.cpp": '#include "native/posix/thing.hpp"\n',
+    "src/launcher/wire/channel.hpp": "",
+    "src/launcher/agent/agent.hpp": '#include "launcher/wire/channel.hpp"\n',
+    "src/launcher/horovodrun.cpp": '#include "launcher/agent/agent.hpp"\n',
     "src/python/core/session.hpp": '#include "horovod.h"\n',
     "src/python/core/module.cpp": '#include <Python.h>\n#include "api/horovod.h"\n#include "session.hpp"\n',
     "src/python/horovod/common/util.py": "",
@@ -74,8 +77,25 @@ class Gates(unittest.TestCase):
 
     def test_the_launcher_sees_a_part_of_native(self):
         self.write({"src/native/hwloc/tree.hpp": "#include <hwloc.h>\n"})
-        self.assert_one_fault("src/launcher/bind.cpp", '#include "native/hwloc/tree.hpp"\n',
+        self.assert_one_fault("src/launcher/agent/bind.cpp", '#include "native/hwloc/tree.hpp"\n',
                               "launcher must not include native/hwloc/tree.hpp")
+
+    def test_rooms_of_a_layer_include_each_other_one_way(self):
+        self.assert_one_fault("src/launcher/wire/channel.hpp", '#include "launcher/agent/agent.hpp"\n',
+                              "the room launcher/wire must not include launcher/agent/agent.hpp")
+
+    def test_what_lies_beside_the_rooms_is_not_for_them(self):
+        self.write({"src/launcher/beside.hpp": ""})
+        self.assert_one_fault("src/launcher/wire/channel.hpp", '#include "launcher/beside.hpp"\n',
+                              "the room launcher/wire must not include launcher/beside.hpp")
+
+    def test_a_room_without_a_row_is_found(self):
+        self.assert_one_fault("src/launcher/attic/thing.hpp", "", "attic is no room of launcher")
+
+    def test_the_table_of_rooms_has_no_circle(self):
+        for rooms in includes.ROOMS.values():
+            for room, uses in rooms.items():
+                self.assertLessEqual(uses, set(list(rooms)[:list(rooms).index(room)]), f"{room} uses a later row")
 
     def test_the_extension_sees_the_c_header_alone(self):
         self.assert_one_fault("src/python/core/x.cpp", '#include "base/ids.hpp"\n', "python must not include")

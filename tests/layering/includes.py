@@ -3,7 +3,7 @@
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
-The rule is the table of src/README.md. Besides: files of a registry folder never include each other, the headers of an
+The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: files of a registry folder never include each other, the headers of an
 optional C library appear in src/native/<library> alone, our own headers are written from src/, and what CMake links
 is what the table allows.
 """
@@ -26,6 +26,18 @@ MAY_USE = {
     "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap"},
     "api": {"base", "native/mpi", "bootstrap", "runtime"},
     "python": {"api/horovod.h"},
+}
+
+# A layer that has rooms: each may use itself and those named here. Files beside the rooms put them together.
+ROOMS = {
+    "launcher": {
+        "wire": set(),
+        "console": {"wire"},
+        "options": set(),
+        "agent": {"wire", "console", "options"},
+        "job": {"wire", "console", "options", "agent"},
+        "targets": {"options", "agent", "job"},
+    },
 }
 
 # Patterns of header names, and the only folder of src/ where they may appear.
@@ -82,6 +94,20 @@ def allowed(file, target):
     return any(target == use or target.startswith(use + "/") for use in MAY_USE[own])
 
 
+def room_of(file):
+    """The room that a file of a layer with rooms is in; None: it lies beside them, or its layer has none."""
+    parts = file.split("/")
+    return parts[1] if parts[0] in ROOMS and len(parts) > 2 else None
+
+
+def fault_between_rooms(file, target):
+    rooms, mine, theirs = ROOMS.get(layer_of(file)), room_of(file), room_of(target)
+    if rooms is None or mine not in rooms or layer_of(target) != layer_of(file) or theirs in rooms[mine] | {mine}:
+        return None
+    uses = ", ".join(sorted(rooms[mine])) or "none of the others"
+    return f"the room {layer_of(file)}/{mine} must not include {target} (it may use {uses})"
+
+
 def entry_of(file, registries):
     """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp, transport/shm/slab.hpp and
     transport/shm_plugin.cpp all belong to shm."""
@@ -114,6 +140,8 @@ def faults_of_file(tree, file, registries):
             if not allowed(file, target):
                 uses = ", ".join(sorted(MAY_USE[layer_of(file)])) or "nothing"
                 yield f"{where}: {layer_of(file)} must not include {target} (it may use {uses})"
+            if fault := fault_between_rooms(file, target):
+                yield f"{where}: {fault}"
             mine, theirs = entry_of(file, registries), entry_of(target, registries)
             if mine and theirs and mine[0] == theirs[0] and mine != theirs:
                 yield f"{where}: {mine[1]} and {theirs[1]} of the registry {mine[0]} must not know each other"
@@ -138,6 +166,9 @@ def faults_of(root):
     for file in tree.files:
         if layer_of(file) in MAY_USE:
             faults.extend(faults_of_file(tree, file, registries))
+            if (room := room_of(file)) and room not in ROOMS[layer_of(file)]:
+                faults.append(f"src/{file}: {room} is no room of {layer_of(file)}; a new one needs a row in "
+                              "tests/layering/includes.py")
         elif "/" in file and layer_of(file) != "cmake":
             faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in tests/layering/includes.py")
     return faults

@@ -15,7 +15,7 @@ BACKGROUND = "(setsid sleep 1000 &) ; "
 
 
 def unpacked(packets):
-    """What the rank wrote (launcher/keeper_protocol)."""
+    """What the rank wrote (launcher/wire/keeper_protocol)."""
     letters = {b"n": b"\n", b"0": b"\0", b"e": b"\x10", b"l": b"<", b".": b""}
     text = b""
     for packet in REPORT.sub(b"", packets).split(b"\n")[:-1]:

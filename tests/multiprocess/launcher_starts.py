@@ -280,7 +280,7 @@ class WrongCommandLines(LauncherTest):
     def test_may_ask_what_would_be_used(self):
         text = run("--explain", "-np", "3", "true").stdout
         for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node shm",
-                     "algorithm   native"):
+                     "algorithm   by cost"):
             self.assertIn("\n" + line, text)
         self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP", run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
 

@@ -49,7 +49,7 @@ class RankModel {
   bool read() {
     ConstBytes bytes;
     if (!board_->read(bytes)) return false;
-    std::vector<SlotId> storage;
+    RecordStorage storage;
     auto record = decode_record(bytes, storage);
     EXPECT_TRUE(record);
     execute(*record);
@@ -80,19 +80,19 @@ class RankModel {
 
   void execute(const Record& record) {
     if (const auto* give = std::get_if<GiveRecord>(&record)) {
-      Name& it = names_.at(std::string(give->name));
+      Name& it = names_.at(std::string(give->name.name));
       EXPECT_TRUE(it.in_flight);
       it.slot = give->slot.value;
       it.of_slot = it.wanted;
-      name_of_[it.slot] = give->name;
+      name_of_[it.slot] = give->name.name;
+      board_->open(give->slot, {});
     } else if (const auto* evict = std::get_if<EvictRecord>(&record)) {
       std::string name = name_of_.at(evict->slot.value);
       Name& it = names_.at(name);
       it.slot = -1;
+      board_->close(evict->slot);
       if (!it.in_flight || !it.arrived) return;
       it.arrived = false;
-      board_->withdraw(evict->slot);
-      board_->announce_arrivals();
       introduce(name, it);
     } else if (const auto* batch = std::get_if<BatchRecord>(&record)) {
       std::string line = "batch";
@@ -101,13 +101,16 @@ class RankModel {
         line += " " + name;
         Name& it = names_.at(name);
         EXPECT_TRUE(it.in_flight) << name;
-        if (it.wanted.transient) it.slot = -1;
+        if (it.wanted.transient) {
+          it.slot = -1;
+          board_->close(slot);
+        }
         settle(it);
       }
       history.push_back(line);
     } else if (const auto* fail = std::get_if<FailRecord>(&record)) {
-      history.push_back("fail " + std::string(fail->name));
-      settle(names_.at(std::string(fail->name)));
+      history.push_back("fail " + std::string(fail->name.name));
+      settle(names_.at(std::string(fail->name.name)));
     } else if (const auto* end = std::get_if<ShutdownRecord>(&record)) {
       history.push_back("shutdown by " + std::to_string(end->by.value));
     }
@@ -232,7 +235,7 @@ class Forest {
     void given(SlotId slot) override { ranks.front()->board().given(slot); }
     void evicted(SlotId slot) override { ranks.front()->board().evicted(slot); }
     void scheduled(SlotId slot) override { ranks.front()->board().scheduled(slot); }
-    void heard_ballot(std::string_view, Rank) override {}
+    void heard_ballot(OpNameView, Rank) override {}
     void heard_stall(Rank, const StallRequest&) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
@@ -245,7 +248,7 @@ class Forest {
     }
     void answered(const std::vector<Missing>& missing) override {
       for (const Missing& it : missing) {
-        std::string line = (it.name.empty() ? std::to_string(it.slot.value) : it.name) + ":";
+        std::string line = (it.name.name.empty() ? std::to_string(it.slot.value) : it.name.name) + ":";
         std::vector<Rank> sorted = it.ranks;
         std::sort(sorted.begin(), sorted.end());
         for (Rank rank : sorted) line += " " + std::to_string(rank.value);
@@ -388,7 +391,7 @@ TEST(Agreement, finds_out_on_all_nodes_who_is_missing) {
     if (rank != 1 && rank != 4 && rank != 6) forest.ranks()[rank]->submit("a", 1, false);
   forest.settle();
   int slot = -1;
-  forest.agreement(0).coordinator()->visit_slots([&](SlotId found, const std::string&) { slot = found.value; });
+  forest.agreement(0).coordinator()->visit_slots([&](SlotId found, const OpName&) { slot = found.value; });
   forest.agreement(0).ask_who_is_missing({SlotId{slot}});
   forest.settle();
   // Rank 2, alone on its node, has arrived: its node counts on.

@@ -53,7 +53,7 @@ TEST(Ballots, say_who_is_missing) {
   Ballots ballots(3);
   ballots.open("a");
   ballots.vote(1, "a", of(1, floats({4})));
-  EXPECT_EQ(ballots.names(), std::vector<std::string>{"a"});
+  EXPECT_EQ(ballots.names(), std::vector<OpName>{OpName("a")});
   EXPECT_EQ(ballots.missing("a"), (std::vector<int>{0, 2}));
   EXPECT_EQ(ballots.missing("unheard of"), (std::vector<int>{0, 1, 2}));
   EXPECT_TRUE(ballots.has_voted(1, "a"));

@@ -19,7 +19,7 @@ struct Log {
 
   void operator()(const Record& record) {
     if (auto* give = std::get_if<GiveRecord>(&record)) {
-      lines.push_back("give " + std::to_string(give->slot.value) + " " + std::string(give->name));
+      lines.push_back("give " + std::to_string(give->slot.value) + " " + std::string(give->name.name));
     } else if (auto* evict = std::get_if<EvictRecord>(&record)) {
       lines.push_back("evict " + std::to_string(evict->slot.value));
     } else if (auto* batch = std::get_if<BatchRecord>(&record)) {
@@ -27,7 +27,7 @@ struct Log {
       for (SlotId slot : batch->slots) line += " " + std::to_string(slot.value);
       lines.push_back(line);
     } else if (auto* fail = std::get_if<FailRecord>(&record)) {
-      lines.push_back("fail " + std::string(fail->name));
+      lines.push_back("fail " + std::string(fail->name.name));
       last_message = fail->message;
     } else if (auto* shutdown = std::get_if<ShutdownRecord>(&record)) {
       lines.push_back("shutdown " + std::to_string(shutdown->by.value));
@@ -40,6 +40,7 @@ using Lines = std::vector<std::string>;
 
 struct Fixture {
   Log log;
+  ProcessSets sets{4};
   Coordinator coordinator;
 
   explicit Fixture(std::int64_t threshold = 1000, std::int64_t capacity = 8, int slots = 16)
@@ -51,7 +52,7 @@ struct Fixture {
               settings.fusion_threshold_bytes = threshold;
               return settings;
             }(),
-            [this](const Record& record) { log(record); }) {}
+            sets, [this](const Record& record) { log(record); }) {}
 
   void everybody_votes(const std::string& name, const Signature& signature) {
     coordinator.contest(name);

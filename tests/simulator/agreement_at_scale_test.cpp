@@ -31,8 +31,8 @@ TEST(AgreementAtScale, of_27648_ranks_is_one_message_up_and_one_down_per_node_in
     EXPECT_EQ(step.messages_at_root, 2 * 8);
     EXPECT_EQ(step.batches, 1);
     EXPECT_EQ(step.failures, 0);
-    // Up: the position and two slots; down: a batch of two slots.
-    EXPECT_EQ(step.bytes, links * (4 + 17 + 5 + 2 * 4 + 4 + 1 + 4 + 1 + 8 + 4 + 2 * 4));
+    // Up: the position and two slots; down: a batch of two slots with its set.
+    EXPECT_EQ(step.bytes, links * (4 + 17 + 5 + 2 * 4 + 4 + 1 + 4 + 1 + 8 + 4 + 4 + 2 * 4));
     EXPECT_GT(step.latency, 0);
     EXPECT_LT(step.latency, 2'000'000);
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -26,19 +26,8 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Whether the launcher may have put ranks onto several nodes: only then tensors go over MPI. Every rank says the same.
-bool may_span_nodes(const Launch& launch, const Environment& environment) {
-  if (launch.launcher == Launcher::horovodrun) return false;  // with PMIx it stays on one
-  if (launch.launcher == Launcher::slurm)  // the parts of a heterogeneous step know their own nodes alone
-    return environment.has("SLURM_HET_SIZE") || number_in(environment, "SLURM_STEP_NUM_NODES").value_or(2) > 1;
-  if (launch.launcher == Launcher::flux) return number_in(environment, "FLUX_JOB_NNODES").value_or(2) > 1;
-  auto size = number_in(environment, "OMPI_COMM_WORLD_SIZE"),
-       here = number_in(environment, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  return !size || !here || *size > *here;
-}
-
-// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started after
-// the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
+// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started
+// after the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
 bool has_bridge_of_containers(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
   auto interfaces = posix::interfaces();
@@ -54,18 +43,23 @@ bool has_bridge_of_containers(const Environment& environment) {
   return false;
 }
 
-// An MPI that cannot be started any more when PMIx has been asked who this is. Where it will be wanted it goes first, and
-// is asked itself. Not where it could not reach the launcher's server, and would be alone.
-bool goes_before_pmix(const Environment& environment, const Config& config) {
+// Whether the launcher's PMIx server can be reached: an MPI that could not reach it would be alone.
+bool reaches_pmix_server(const Environment& environment) {
   std::string folder = environment.get("PMIX_SERVER_TMPDIR").value_or("");
-  if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK") || ::access(folder.c_str(), F_OK) != 0)
-    return false;
+  return environment.has("PMIX_NAMESPACE") && environment.has("PMIX_RANK") && ::access(folder.c_str(), F_OK) == 0;
+}
+
+// Some MPIs cannot be started any more once PMIx has been asked who this is. Such an MPI goes first where it will be
+// wanted, and is asked itself.
+bool goes_before_pmix(const Environment& environment, const Config& config) {
   auto launch = innermost_launch(environment);
-  if (!launch || launch->launcher == Launcher::hydra || launch->size == 1 || config.mpi == "none") return false;
-  if (config.mpi.empty() && (config.cpu_operations == "gloo" || !may_span_nodes(*launch, environment))) return false;
+  if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1) return false;
+  MpiWish wish = mpi_wish(config);
+  if (wish.when == MpiWish::When::never) return false;
+  if (wish.when == MpiWish::When::between_nodes && !may_span_nodes(*launch, environment)) return false;
   auto process = mpi::Process::open(environment, config);
   if (!process || (*process)->is_running() || !(*process)->must_initialize_pmix()) return false;
-  return !config.mpi.empty() || !has_bridge_of_containers(environment);
+  return wish.when == MpiWish::When::always || !has_bridge_of_containers(environment);
 }
 
 // Nobody can call off an MPI_Init that waits for a rank which does not come: this says why, and ends the process.
@@ -125,8 +119,8 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone, nobody
-// watches the time.
+// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone,
+// nobody watches the time.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;
@@ -162,13 +156,14 @@ class OverCommunicator final : public Bootstrap {
 
   const char* name() const override { return "mpi"; }
 
-  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
   bool detected(const Environment& environment) const override {
-    std::vector<std::string> warnings;
-    auto config = Config::from(environment, warnings);
-    if (!config) return false;
-    if (!mpi::is_one_running()) return goes_before_pmix(environment, *config);
-    auto process = mpi::Process::open(environment, *config);
+    return mpi::is_one_running() || reaches_pmix_server(environment);
+  }
+
+  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
+  bool confirmed(const Environment& environment, const Config& config) override {
+    if (!mpi::is_one_running()) return goes_before_pmix(environment, config);
+    auto process = mpi::Process::open(environment, config);
     if (!process || !(*process)->is_running()) return false;
     auto world = (*process)->calls().world();
     return world && (*world)->size() > 1;

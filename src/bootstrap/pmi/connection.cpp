@@ -11,7 +11,7 @@
 #include <climits>
 #include <system_error>
 
-#include "bootstrap/launch.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "native/posix/fork_guard.hpp"
 
 namespace hvd::bootstrap::pmi {
@@ -44,7 +44,7 @@ std::unique_lock<std::mutex> lock_within(std::mutex& mutex, std::chrono::millise
 int number(std::string_view text, int otherwise) {
   Environment one;
   one.set("n", std::string(text));
-  return number_in(one, "n").value_or(otherwise);
+  return one.number("n").value_or(otherwise);
 }
 
 }  // namespace
@@ -65,10 +65,10 @@ Result<std::unique_ptr<Connection>> Connection::open(const Environment& environm
                                                      Deadline deadline) {
   std::unique_ptr<Connection> connection(new Connection);
   connection->process_ = ::getpid();
-  connection->rank_ = number_in(environment, "PMI_RANK").value_or(-1);
-  connection->size_ = number_in(environment, "PMI_SIZE").value_or(0);
+  connection->rank_ = environment.number("PMI_RANK").value_or(-1);
+  connection->size_ = environment.number("PMI_SIZE").value_or(0);
   connection->library_finalizes_ = mpi_was_first;
-  auto descriptor = number_in(environment, "PMI_FD");
+  auto descriptor = environment.number("PMI_FD");
   if (descriptor) {
     HVD_RETURN_IF_ERROR(connection->take_descriptor(*descriptor));
   } else {

@@ -1,8 +1,9 @@
 #include "bootstrap/pmi/values.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+
+#include "base/number.hpp"
 
 namespace hvd::bootstrap::pmi {
 namespace {
@@ -69,10 +70,8 @@ std::vector<std::string> pieces_of(ConstBytes value, std::size_t longest) {
 }
 
 std::optional<std::size_t> number_of_pieces(std::string_view first) {
-  std::size_t count = 0;
-  auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), count);
-  if (error != std::errc{} || end == first.data() + first.size() || *end != ':' || count < 1) return std::nullopt;
-  return count;
+  auto count = take_number<std::size_t>(first);
+  return count && *count > 0 && first.starts_with(':') ? count : std::nullopt;
 }
 
 std::optional<Buffer> value_of(const std::vector<std::string>& pieces) {

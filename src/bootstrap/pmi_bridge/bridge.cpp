@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
@@ -26,15 +26,10 @@ constexpr std::size_t longest_name = 64;
 constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
 // How long MPI_Finalize's barrier may take. While one rank waits in it, another's MPI_Finalize may wait for an answer
 // of the first one's endpoints, which nobody gives (MPICH 4 over UCX and TCP): it goes on when the first does.
-constexpr std::chrono::milliseconds farewell_time{3000};
+constexpr std::chrono::milliseconds leave_time{3000};
 
-// Between MPI_Init and the end of MPI_Finalize, where only the latter has something to ask of its server.
-bool mpi_is_running() {
-  auto libraries = mpi::mapped_libraries();
-  return std::any_of(libraries.begin(), libraries.end(), [](const mpi::Mapped& it) { return it.is_running; });
-}
-
-// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0 again.
+// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0
+// again.
 std::string key_of(const std::string& space, std::uint32_t barrier) {
   return "pmi." + space + "." + std::to_string(barrier);
 }
@@ -44,9 +39,7 @@ int rank_in(std::string_view key) {
   if (auto segment = key.find("-seg-"); segment != std::string_view::npos) key = key.substr(0, segment);
   std::size_t begin = key.find_last_not_of("0123456789");
   std::string_view digits = key.substr(begin == std::string_view::npos ? 0 : begin + 1);
-  int rank = -1;
-  std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  return digits.empty() ? -1 : rank;
+  return number_in<int>(digits).value_or(-1);
 }
 
 // Nodes by number, in the order in which the ranks mention them.
@@ -206,9 +199,9 @@ std::string PmiBridge::barrier() {
   unsent_.push_back(std::byte{0});
   Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
-  bool is_farewell = mpi_is_running();
-  if (status) status = bootstrap_.fence(Deadline::after(is_farewell ? std::min(patience_, farewell_time) : patience_));
-  if (!status && is_farewell) {
+  bool is_leave = mpi::is_one_running();
+  if (status) status = bootstrap_.fence(Deadline::after(is_leave ? std::min(patience_, leave_time) : patience_));
+  if (!status && is_leave) {
     log::debug("MPI_Finalize goes on, though not all ranks came to it: " + status.error().message);
   } else if (!status) {
     log::error("MPI's start failed, since not all ranks took part: " + status.error().message);

@@ -30,9 +30,9 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
 
 class PmiBridge {
  public:
-  // `space`: a name for the job's values, alike on all ranks and never used before, since MPICH 5 names the memory that
-  // the ranks of a node share after it: one rank's new_space(). `nodes`: an id of its node for every rank. The bootstrap
-  // outlives the bridge.
+  // `space`: a name for the job's values, alike on all ranks and never used before, since MPICH 5 names the memory
+  // that the ranks of a node share after it: one rank's new_space(). `nodes`: an id of its node for every rank. The
+  // bootstrap outlives the bridge.
   static Result<std::unique_ptr<PmiBridge>> open(Bootstrap& bootstrap, const Identity& identity, std::string space,
                                                  const std::vector<std::string>& nodes,
                                                  std::chrono::milliseconds patience);

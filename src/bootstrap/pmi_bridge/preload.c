@@ -2,9 +2,10 @@
  * MPI does not speak with: `from mpi4py import MPI` in a rank of horovodrun or `srun --mpi=pmix`, with MPICH.
  *
  * An MPI library finds its PMI server by getenv("PMI_FD"). This library stands before the C library's getenv and, when
- * an MPI library asks, answers with a bridge to the launcher's PMIx server, or horovodrun's store (bridge.hpp, in libhorovod_bridge.so, which
- * is opened then). So it works however the MPI came into the process (linked, or loaded by mpi4py), does nothing before
- * MPI_Init, and the environment, which children inherit, stays as it is. Everybody else's getenv is the C library's.
+ * an MPI library asks, answers with a bridge to the launcher's PMIx server, or horovodrun's store (bridge.hpp, in
+ * libhorovod_bridge.so, which is opened then). So it works however the MPI came into the process (linked, or loaded by
+ * mpi4py), does nothing before MPI_Init, and leaves the environment, which children inherit, as it is. Everybody else's
+ * getenv is the C library's.
  *
  * In C and without any library of its own: it is loaded into every program that a rank starts. */
 #define _GNU_SOURCE
@@ -124,7 +125,7 @@ static int answers(const char* name, char** answer) {
   pthread_once(&once, build_bridge_once);
   if (pmi_fd[0] == '\0' && !is_alone) return 0;
   if (is_alone && !tells_of_pmix(name)) return 0;
-  /* In a job of one MPICH 5 stumbles over PRTE_LAUNCHED; in others its progress between nodes becomes slow without it. */
+  /* MPICH 5 stumbles over PRTE_LAUNCHED in a job of one; in others its progress between nodes is slow without it. */
   if (!is_alone && begins(name, "PRTE_")) return 0;
   if (strcmp(name, "PMI_FD") == 0) *answer = pmi_fd;
   else if (strcmp(name, "PMI_RANK") == 0) *answer = pmi_rank;

@@ -8,7 +8,8 @@
 
 namespace hvd::bootstrap {
 
-// Whether the file system is one of this machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that all nodes see.
+// Whether the file system is one of this machine. Everything else (NFS, Lustre, GPFS, FUSE …) is taken for one that
+// all nodes see.
 bool is_of_one_machine(const std::string& folder);
 Result<Buffer> read_file(const std::string& path);
 // Whoever sees the file sees all of it.

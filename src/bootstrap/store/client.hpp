@@ -32,8 +32,8 @@ class StoreClient {
  public:
   // Connects once more; nothing if there is no room now.
   using Connect = std::function<Result<std::optional<StoreChannel>>()>;
-  // `greeting` is the body of the first message, `secret` the name of the variable that the store may not agree with. A store
-  // that closes the connection before it has answered is asked again, until the deadline.
+  // `greeting` is the body of the first message, `secret` the name of the variable that the store may not agree with.
+  // A store that closes the connection before it has answered is asked again, until the deadline.
   static Result<std::unique_ptr<StoreClient>> enter(const Connect& connect, ConstBytes greeting,
                                                     const std::string& secret, Rank rank, int size, Deadline deadline);
   ~StoreClient();

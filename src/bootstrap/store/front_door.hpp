@@ -1,7 +1,8 @@
 #pragma once
-// The door of a server: who has come in, but has not proven yet that it belongs to the job. When as many of them are in as
-// may be, nobody else is let in (the kernel keeps who waits, net.core.somaxconn of them), until one has proven itself, is gone or
-// has had its time. Nobody is put out to make room: most likely all are ranks of the job, of which many come at once.
+// The door of a server: who has come in, but has not proven yet that it belongs to the job. When as many of them are
+// in as may be, nobody else is let in (the kernel keeps who waits, net.core.somaxconn of them), until one has proven
+// itself, is gone or has had its time. Nobody is put out to make room: most likely all are ranks of the job, of which
+// many come at once.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

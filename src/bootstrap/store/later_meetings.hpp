@@ -27,7 +27,8 @@ class LaterMeetings {
   Status put(std::string_view key, ConstBytes value);
   // Of what was put before the last fence.
   Result<Buffer> get(Rank from, std::string_view key) const;
-  // Each enters the store, and leaves it with all values: then rank 0 may end, and between meetings nobody is connected.
+  // Each enters the store, and leaves it with all values: then rank 0 may end, and between meetings nobody is
+  // connected.
   Status fence(Deadline deadline);
   Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
 

@@ -14,12 +14,14 @@
 //     key} → `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this
 //     one; `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
 //     left may come back.
-//  4. `card` {key, i32 rank, card} brings the card (cards.hpp) of this rank or of another one of its node, and has no answer.
-//     `exchange` {key} comes behind, with the same ticket, and is answered when those of all ranks are here: with the table, in messages `piece` {bytes} whose ticket is the number of the exchange, the same for all, and then with `all`
-//     {u32 that number}. `absent` {key} asks who has not brought a card yet, or with an empty key who has not come to
-//     the fence that the asking rank is at: `value` {one i32 for each}.
+//  4. `card` {key, i32 rank, card} brings the card (cards.hpp) of this rank or of another one of its node, and has no
+//     answer. `exchange` {key} comes behind, with the same ticket, and is answered when those of all ranks are here:
+//     with the table, in messages `piece` {bytes} whose ticket is the number of the exchange, the same for all, and
+//     then with `all` {u32 that number}. `absent` {key} asks who has not brought a card yet, or with an empty key who
+//     has not come to the fence that the asking rank is at: `value` {one i32 for each}.
 //  5. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
-//     of that rank: every fence and exchange that lacks it fails, now and later, and so does every get of what it had not put.
+//     of that rank: every fence and exchange that lacks it fails, now and later, and so does every get of what it had
+//     not put.
 //  6. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
 #include <chrono>
 #include <cstddef>

@@ -6,9 +6,9 @@
 //  1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
 //  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). To a
 //     wrong one the acceptor says 4 bytes 0xff, and ends the connection.
-//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message, SHA-256(bytes)),
-//     where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the connection; the first
-//     right one proves the acceptor.
+//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message,
+//     SHA-256(bytes)), where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the
+//     connection; the first right one proves the acceptor.
 #include <cstdint>
 #include <deque>
 #include <string>

@@ -251,7 +251,8 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
     doors.push_back(listener.get());
   }
   auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
-  // Most often one rank of each host comes for all of them: what is missing is an error only when somebody stands outside.
+  // Most often one rank of each host comes for all of them: what is missing is an error only when somebody stands
+  // outside.
   (void)make_room_for_descriptors(places, "the store");
   HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));

@@ -1,6 +1,6 @@
 #pragma once
-// What ranks and a store say to each other: the local store's wire format (described in local_store.hpp), whose messages
-// also go over TCP (tcp_server.hpp).
+// What ranks and a store say to each other: the local store's wire format (described in local_store.hpp), whose
+// messages also go over TCP (tcp_server.hpp).
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -32,10 +32,6 @@ inline double doublings(int size) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(size) - 1u));
 }
 
-inline bool is_floating(DataType type) {
-  return type == DataType::f16 || type == DataType::bf16 || type == DataType::f32 || type == DataType::f64;
-}
-
 // Whether a plain algorithm can run here at all.
 inline bool is_connected(const Collective& collective, const Team& team) {
   return collective.device == DeviceKind::host && (team.link != nullptr || team.size() == 1);

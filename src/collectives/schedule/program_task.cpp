@@ -124,7 +124,9 @@ class ProgramTask final : public Task {
               ", found " + std::to_string(array.count()));
     };
     switch (verb_) {
-      case Verb::allreduce: return expect(out_, in_.count(), "output");
+      case Verb::allreduce:
+      case Verb::alltoall:  // of a team of one, as adasum
+      case Verb::adasum: return expect(out_, in_.count(), "output");
       case Verb::allgather: return expect(in_, chunking_.share_count(me_.value), "input");
       case Verb::reduce_scatter: return expect(out_, chunking_.share_count(me_.value), "output");
       case Verb::broadcast:

@@ -8,6 +8,7 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "launcher/job/wire_up.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 
@@ -20,7 +21,7 @@ Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-Status check_number_of_ranks(const Request& request) {
+Status check_number_of_ranks(const JobRequest& request) {
   if (request.flags.is_set("oversubscribe") || !request.hosts.empty()) return {};
   auto allowed = posix::affinity();
   if (!allowed) return {};
@@ -44,8 +45,8 @@ bool is_ssh(const std::string& program) {
   return std::filesystem::path(program).filename() == "ssh";
 }
 
-// ssh, or what the user has in its place, up to the host.
-std::vector<std::string> ssh_words(const Request& request) {
+// The words of ssh, or of what the user has in its place, up to the host.
+std::vector<std::string> ssh_words(const JobRequest& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty()) words = {"ssh"};
   // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
@@ -57,10 +58,10 @@ std::vector<std::string> ssh_words(const Request& request) {
   return words;
 }
 
-Result<NetworkOptions> network_of(const Request& request) {
+Result<NetworkOptions> network_of(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
-  std::vector<std::string> warnings;  // the ranks say them
+  std::vector<std::string> warnings;  // the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;
@@ -74,14 +75,14 @@ Result<NetworkOptions> network_of(const Request& request) {
   return network;
 }
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
   if (request.environment.has("SLURM_JOB_ID"))
     return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
   return "this is not inside of a job of Slurm (--mpi would use an MPI's launcher)";
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
   const OwnNames own = OwnNames::of_this_machine();
   std::vector<HostSlots> named = request.hosts;
@@ -111,21 +112,17 @@ Result<JobOptions> plan(const Request& request) {
   return options;
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  for (const HostPlan& host : plan.hosts)
-    if (!host.reach.empty()) return "rendezvous: a store of horovodrun's over TCP, since there are several hosts";
-  std::string why_not;
-  if (can_use_pmix(environment, &why_not)) return "pmix: horovodrun is a PMIx server for the ranks of one machine";
-  return "environment: a store of horovodrun's on this machine; not pmix: " + why_not;
+WayToMeet way(const JobOptions& plan, const Environment& environment) {
+  return way_to_meet(plan.is_on_several_machines(), environment);
 }
 
 }  // namespace
 
-const Target agents_target{"agents", &applies, &plan, &bootstrap};
+const Target agents_target{"agents", &applies, &plan, &way};
 
 std::vector<std::string> ssh_stand_in(const Environment& environment) {
   std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));
-  // Of Kubeflow's MPI operator, whose pods have no ssh.
+  // Kubeflow's MPI operator puts this script into its pods, which have no ssh.
   constexpr const char* kubexec = "/etc/mpi/kubexec.sh";
   if (words.empty() && environment.get("OMPI_MCA_plm_rsh_agent") == kubexec) words = {kubexec};
   return words;

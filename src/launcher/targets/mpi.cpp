@@ -1,11 +1,11 @@
-// --mpi: the mpiexec that is there, told apart by what it says about itself.
+// --mpi: the mpiexec that is installed. Its answer to --version tells which one it is.
 #include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "launcher/rank_environment.hpp"
-#include "launcher/rank_keeper.hpp"
+#include "launcher/agent/rank_environment.hpp"
+#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi")) return std::nullopt;
   return "--mpi";
 }
@@ -27,11 +27,11 @@ std::vector<std::string> names_to_export(const Environment& environment) {
   return names;
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
   auto program = find_mpiexec(environment);
   if (!program) return program.error();
-  MpiWish wish;
+  MpiexecWish wish;
   wish.ranks = request.ranks;
   wish.is_root = ::geteuid() == 0;
   if (!request.hosts.empty()) {
@@ -66,7 +66,7 @@ Result<JobOptions> plan(const Request& request) {
   bool chooses_readers = std::any_of(wish.more.begin(), wish.more.end(), [](const std::string& word) {
     return word == "-s" || word == "--s" || word == "-stdin" || word == "--stdin";
   });
-  orders.packs_input = program->family != MpiFamily::open_mpi && !chooses_readers;
+  orders.packs_input = program->launcher != bootstrap::Launcher::open_mpi && !chooses_readers;
   wish.command = below_a_keeper(*keeper, orders, request.command);
   auto site = mpi_command(*program, wish);
   if (!site) return site.error();
@@ -74,16 +74,17 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(*site));
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  if (plan.site->dialect == &dialect_of_hydra) return "pmi: Hydra serves PMI-1";
-  std::string why_not;
-  if (can_use_pmix(environment, &why_not))
-    return "pmix: the launcher serves PMIx, and our plugin and libpmix open here (mpi for Open MPI 5)";
-  return "none would do, for the launcher serves PMIx alone: " + why_not;
+WayToMeet way(const JobOptions& plan, const Environment& environment) {
+  const bootstrap::LauncherRow& row = bootstrap::row_of(plan.site->launcher);
+  if (row.serves == bootstrap::Serves::pmi) return {"pmi", std::string(row.name) + " serves PMI-1"};
+  WayToMeet found{"pmix", "the launcher serves PMIx, and our plugin and libpmix open here (mpi for Open MPI 5)"};
+  if (!can_use_pmix(environment, &found.why_no_pmix))
+    found = {"none", "the launcher serves PMIx alone", found.why_no_pmix};
+  return found;
 }
 
 }  // namespace
 
-const Target mpi_target{"mpi", &applies, &plan, &bootstrap};
+const Target mpi_target{"mpi", &applies, &plan, &way};
 
 }  // namespace hvd::launcher

@@ -6,12 +6,15 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/number.hpp"
+#include "launcher/targets/dialects.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
 namespace {
 
+using bootstrap::Launcher;
 using Words = std::vector<std::string>;
 
 void append(Words& to, const Words& words) {
@@ -24,15 +27,15 @@ std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
   return text;
 }
 
-// `quoted` where the launcher takes the words apart by itself.
-std::string ssh_options(const MpiWish& wish) {
+// The options of ssh in one text, which the launcher takes apart by itself.
+std::string ssh_options(const MpiexecWish& wish) {
   std::string text;
   if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
   if (!wish.ssh_identity_file.empty()) text += (text.empty() ? "-i " : " -i ") + wish.ssh_identity_file;
   return text;
 }
 
-Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wish) {
+Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish& wish) {
   if (!ssh_options(wish).empty())
     return Error(ErrorCode::unsupported, program.path + " (" + program.says +
                                              ") takes no ssh port or key: put them into ~/.ssh/config instead of "
@@ -41,31 +44,34 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiWish& wis
     return Error(ErrorCode::invalid_argument,
                  "--network-interfaces " + wish.interfaces + ": " + program.path + " takes a single one");
   SiteLauncher site;
+  site.launcher = program.launcher;
   site.dialect = &dialect_of_hydra;
   site.command = {program.path, "-n", std::to_string(wish.ranks), "-prepend-rank"};
   if (!wish.ssh.empty()) append(site.command, {"-launcher", "ssh", "-launcher-exec", wish.ssh});
   if (!wish.interfaces.empty()) append(site.command, {"-iface", wish.interfaces});
   if (!wish.hosts.empty()) {
-    append(site.command, {program.family == MpiFamily::intel ? "-machinefile" : "-f", host_file_word});
+    append(site.command, {program.launcher == Launcher::intel_mpi ? "-machinefile" : "-f", host_file_word});
     for (const HostSlots& host : wish.hosts) site.host_file += host.host + ":" + std::to_string(host.slots) + "\n";
   }
   append(site.command, wish.binding);
   return site;
 }
 
-// A PRRTE that was installed elsewhere than where it was built for (a wheel) does not find the texts by which it tells who
-// failed. PMIX_PREFIX would do as well, but mislead a libpmix of the ranks.
-std::string prefix_of_texts(const MpiProgram& program, const MpiWish& wish) {
+// A PRRTE that is not installed where it was built for (a wheel) does not find the texts by which it tells who
+// failed; PRTE_PREFIX shows it where they are. PMIX_PREFIX would do so, too, but would mislead a libpmix of the
+// ranks.
+std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
   for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)
     if (wish.more[at] == "--prefix") prefix = wish.more[at + 1];
   return ::access((prefix + "/share/prte/help-prun.txt").c_str(), R_OK) == 0 ? prefix : "";
 }
 
-SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
-  bool is_new = program.family == MpiFamily::prrte;
+SiteLauncher open_mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
+  bool is_new = program.launcher == Launcher::prrte;
   const char* parameter = is_new ? "--prtemca" : "--mca";
   SiteLauncher site;
+  site.launcher = program.launcher;
   site.dialect = is_new ? &dialect_of_prrte : &dialect_of_open_mpi;
   site.command = {program.path};
   if (wish.is_root) append(site.command, {"--allow-run-as-root"});
@@ -89,35 +95,40 @@ SiteLauncher open_mpi_command(const MpiProgram& program, const MpiWish& wish) {
 
 }  // namespace
 
-MpiFamily family_of(std::string_view version) {
-  auto says = [&](std::string_view word) { return version.find(word) != std::string_view::npos; };
-  if (says("Intel(R) MPI")) return MpiFamily::intel;
-  if (says("HYDRA") || says("MPICH")) return MpiFamily::hydra;
-  if (says("prterun") || says("PRRTE") || says("prte")) return MpiFamily::prrte;
-  std::size_t at = version.find("(Open MPI) ");
-  if (at != std::string_view::npos) {
-    std::string_view number = version.substr(at + 11);
-    bool is_old = number.substr(0, 2).find('.') == 1 && number[0] < '5';
-    return is_old ? MpiFamily::open_mpi : MpiFamily::prrte;
-  }
-  if (says("OpenRTE") || says("Open MPI") || says("IBM Spectrum MPI")) return MpiFamily::open_mpi;
-  return MpiFamily::unknown;
+std::optional<Launcher> launcher_that_says(std::string_view version) {
+  auto is = [&](Launcher launcher) {
+    return std::ranges::any_of(bootstrap::row_of(launcher).says,
+                               [&](const char* word) { return version.find(word) != std::string_view::npos; });
+  };
+  for (Launcher each : {Launcher::intel_mpi, Launcher::hydra, Launcher::prrte})
+    if (is(each)) return each;
+  if (!is(Launcher::open_mpi)) return std::nullopt;
+  // "mpirun (Open MPI) 5.0.11": from 5 on it is PRRTE's.
+  constexpr std::string_view name = "(Open MPI) ";
+  std::size_t at = version.find(name);
+  if (at == std::string_view::npos) return Launcher::open_mpi;
+  return leading_number<int>(version.substr(at + name.size())).value_or(5) < 5 ? Launcher::open_mpi : Launcher::prrte;
 }
 
 Result<MpiProgram> find_mpiexec(const Environment& environment) {
   std::string path = environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   std::string wanted = environment.get("HOROVOD_MPIEXEC").value_or("");
-  Words names = wanted.empty() ? Words{"mpiexec", "mpirun", "mpiexec.hydra", "orterun", "prterun"} : Words{wanted};
+  Words names = {wanted};
+  if (wanted.empty()) {
+    names = {"mpiexec", "mpirun"};
+    for (Launcher each : {Launcher::hydra, Launcher::open_mpi, Launcher::prrte})
+      names.emplace_back(bootstrap::row_of(each).program);
+  }
   std::string found;
   for (const std::string& name : names) {
     int code = 0;
     auto program = posix::find_program(name, path, code);
     if (!program) continue;
     std::string version = posix::answer_of({*program, "--version"}, std::chrono::seconds(20));
-    MpiFamily family = family_of(version);
+    auto launcher = launcher_that_says(version);
     std::size_t begin = std::min(version.find_first_not_of("\n -"), version.size());
     std::string says = version.substr(begin, version.find('\n', begin) - begin);
-    if (family != MpiFamily::unknown) return MpiProgram{*program, family, says};
+    if (launcher) return MpiProgram{*program, *launcher, says};
     found += (found.empty() ? "" : "; ") + *program + " says \"" + says + "\"";
   }
   if (!wanted.empty() && found.empty())
@@ -129,8 +140,8 @@ Result<MpiProgram> find_mpiexec(const Environment& environment) {
                    ": load the site's MPI module, set HOROVOD_MPIEXEC, or leave --mpi out");
 }
 
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiWish& wish) {
-  bool is_hydra = program.family == MpiFamily::hydra || program.family == MpiFamily::intel;
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
+  bool is_hydra = program.launcher == Launcher::hydra || program.launcher == Launcher::intel_mpi;
   auto site = is_hydra ? hydra_command(program, wish) : Result<SiteLauncher>(open_mpi_command(program, wish));
   if (!site) return site;
   append(site->command, wish.more);

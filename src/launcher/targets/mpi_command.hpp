@@ -1,44 +1,44 @@
 #pragma once
 // Command lines of MPI launchers: Hydra (MPICH, Intel MPI), Open MPI up to 4, PRRTE (Open MPI from 5 on).
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "launcher/hosts.hpp"
-#include "launcher/site_launcher.hpp"
+#include "bootstrap/launch/launchers.hpp"
+#include "launcher/job/site_launcher.hpp"
+#include "launcher/options/hosts.hpp"
 
 namespace hvd::launcher {
 
-enum class MpiFamily { hydra, intel, open_mpi, prrte, unknown };
-
 struct MpiProgram {
   std::string path;
-  MpiFamily family = MpiFamily::unknown;
-  std::string says;  // the first line of its --version
+  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // of these four: intel_mpi, hydra, open_mpi, prrte
+  std::string says;                                           // the first line of its --version
 };
 
-// By what it prints for --version.
-MpiFamily family_of(std::string_view version);
-// HOROVOD_MPIEXEC, else the first of mpiexec, mpirun and their families' own names along PATH.
+// By what it prints for --version; nothing: it is none of the four.
+std::optional<bootstrap::Launcher> launcher_that_says(std::string_view version);
+// Finds HOROVOD_MPIEXEC, or else the first along PATH: mpiexec, mpirun, then the names that only one launcher has.
 Result<MpiProgram> find_mpiexec(const Environment& environment);
 
-struct MpiWish {
+struct MpiexecWish {
   int ranks = 1;
-  std::vector<HostSlots> hosts;       // with as many slots as ranks go there; empty: where the launcher likes
+  std::vector<HostSlots> hosts;       // each with as many slots as it gets ranks; empty: the launcher chooses
   std::vector<std::string> exported;  // names of variables for other hosts
   std::string ssh;                    // instead of ssh; empty: ssh
   std::string ssh_port, ssh_identity_file;
   std::string interfaces;            // separated by commas
-  std::vector<std::string> binding;  // empty: none, by slot
+  std::vector<std::string> binding;  // empty: no binding, ranks placed by slot
   std::vector<std::string> more;     // arguments of the user's
   std::vector<std::string> command;
   bool is_root = false;
 };
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiWish& wish);
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish);
 
-// As a shell would, quotes included: `-x "a b"` are two words.
+// Splits as a shell does, with quotes: `-x "a b"` are two words.
 std::vector<std::string> split_words(std::string_view text);
 
 }  // namespace hvd::launcher

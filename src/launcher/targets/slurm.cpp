@@ -1,9 +1,10 @@
-// Inside of an allocation of Slurm: srun, whose PMIx or PMI-2 the ranks find each other by.
+// Inside of an allocation of Slurm: srun. The ranks find each other by its PMIx or PMI-2.
 #include <algorithm>
 #include <cctype>
 
-#include "bootstrap/launch.hpp"
-#include "launcher/rank_keeper.hpp"
+#include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/rank_keeper.hpp"
+#include "launcher/targets/dialects.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
@@ -12,16 +13,17 @@
 namespace hvd::launcher {
 namespace {
 
-// The one task of `srun -n 4 --pty bash` that has a terminal; the other shells read the end of their input and are gone.
+// True for the one task of `srun -n 4 --pty bash` that has a terminal. The other shells read the end of their input
+// and end.
 bool is_shell_of_a_person(const Environment& environment) {
-  return environment.has("SLURM_PTY_PORT") && bootstrap::number_in(environment, "SLURM_PROCID") == 0;
+  return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
 }
 
-std::optional<std::string> applies(const Request& request) {
+std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::string job = environment.get("SLURM_JOB_ID").value_or("");
   if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
-  // Each of several tasks of a step is its own master already.
+  // Each of several tasks of a step starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
       launch && launch->size > 1 && !is_shell_of_a_person(environment))
     return std::nullopt;
@@ -31,13 +33,14 @@ std::optional<std::string> applies(const Request& request) {
   if (!request.hosts.empty() && std::all_of(request.hosts.begin(), request.hosts.end(), [&](const HostSlots& host) {
         return is_this_machine(host.host, own) && host.host != own.name;
       }))
-    return std::nullopt;  // localhost is what was asked for
+    return std::nullopt;  // the user asked for localhost
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
 }
 
-// What the ranks' nodes have. On one of them this one answers for all; a login node asks.
+// What is installed on the nodes of the ranks. One of these nodes answers for all: this one, or one that a login node
+// asks.
 struct OnNodes {
-  std::string horovodrun;  // where it lies there; empty: it does not
+  std::string horovodrun;  // its path there; empty: it is not there
   bool can_use_pmix = false;
   std::string why_no_pmix;
 };
@@ -60,8 +63,13 @@ OnNodes ask_nodes(const Environment& environment) {
   return nodes;
 }
 
-// pmix where both sides have it, else pmi2, whose server every MPICH understands as well.
-std::string choose_mpi(const OnNodes& nodes) {
+struct MpiOfSrun {
+  std::string name;  // srun --mpi=NAME
+  WayToMeet way;
+};
+
+// Takes pmix if both sides have it, else pmi2, whose server every MPICH understands as well.
+MpiOfSrun choose_mpi(const OnNodes& nodes) {
   std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
     std::size_t at = list.find(word);
@@ -74,11 +82,18 @@ std::string choose_mpi(const OnNodes& nodes) {
     }
     return false;
   };
-  if (has("pmix") && nodes.can_use_pmix) return "pmix";
-  return has("pmi2") ? "pmi2" : "none";
+  if (has("pmix") && nodes.can_use_pmix)
+    return {
+        "pmix",
+        {"pmix", "`srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)"}};
+  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
+  if (has("pmi2")) return {"pmi2", {"pmi", "srun --mpi=pmi2 is its server", no_pmix}};
+  return {
+      "none",
+      {"slurm", "srun serves neither PMIx nor PMI-2 for us; the ranks meet in the folder HOROVOD_SHARED_DIR", no_pmix}};
 }
 
-Status check_room(const Request& request, const std::vector<SlurmComponent>& components) {
+Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& components) {
   if (request.flags.is_set("oversubscribe")) return {};
   const Environment& environment = request.environment;
   int room = 0;
@@ -97,7 +112,7 @@ Status check_room(const Request& request, const std::vector<SlurmComponent>& com
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
 }
 
-// Of a step around us, which srun would take for wishes about the new one.
+// The variables of a step around us, which srun would take for wishes about the new step.
 std::vector<std::string> of_the_step_around(const Environment& environment) {
   if (!environment.has("SLURM_STEP_ID")) return {};
   std::vector<std::string> names;
@@ -126,8 +141,8 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
-// Where the ranks of a component go; of the named hosts, if there are any.
-Result<std::vector<std::string>> place_in(const SlurmComponent& component, const Request& request) {
+// The words that say where the ranks of a component go: onto the named hosts, if there are any.
+Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request) {
   std::vector<std::string> words;
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
   add({"-n", std::to_string(component.ranks)});
@@ -145,7 +160,7 @@ Result<std::vector<std::string>> place_in(const SlurmComponent& component, const
   return words;
 }
 
-Result<JobOptions> plan(const Request& request) {
+Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::vector<SlurmComponent> components = components_of_job(environment);
   if (components.size() > 1 && !request.hosts.empty())
@@ -155,21 +170,24 @@ Result<JobOptions> plan(const Request& request) {
   HVD_RETURN_IF_ERROR(check_room(request, components));
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
-  const std::string mpi = "--mpi=" + choose_mpi(nodes);
-  // Ranks outlive the slurmstepd of their node, should it be killed, and srun waits for them for ever; not for keepers.
+  MpiOfSrun mpi = choose_mpi(nodes);
+  // If the slurmstepd of a node is killed, its ranks live on and srun waits for them for ever, unless they have
+  // keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
                                                 : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
   SiteLauncher site;
+  site.launcher = bootstrap::Launcher::slurm;
   site.dialect = &dialect_of_srun;
+  site.way = mpi.way;
   site.unset = of_the_step_around(environment);
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
-  // Every component has all of the options, and the command.
+  // Each component gets all of the options, and the command.
   for (const SlurmComponent& component : components) {
     if (component.ranks == 0) continue;
     bool is_first = site.command.empty();
-    add({is_first ? "srun" : ":", mpi, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
+    add({is_first ? "srun" : ":", "--mpi=" + mpi.name, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
          is_first ? "--input=0" : "--input=none"});
     if (!component.suffix.empty()) add({"--het-group=" + component.suffix.substr(component.suffix.rfind('_') + 1)});
     auto where = place_in(component, request);
@@ -182,18 +200,12 @@ Result<JobOptions> plan(const Request& request) {
   return plan_of_site(std::move(site));
 }
 
-std::string bootstrap(const JobOptions& plan, const Environment& environment) {
-  const std::string& mpi = plan.site->command[1];
-  if (mpi == "--mpi=pmix")
-    return "pmix: `srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)";
-  OnNodes nodes = ask_nodes(environment);
-  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
-  if (mpi == "--mpi=pmi2") return "pmi, whose server srun --mpi=pmi2 is; not pmix: " + no_pmix;
-  return "slurm, through the folder HOROVOD_SHARED_DIR: srun has neither pmix nor pmi2 for us: " + no_pmix;
+WayToMeet way(const JobOptions& plan, const Environment&) {
+  return plan.site->way;
 }
 
 }  // namespace
 
-const Target slurm_target{"slurm", &applies, &plan, &bootstrap};
+const Target slurm_target{"slurm", &applies, &plan, &way};
 
 }  // namespace hvd::launcher

@@ -2,25 +2,22 @@
 
 #include <algorithm>
 
-#include "bootstrap/launch.hpp"
 #include "launcher/targets/slurm_sizes.hpp"
 
 namespace hvd::launcher {
 namespace {
 
 SlurmComponent component_of(const Environment& environment, const std::string& suffix) {
-  auto number = [&](const char* name) {
-    return bootstrap::number_in(environment, (name + suffix).c_str()).value_or(0);
-  };
+  auto number = [&](const char* name) { return environment.number(name + suffix).value_or(0); };
   SlurmComponent component;
   component.suffix = suffix;
   component.nodes = number("SLURM_JOB_NUM_NODES");
   component.cpus_per_rank = number("SLURM_CPUS_PER_TASK");
-  // Inside of a step they are the step's, except for those of components.
+  // Inside of a step SLURM_NTASKS is that of the step; the variables of components are those of the job.
   if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
   for (int on_node : numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
     component.room += on_node / std::max(1, component.cpus_per_rank);
-  // The batch system's own number may be larger, where it lets ranks share processors.
+  // Slurm's own number may be larger, if it lets ranks share processors.
   component.room = std::max(component.room, component.tasks);
   return component;
 }
@@ -29,7 +26,7 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment) {
   std::vector<SlurmComponent> components;
-  int count = bootstrap::number_in(environment, "SLURM_HET_SIZE").value_or(0);
+  int count = environment.number("SLURM_HET_SIZE").value_or(0);
   components.reserve(static_cast<std::size_t>(std::max(count, 1)));
   for (int at = 0; at < count; ++at)
     components.push_back(component_of(environment, "_HET_GROUP_" + std::to_string(at)));

@@ -1,6 +1,6 @@
 #pragma once
-// What a job of Slurm has room for. It is one component, or several that were asked for with options of their own
-// (salloc A : B), each with variables, and in a step options, of its own.
+// The room that a job of Slurm has. A job is one component, or several that were asked for with options of their own
+// (salloc A : B). Each component has variables of its own, and in a step options of its own.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ struct SlurmComponent {
 };
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment);
-// First as many as there are tasks, then as there is room, then the rest in turn.
+// Gives each component as many ranks as it has tasks, then as it has room; then the rest in turn.
 void share_out(std::vector<SlurmComponent>& components, int ranks);
 
 }  // namespace hvd::launcher

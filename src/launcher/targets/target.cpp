@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "bootstrap/pmix_plugin.hpp"
+#include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/plugin.hpp"
 
 namespace hvd::launcher {
@@ -11,16 +12,10 @@ namespace {
 // Best first; the last applies always.
 constexpr const Target* targets[] = {&mpi_target, &slurm_target, &agents_target};
 
-bool has_mpi(const Environment& environment) {
-  for (const char* plugin : {"mpi-mpich", "mpi-openmpi", "mpi-abi"})
-    if (!posix::plugin_path(plugin, environment).empty()) return true;
-  return false;
-}
-
-// What Horovod's users know it to say.
-Status check_wishes(const Request& request) {
+// These texts are Horovod's: its users know them.
+Status check_wishes(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi") && !request.flags.is_set("use_jsrun")) return {};
-  if (!has_mpi(request.environment))
+  if (!has_mpi_plugin(request.environment))
     return Error(ErrorCode::unsupported,
                  "MPI support has not been built.  If this is not expected, ensure MPI is installed and reinstall "
                  "Horovod with HOROVOD_WITH_MPI=1 to debug the build error.");
@@ -37,7 +32,7 @@ Status check_wishes(const Request& request) {
 
 }  // namespace
 
-Result<ChosenTarget> choose_target(const Request& request) {
+Result<ChosenTarget> choose_target(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_wishes(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};

@@ -1,6 +1,6 @@
 #pragma once
-// Where ranks can be started, and by whom: a target makes a plan of a job out of what the user asked for. Adding one is
-// adding a file here and a row in target.cpp.
+// A target makes the plan of a job out of what the user asked for: who starts the ranks, and where. To add one, add a
+// file here and a row in target.cpp.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -8,13 +8,14 @@
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
-#include "launcher/flags.hpp"
-#include "launcher/hosts.hpp"
-#include "launcher/job_options.hpp"
+#include "launcher/job/job_options.hpp"
+#include "launcher/job/way_to_meet.hpp"
+#include "launcher/options/flags.hpp"
+#include "launcher/options/hosts.hpp"
 
 namespace hvd::launcher {
 
-struct Request {
+struct JobRequest {
   const Flags& flags;
   const Environment& environment;
   int ranks = 1;
@@ -25,35 +26,35 @@ struct Request {
 
 struct Target {
   const char* name;
-  // Why this one is to be used; nothing: it is not.
-  std::optional<std::string> (*applies)(const Request& request);
-  // Hosts, placements, network; or the site's launcher.
-  Result<JobOptions> (*plan)(const Request& request);
-  // For people: the bootstrap that ranks of this plan find each other by, and why.
-  std::string (*bootstrap)(const JobOptions& plan, const Environment& environment);
+  // Why this target is to be used; nothing if it is not.
+  std::optional<std::string> (*applies)(const JobRequest& request);
+  // The hosts, placements and network, or the site's launcher.
+  Result<JobOptions> (*plan)(const JobRequest& request);
+  // By which bootstrap the ranks of this plan find each other. May open libpmix.
+  WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
 };
 
 struct ChosenTarget {
   const Target* target;
   std::string why;
 };
-// The first that applies. Fails for a wish that cannot be fulfilled here.
-Result<ChosenTarget> choose_target(const Request& request);
+// The first target that applies. Fails if the user asks for one that cannot be had here.
+Result<ChosenTarget> choose_target(const JobRequest& request);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is there
 extern const Target slurm_target;   // inside of an allocation of Slurm: srun
 extern const Target agents_target;  // this machine, and others over ssh, with agents of ours
 
-// Of HOROVOD_SSH (or what stands for it): words up to the options for port and key; empty: ssh itself.
+// The words of HOROVOD_SSH (or of what stands for it), up to the options for port and key; empty: ssh itself.
 std::vector<std::string> ssh_stand_in(const Environment& environment);
-// Whether the PMIx plugin is there and its library opens; if not, `why_not` says why.
+// Whether the PMIx plugin is there and its library opens. If not, `why_not` gets the reason.
 bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr);
-// The program's only argument where another host is asked that; it prints this answer, or why not.
+// horovodrun with this only argument, on another host, prints this answer, or why PMIx cannot be used there.
 inline constexpr const char* pmix_question_flag = "--can-pmix-be-used";
 inline constexpr const char* pmix_answer = "pmix can be used";
 // A plan for a launcher of the site, which runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
-// Where horovodrun lies on other hosts: HOROVOD_REMOTE_PROGRAM, or where it lies here.
+// The path of horovodrun on other hosts: HOROVOD_REMOTE_PROGRAM, or its path here.
 Result<std::string> program_on_other_hosts(const Environment& environment);
 // "n1,n1,n2", one name for each rank
 std::string host_of_each_rank(const std::vector<Placement>& placements);

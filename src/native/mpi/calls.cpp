@@ -203,6 +203,9 @@ class OverMpi final : public Communicator {
       case Verb::allgather:
         return MPI_Iallgatherv(call.input, call.counts[static_cast<std::size_t>(rank_)], moved, call.output,
                                call.counts.data(), call.displacements.data(), moved, comm_, &made);
+      case Verb::alltoall:
+        return MPI_Ialltoallv(call.input, call.counts.data(), call.displacements.data(), moved, call.output,
+                              call.received_counts.data(), call.received_displacements.data(), moved, comm_, &made);
       case Verb::reduce_scatter:
         return MPI_Ireduce_scatter(call.input, call.output, call.counts.data(), type_of(call.dtype), op, comm_, &made);
       default: return MPI_ERR_ARG;

@@ -34,9 +34,12 @@ struct CollectiveCall {
   int root = 0;
   const void* input = nullptr;  // allreduce, broadcast: unused, the output is where everything happens
   void* output = nullptr;
-  std::int64_t count = 0;              // allreduce, broadcast: elements; below 2^31
-  std::span<const int> counts;         // allgather, reduce_scatter: elements by rank; borrowed until it is done
-  std::span<const int> displacements;  // allgather
+  std::int64_t count = 0;  // allreduce, broadcast: elements; below 2^31
+  // Elements by rank, borrowed until it is done: allgather, reduce_scatter; of an alltoall's input.
+  std::span<const int> counts;
+  std::span<const int> displacements;  // allgather, alltoall
+  // Of an alltoall's output.
+  std::span<const int> received_counts, received_displacements;
 };
 
 // A communicator of ours. Errors come back as they are, in the words of the MPI library.

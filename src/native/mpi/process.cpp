@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -42,8 +43,13 @@ const char* abi_of(const std::string& file, void* handle) {
   return ::dlsym(handle, "ompi_mpi_comm_world") != nullptr ? "openmpi" : "mpich";
 }
 
-bool is_running(void* handle) {
-  return says_yes(::dlsym(handle, "MPI_Initialized")) && !says_yes(::dlsym(handle, "MPI_Finalized"));
+Mapped::State state_of(void* handle) {
+  if (!says_yes(::dlsym(handle, "MPI_Initialized"))) return Mapped::State::loaded;
+  return says_yes(::dlsym(handle, "MPI_Finalized")) ? Mapped::State::finalised : Mapped::State::running;
+}
+
+bool is_running(const Mapped& library) {
+  return library.state == Mapped::State::running;
 }
 
 std::string file_of(const std::string& path) {
@@ -121,8 +127,8 @@ std::vector<Soname> in_order(const Environment& environment) {
 Result<const MpiPlugin*> choose(const Environment& environment, const std::string& forced) {
   std::vector<Mapped> here = mapped_libraries();
   // One that runs is the program's; others beside it came along with some library and sleep.
-  if (std::any_of(here.begin(), here.end(), [](const Mapped& it) { return it.is_running; }))
-    std::erase_if(here, [](const Mapped& it) { return !it.is_running; });
+  if (std::any_of(here.begin(), here.end(), is_running))
+    std::erase_if(here, [](const Mapped& it) { return !is_running(it); });
   if (!forced.empty()) {
     auto matches = [&](const Mapped& it) { return it.abi == forced; };
     if (!here.empty() && std::none_of(here.begin(), here.end(), matches))
@@ -210,18 +216,18 @@ std::vector<Mapped> mapped_libraries() {
   for (const std::string& path : paths) {
     void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (handle == nullptr) continue;
-    if (const char* abi = abi_of(file_of(path), handle)) libraries.push_back({path, abi, is_running(handle)});
+    if (const char* abi = abi_of(file_of(path), handle)) libraries.push_back({path, abi, state_of(handle)});
     ::dlclose(handle);
   }
   // A program that has its MPI inside, and shows it.
   if (libraries.empty())
-    if (const char* abi = abi_of("", RTLD_DEFAULT)) libraries.push_back({"", abi, is_running(RTLD_DEFAULT)});
+    if (const char* abi = abi_of("", RTLD_DEFAULT)) libraries.push_back({"", abi, state_of(RTLD_DEFAULT)});
   return libraries;
 }
 
 bool is_one_running() {
   auto libraries = mapped_libraries();
-  return std::any_of(libraries.begin(), libraries.end(), [](const Mapped& it) { return it.is_running; });
+  return std::any_of(libraries.begin(), libraries.end(), is_running);
 }
 
 Result<Process*> Process::open(const Environment& environment, const Config& config) {
@@ -255,7 +261,7 @@ bool Process::lacks_pmi_server(const Environment& environment) const {
 bool Process::must_initialize_pmix() const {
   constexpr std::string_view name = "Open MPI v";
   std::string version = calls_->version();
-  return version.starts_with(name) && std::atoi(version.c_str() + name.size()) >= 5;
+  return version.starts_with(name) && leading_number<int>(version.substr(name.size())).value_or(0) >= 5;
 }
 
 Status Process::check_launcher(const Environment& environment) const {

@@ -15,9 +15,10 @@ namespace hvd::mpi {
 
 // An MPI library that is mapped into the process.
 struct Mapped {
+  enum class State { loaded, running, finalised };
   std::string path;  // empty: part of the program itself
   const char* abi;   // "mpich", "openmpi", "abi"
-  bool is_running;   // initialised and not finalised
+  State state;
 };
 std::vector<Mapped> mapped_libraries();
 bool is_one_running();

@@ -5,7 +5,8 @@
 
 #include <bit>
 #include <cerrno>
-#include <charconv>
+
+#include "base/number.hpp"
 
 namespace hvd::posix {
 namespace {
@@ -37,18 +38,12 @@ Result<CpuMask> CpuMask::parse(std::string_view list) {
     std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(part.size());
     if (!rest.empty() && (rest.remove_prefix(1), rest.empty())) return malformed(",");
-    int first = 0;
-    const char* end = part.data() + part.size();
-    auto [after_first, first_error] = std::from_chars(part.data(), end, first);
-    if (first_error != std::errc{}) return malformed(part);
-    int last = first;
-    if (after_first != end) {
-      if (*after_first != '-') return malformed(part);
-      auto [after_last, last_error] = std::from_chars(after_first + 1, end, last);
-      if (last_error != std::errc{} || after_last != end) return malformed(part);
-    }
-    if (first < 0 || last < first || last > largest_cpu) return malformed(part);
-    for (int cpu = first; cpu <= last; ++cpu) mask.set(cpu);
+    std::string_view left = part;
+    auto first = take_number<int>(left), last = first;
+    if (left.starts_with('-')) last = number_in<int>(left.substr(1));
+    else if (!left.empty()) return malformed(part);
+    if (!first || *first < 0 || !last || *last < *first || *last > largest_cpu) return malformed(part);
+    for (int cpu = *first; cpu <= *last; ++cpu) mask.set(cpu);
   }
   return mask;
 }

@@ -1,26 +1,24 @@
 #include "native/posix/available_memory.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
+#include "base/number.hpp"
+
 namespace hvd::posix {
 namespace {
 
 constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::max();
 
-std::optional<std::int64_t> number_in(const std::string& path) {
+std::optional<std::int64_t> number_in_file(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   if (!(file >> text)) return std::nullopt;
-  std::int64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;  // "max" among others
-  return value;
+  return number_in<std::int64_t>(text);  // "max" is none
 }
 
 // The value of a "key value" line, as in /proc/meminfo and memory.stat.
@@ -48,8 +46,8 @@ constexpr LimitFiles legacy{"/memory.limit_in_bytes", "/memory.usage_in_bytes", 
 void apply_limits(const std::string& mount, std::string group, const LimitFiles& files, AvailableMemory& found) {
   for (;;) {
     std::string folder = mount + (group == "/" ? "" : group);
-    auto limit = number_in(folder + files.limit);
-    auto usage = number_in(folder + files.usage);
+    auto limit = number_in_file(folder + files.limit);
+    auto usage = number_in_file(folder + files.usage);
     if (limit && usage && *limit < unknown / 2) {
       std::int64_t cache = field_in(folder + "/memory.stat", files.reclaimable).value_or(0);
       std::int64_t left = std::max<std::int64_t>(0, *limit - *usage + cache);

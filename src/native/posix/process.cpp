@@ -19,6 +19,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/number.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process_end.hpp"
 
@@ -95,7 +96,7 @@ void close_descriptors_one_by_one(unsigned first, unsigned last) {
   if (DIR* list = ::opendir("/proc/self/fd")) {
     while (const dirent* entry = ::readdir(list))  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
       if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-        open.push_back(static_cast<unsigned>(std::strtoul(entry->d_name, nullptr, 10)));
+        open.push_back(number_in<unsigned>(entry->d_name).value_or(0));
     ::closedir(list);  // its own descriptor is among them, and is closed already below
   } else {
     auto most = static_cast<unsigned>(std::min<std::uint64_t>(descriptor_limit().soft, 1u << 20));
@@ -142,10 +143,8 @@ std::vector<Descendant> descendants_of(pid_t ancestor) {
   if (processes == nullptr) return {};
   while (const dirent* entry = ::readdir(processes)) {  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-    auto process = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (auto stat = read_stat(process)) {
-      by_parent.emplace(stat->parent, Descendant{process, stat->parent, stat->group});
-    }
+    pid_t process = number_in<pid_t>(entry->d_name).value_or(0);
+    if (auto stat = read_stat(process)) by_parent.emplace(stat->parent, Descendant{process, stat->parent, stat->group});
   }
   ::closedir(processes);
   std::vector<Descendant> found;

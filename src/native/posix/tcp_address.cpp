@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
+
+#include "base/number.hpp"
 
 namespace hvd::posix {
 
@@ -34,20 +35,19 @@ std::optional<TcpAddress> TcpAddress::of(const sockaddr* address) {
 std::optional<TcpAddress> TcpAddress::parse(std::string_view text) {
   auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = text.substr(0, colon), port_text = text.substr(colon + 1);
-  std::uint16_t port = 0;
-  auto [end, error] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
-  if (error != std::errc{} || end != port_text.data() + port_text.size()) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  auto port = number_in<std::uint16_t>(text.substr(colon + 1));
+  if (!port) return std::nullopt;
   TcpAddress result;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     result.is_v6_ = true;
     result.v6_.sin6_family = AF_INET6;
-    result.v6_.sin6_port = htons(port);
+    result.v6_.sin6_port = htons(*port);
     std::string inside(host.substr(1, host.size() - 2));
     return ::inet_pton(AF_INET6, inside.c_str(), &result.v6_.sin6_addr) == 1 ? std::optional(result) : std::nullopt;
   }
   result.v4_.sin_family = AF_INET;
-  result.v4_.sin_port = htons(port);
+  result.v4_.sin_port = htons(*port);
   return ::inet_pton(AF_INET, std::string(host).c_str(), &result.v4_.sin_addr) == 1 ? std::optional(result)
                                                                                     : std::nullopt;
 }

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "base/panic.hpp"
 #include "transport/mpi/elements.hpp"
+#include "transport/splits.hpp"
 
 namespace hvd::transport::over_mpi {
 
@@ -26,11 +29,16 @@ class CollectiveTask final : public Task {
         root_(collective.root.value),
         seats_(owner.communicator_.size()),
         me_(owner.communicator_.rank()),
-        planned_counts_(collective.counts.begin(), collective.counts.end()) {}
+        planned_counts_(collective.counts.begin(), collective.counts.end()),
+        splits_(seats_) {}
   ~CollectiveTask() override {
     // What is in MPI's hands is leaked: it may still be written to.
-    for (Slot& slot : slots_)
-      if (slot.is_busy) (void)new Slot(std::move(slot));
+    for (Slot* slot : {&slots_[0], &slots_[1], &agreement_})
+      if (slot->is_busy) (void)new Slot(std::move(*slot));
+  }
+
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
+    splits_.resize(sent, received);
   }
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
@@ -46,20 +54,20 @@ class CollectiveTask final : public Task {
     if (owner_.aborted_) return fail(*owner_.aborted_);
     if (is_over_) return Progress::done;
     if (owner_.serving_ != turn_) return Progress::pending;
-    while (ended_ < steps_) {
+    if (!has_agreed_ && !agreement_.is_busy) {
+      if (Status started = start_agreeing(); !started) return fail(started.error());
+    }
+    while (!has_agreed_ || ended_ < steps_) {
+      if (!has_agreed_) {
+        if (Progress progress = look_at(agreement_); progress == Progress::failed) return progress;
+        if (!agreement_.is_busy) end_agreeing();
+      }
       while (next_ < steps_ && next_ - ended_ < static_cast<std::int64_t>(slots_.size())) {
         if (Status started = start(next_); !started) return fail(started.error());
         ++next_;
       }
-      Slot& oldest = slot_of(ended_);
-      std::size_t unused = 0;
-      switch (owner_.communicator_.test(oldest.request, unused)) {
-        case Completion::pending: return Progress::pending;
-        case Completion::cancelled:
-        case Completion::failed: settle(oldest); return fail(owner_.communicator_.failure());
-        case Completion::done: break;
-      }
-      settle(oldest);
+      if (ended_ == next_) return Progress::pending;  // for the agreement
+      if (Progress progress = look_at(slot_of(ended_)); progress != Progress::done) return progress;
       unpack(ended_++);
     }
     is_over_ = true;
@@ -79,6 +87,7 @@ class CollectiveTask final : public Task {
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
     std::vector<int> counts, displacements;
+    std::vector<int> received_counts, received_displacements;  // alltoall
 
     std::byte* reserve(std::size_t wanted) {
       if (wanted > bytes) {
@@ -95,6 +104,13 @@ class CollectiveTask final : public Task {
   // Who has what, and in how many steps it goes through: equal on all seats.
   void deal_out() {
     std::int64_t most = std::max<std::int64_t>(static_cast<std::int64_t>(owner_.step_bytes_ / size_of(dtype_)), 1);
+    has_agreed_ = verb_ != Verb::alltoall;
+    if (verb_ == Verb::alltoall) {
+      splits_.check(input_.count(), output_.count(), me_);
+      step_ = std::max<std::int64_t>(most / seats_, 1);
+      steps_ = 1;
+      return;
+    }
     if (verb_ == Verb::barrier) {
       steps_ = 1;
       return;
@@ -119,6 +135,25 @@ class CollectiveTask final : public Task {
     steps_ = (longest + step_ - 1) / step_;
   }
 
+  // The steps that this seat needs go in, the most that any needs comes out.
+  Status start_agreeing() {
+    std::int64_t wanted = 1;
+    for (int seat = 0; seat < seats_; ++seat)
+      wanted = std::max(wanted, (std::max(splits_.sent(seat), splits_.received(seat)) + step_ - 1) / step_);
+    CollectiveCall call;
+    call.verb = Verb::allreduce;
+    call.dtype = DataType::i64;
+    call.op = ReduceOp::max;
+    call.count = 1;
+    call.output = agreement_.reserve(sizeof wanted);
+    std::memcpy(call.output, &wanted, sizeof wanted);
+    return start(call, agreement_);
+  }
+  void end_agreeing() {
+    std::memcpy(&steps_, agreement_.memory.get(), sizeof steps_);
+    has_agreed_ = true;
+  }
+
   // The elements of a seat's share that go through in a step.
   std::int64_t begin_in_share(std::int64_t number, int seat) const {
     return std::min(number * step_, share_count(seat));
@@ -138,10 +173,25 @@ class CollectiveTask final : public Task {
     call.root = root_;
     if (verb_ == Verb::allreduce || verb_ == Verb::broadcast) pack_whole(number, slot, call);
     if (is_by_seat()) pack_by_seat(number, slot, call);
+    if (verb_ == Verb::alltoall) pack_for_seats(number, slot, call);
+    return start(call, slot);
+  }
+  Status start(const CollectiveCall& call, Slot& slot) {
     HVD_RETURN_IF_ERROR(owner_.communicator_.start(call, slot.request));
     slot.is_busy = true;
     owner_.under_way_.begin();
     return {};
+  }
+  Progress look_at(Slot& slot) {
+    std::size_t unused = 0;
+    switch (owner_.communicator_.test(slot.request, unused)) {
+      case Completion::pending: return Progress::pending;
+      case Completion::cancelled:
+      case Completion::failed: settle(slot); return fail(owner_.communicator_.failure());
+      case Completion::done: break;
+    }
+    settle(slot);
+    return Progress::done;
   }
 
   void pack_whole(std::int64_t number, Slot& slot, CollectiveCall& call) {
@@ -183,6 +233,50 @@ class CollectiveTask final : public Task {
     call.output = own;
   }
 
+  // The step's part of what goes to each seat or comes from it.
+  std::int64_t split_begin(std::int64_t number, std::int64_t split) const { return std::min(number * step_, split); }
+  int split_count(std::int64_t number, std::int64_t split) const {
+    return static_cast<int>(split_begin(number + 1, split) - split_begin(number, split));
+  }
+
+  // What goes to the seats one after the other, and then room for what comes from them.
+  void pack_for_seats(std::int64_t number, Slot& slot, CollectiveCall& call) {
+    int sent = 0, received = 0;
+    for (auto* list : {&slot.counts, &slot.displacements, &slot.received_counts, &slot.received_displacements})
+      list->clear();
+    for (int seat = 0; seat < seats_; ++seat) {
+      slot.counts.push_back(split_count(number, splits_.sent(seat)));
+      slot.displacements.push_back(sent);
+      sent += slot.counts.back();
+      slot.received_counts.push_back(split_count(number, splits_.received(seat)));
+      slot.received_displacements.push_back(received);
+      received += slot.received_counts.back();
+    }
+    std::byte* memory = slot.reserve(static_cast<std::size_t>(sent + received) * size_of(dtype_));
+    for (int seat = 0; seat < seats_; ++seat) {
+      auto at = static_cast<std::size_t>(seat);
+      input_.gather(splits_.sent_begin(seat) + split_begin(number, splits_.sent(seat)), slot.counts[at],
+                    memory + static_cast<std::size_t>(slot.displacements[at]) * size_of(dtype_), dtype_, 1.0);
+    }
+    call.input = memory;
+    call.output = memory + static_cast<std::size_t>(sent) * size_of(dtype_);
+    call.counts = slot.counts;
+    call.displacements = slot.displacements;
+    call.received_counts = slot.received_counts;
+    call.received_displacements = slot.received_displacements;
+  }
+
+  void unpack_from_seats(std::int64_t number, const Slot& slot) {
+    int sent = slot.displacements.back() + slot.counts.back();
+    for (int seat = 0; seat < seats_; ++seat) {
+      auto at = static_cast<std::size_t>(seat);
+      output_.scatter(
+          splits_.received_begin(seat) + split_begin(number, splits_.received(seat)), slot.received_counts[at],
+          slot.memory.get() + static_cast<std::size_t>(sent + slot.received_displacements[at]) * size_of(dtype_),
+          dtype_, 1.0);
+    }
+  }
+
   void unpack(std::int64_t number) {
     Slot& slot = slot_of(number);
     const std::byte* from = slot.memory.get();
@@ -203,6 +297,7 @@ class CollectiveTask final : public Task {
           from += static_cast<std::size_t>(count) * size_of(dtype_);
         }
         return;
+      case Verb::alltoall: return unpack_from_seats(number, slot);
       case Verb::reduce_scatter: {
         std::int64_t all = slot.displacements.back() + slot.counts.back();
         output_.scatter(begin_in_share(number, me_), count_in_step(number, me_),
@@ -231,13 +326,16 @@ class CollectiveTask final : public Task {
   double prescale_, postscale_;
   const int root_, seats_, me_;
   const std::vector<std::int64_t> planned_counts_;
+  Splits splits_;  // alltoall
   Elements input_, output_;
   std::vector<std::int64_t> begins_;  // of the seats' shares
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;
   std::int64_t next_ = 0, ended_ = 0;  // steps that were started, and that are over
   bool is_over_ = true;
+  bool has_agreed_ = true;  // steps_ is what all seats make
   std::array<Slot, 2> slots_;
+  Slot agreement_;
   Error failure_{ErrorCode::system, "MPI"};
 };
 
@@ -270,6 +368,10 @@ Cost Collectives::cost(const Collective& collective) const {
       break;
     case Verb::allgather:
     case Verb::reduce_scatter: seconds += rounds * latency_s + bytes * byte_s * (seats - 1) / seats; break;
+    // Libraries post all messages at once; the pieces of algorithm pairwise are not copied, and cost no more.
+    case Verb::alltoall:
+      seconds += std::ceil((seats - 1) / 8) * latency_s + bytes * byte_s * (seats - 1) / seats;
+      break;
     default: return Cost::impossible();
   }
   bool is_rounded = collective.dtype == DataType::f32 || collective.dtype == DataType::f64;

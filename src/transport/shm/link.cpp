@@ -40,6 +40,7 @@ class ShmLink final : public Link, public NativeCollectives {
       case Verb::broadcast: seconds += bytes * byte_s; break;
       case Verb::allreduce: seconds += bytes * byte_s * (3 * seats - 2) / seats / 2; break;
       case Verb::allgather:
+      case Verb::alltoall:
       case Verb::reduce_scatter: seconds += bytes * byte_s * (seats - 1) / seats; break;
       default: return Cost::impossible();
     }
@@ -52,6 +53,7 @@ class ShmLink final : public Link, public NativeCollectives {
       case Verb::broadcast: return plan_broadcast(*state_, collective);
       case Verb::allgather: return plan_allgather(*state_, collective);
       case Verb::reduce_scatter: return plan_reduce_scatter(*state_, collective);
+      case Verb::alltoall: return plan_alltoall(*state_, collective);
       case Verb::barrier: return plan_barrier(*state_, collective);
       default: panic("shared memory was asked for a verb that it does not do; ask for its cost first");
     }

@@ -28,6 +28,17 @@ bool LinkState::all_have_read(std::uint64_t v, int& waiting_for) {
   return true;
 }
 
+bool LinkState::pairs_are_free(int& waiting_for) {
+  for (int seat = 0; seat < size; ++seat) {
+    if (area.pair(me, seat).taken.value.load(std::memory_order_acquire) >= pairs[static_cast<std::size_t>(seat)].sent)
+      continue;
+    waiting_for = seat;
+    return false;
+  }
+  pairs_use_slab = false;
+  return true;
+}
+
 void LinkState::notice_dead_threads() {
   if (threads == nullptr || aborted || !threads->has_deaths()) return;
   for (Rank rank : group.ranks) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/group.hpp"
 #include "base/result.hpp"
@@ -24,7 +25,12 @@ namespace hvd::transport::shm {
 //
 // Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the
 // number of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to
-// see.
+// see. Alltoalls leave these numbers alone and count the pieces of every pair of seats instead.
+// Pieces of alltoalls that this seat ever sent to another, and that it had from it.
+struct Pair {
+  std::uint64_t sent = 0, received = 0;
+};
+
 struct LinkState {
   LinkState(Group members, std::shared_ptr<void> memory, const Shape& shape, FlagPost flag_post,
             std::shared_ptr<connections::ThreadHub> hub)
@@ -34,7 +40,8 @@ struct LinkState {
         keeper(std::move(memory)),
         area(keeper.get(), shape),
         post(std::move(flag_post)),
-        threads(std::move(hub)) {}
+        threads(std::move(hub)),
+        pairs(static_cast<std::size_t>(size)) {}
 
   const Group group;
   const int size;
@@ -53,6 +60,8 @@ struct LinkState {
   std::uint64_t slab_awaited = 0;
   // The allgathers that followed each other without another user of the slabs between them: their first and last chunk.
   std::uint64_t gathers_begin = 0, gathers_end = 0;
+  std::vector<Pair> pairs;      // by seat
+  bool pairs_use_slab = false;  // others may still read what an alltoall put into my slab
 
   std::shared_ptr<SharedRegions> regions;  // null: every batch is packed
 
@@ -94,6 +103,10 @@ struct LinkState {
   void post_small(std::uint64_t v) { post.post(area.seat(me).small[v & 1]->sequence, v); }
   // Whether my slab may be overwritten.
   bool slab_is_free(int& waiting_for) {
+    return (!pairs_use_slab || pairs_are_free(waiting_for)) && slab_is_free_of_others(waiting_for);
+  }
+  // Of all but alltoalls.
+  bool slab_is_free_of_others(int& waiting_for) {
     if (slab_awaited == 0) return true;
     int seat = missing(&SeatFlags::taken, slab_awaited, 0);
     if (seat < size) {
@@ -110,6 +123,7 @@ struct LinkState {
  private:
   static bool is_amd() noexcept;
   bool all_have_read(std::uint64_t v, int& waiting_for);
+  bool pairs_are_free(int& waiting_for);
 };
 
 }  // namespace hvd::transport::shm

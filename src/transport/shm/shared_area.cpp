@@ -33,6 +33,12 @@ std::size_t pair_of(const Shape& shape, int from, int to) {
 std::size_t ring_heads_bytes(const Shape& shape) {
   return pair_of(shape, shape.seats, 0) * sizeof(RingHead);
 }
+std::size_t pair_flags_at(const Shape& shape) {
+  return rings_at(shape) + ring_heads_bytes(shape);
+}
+std::size_t ring_data_at(const Shape& shape) {
+  return round_up(pair_flags_at(shape) + pair_of(shape, shape.seats, 0) * sizeof(PairFlags), page);
+}
 
 }  // namespace
 
@@ -49,7 +55,7 @@ Shape shape_for(int seats, const Config& config) {
 }
 
 std::size_t bytes_needed(const Shape& shape) {
-  return round_up(rings_at(shape) + ring_heads_bytes(shape), page) + pair_of(shape, shape.seats, 0) * shape.ring_bytes;
+  return ring_data_at(shape) + pair_of(shape, shape.seats, 0) * shape.ring_bytes;
 }
 
 SharedArea::SharedArea(void* memory, const Shape& shape) : memory_(static_cast<std::byte*>(memory)), shape_(shape) {
@@ -72,8 +78,12 @@ RingHead* SharedArea::ring_head(int from, int to) const {
 }
 
 std::byte* SharedArea::ring_data(int from, int to) const {
-  std::size_t heads_end = rings_at(shape_) + ring_heads_bytes(shape_);
-  return memory_ + round_up(heads_end, page) + pair_of(shape_, from, to) * shape_.ring_bytes;
+  return memory_ + ring_data_at(shape_) + pair_of(shape_, from, to) * shape_.ring_bytes;
+}
+
+PairFlags& SharedArea::pair(int from, int to) const {
+  std::byte* at = memory_ + pair_flags_at(shape_) + pair_of(shape_, from, to) * sizeof(PairFlags);
+  return *std::launder(reinterpret_cast<PairFlags*>(at));
 }
 
 }  // namespace hvd::transport::shm

@@ -5,7 +5,7 @@
 //  per seat   flags, each alone on a pair of cache lines (prefetchers fetch pairs)
 //             two small slots: sequence number and a short payload on one line pair, a longer payload behind it
 //             a slab for chunks of large batches
-//  per pair   a ring for messages
+//  per pair   a ring for messages, and flags for the pieces of an alltoall
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +43,13 @@ struct alignas(line_pair_bytes) RingHead {
   Flag read;     // bytes that the receiver ever took out
 };
 
+// Of an ordered pair. A piece of an alltoall is posted with its number, from 1 on; short ones are the payload themselves.
+inline constexpr std::size_t pair_places = 2;
+struct PairFlags {
+  SmallSlot posts[pair_places];  // by the sender
+  Flag taken;                    // pieces that the receiver has read
+};
+
 struct SeatArea {
   SeatFlags* flags;
   SmallSlot* small[2];
@@ -69,6 +76,7 @@ class SharedArea {
   SeatArea& seat(int index) { return seats_[static_cast<std::size_t>(index)]; }
   RingHead* ring_head(int from, int to) const;
   std::byte* ring_data(int from, int to) const;
+  PairFlags& pair(int from, int to) const;
 
  private:
   std::byte* memory_;

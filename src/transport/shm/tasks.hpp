@@ -18,6 +18,7 @@ std::unique_ptr<Task> plan_allreduce(LinkState& link, const Collective& collecti
 std::unique_ptr<Task> plan_broadcast(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_allgather(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& collective);
+std::unique_ptr<Task> plan_alltoall(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective);
 
 // From here on results do not fit the caches: store past them.

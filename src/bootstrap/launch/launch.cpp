@@ -1,0 +1,126 @@
+#include "bootstrap/launch/launch.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/number.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Slurm's own steps, which run no ranks: the interactive shell of salloc, the batch script, the container of foreign
+// processes, one that is pending.
+constexpr unsigned long first_special_step = 4294967290ul;
+
+std::optional<Launch> launch_of(const LauncherRow& row, int size, int rank, std::string evidence) {
+  return Launch{row.launcher, row.name, size, rank, std::move(evidence)};
+}
+
+struct Found {
+  const char* variable;
+  int number;
+};
+
+// The first of the variables that has a number.
+std::optional<Found> first_number(const Environment& environment, Names variables) {
+  for (const char* variable : variables)
+    if (auto number = environment.number(variable)) return Found{variable, *number};
+  return std::nullopt;
+}
+
+std::string text_of(const Found& found) {
+  return std::string(found.variable) + "=" + std::to_string(found.number);
+}
+
+std::optional<Launch> by_variables(const LauncherRow& row, const Environment& environment) {
+  auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
+  bool is_marked = std::ranges::all_of(row.marks, [&](const char* mark) { return environment.has(mark); });
+  if (!size || !rank || !is_marked) return std::nullopt;
+  return launch_of(row, size->number, rank->number, text_of(*size));
+}
+
+bool is_slurm_task(const Environment& environment) {
+  auto step = number_in<unsigned long>(environment.get("SLURM_STEP_ID").value_or(""));
+  return step && *step < first_special_step && environment.has("SLURM_PROCID");
+}
+
+// `has_server`: of PMI. With one whose job has another size the step is that of a launcher's daemons.
+std::optional<Launch> by_slurm_step(const LauncherRow& row, const Environment& environment, bool has_server) {
+  if (!is_slurm_task(environment)) return std::nullopt;
+  const char* of_step = *row.sizes.begin();
+  const char* of_job = *(row.sizes.end() - 1);
+  // SLURM_NTASKS is the allocation's where the step was made from within; of a heterogeneous step, whose components
+  // count for themselves in SLURM_STEP_NUM_TASKS, only it knows the whole.
+  const char* name = environment.has("SLURM_HET_SIZE") || !environment.has(of_step) ? of_job : of_step;
+  Found size{name, environment.number(name).value_or(0)};
+  if (has_server && environment.number("PMI_SIZE") != size.number) return std::nullopt;
+  auto rank = first_number(environment, row.ranks);
+  return launch_of(row, size.number, rank ? rank->number : -1, text_of(size));
+}
+
+std::optional<Launch> by_pmi_server(const LauncherRow& row, const Environment& environment, bool has_server) {
+  bool is_of_another =
+      row.marks.size() > 0 && std::ranges::none_of(row.marks, [&](const char* mark) { return environment.has(mark); });
+  auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
+  // Without a server nobody can be asked, but somebody said so: that is the last row's.
+  bool is_said = row.marks.size() == 0 && size && rank;
+  if (is_of_another || (!has_server && !is_said)) return std::nullopt;
+  if (size) return launch_of(row, size->number, rank ? rank->number : -1, text_of(*size));
+  Found here{row.local_size, environment.number(row.local_size).value_or(0)};  // the server knows the size
+  bool is_one = here.number <= 1;
+  return launch_of(row, is_one ? 0 : here.number, rank ? rank->number : -1, is_one ? "PMI_PORT is set" : text_of(here));
+}
+
+// It tells the number of ranks through PMIx alone.
+std::optional<Launch> by_pmix(const LauncherRow& row, const Environment& environment) {
+  auto space = environment.get("PMIX_NAMESPACE");
+  if (!space || space->starts_with("slurm.pmix.")) return std::nullopt;
+  auto rank = first_number(environment, row.ranks);
+  const char* name = *row.ranks.begin();
+  return launch_of(row, rank && rank->number > 0 ? rank->number + 1 : 0, rank ? rank->number : -1,
+                   std::string(name) + "=" + environment.get(name).value_or(""));
+}
+
+std::optional<Launch> launch_by(const LauncherRow& row, const Environment& environment, bool has_server) {
+  switch (row.recognised) {
+    case Recognised::by_variables: return by_variables(row, environment);
+    case Recognised::by_pmi_server: return by_pmi_server(row, environment, has_server);
+    case Recognised::by_pmix: return by_pmix(row, environment);
+    case Recognised::by_slurm_step: return by_slurm_step(row, environment, has_server);
+    case Recognised::never: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_socket_of_this_process(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+bool has_pmi_server(const Environment& environment, IsSocket is_socket) {
+  if (auto descriptor = environment.number("PMI_FD")) return is_socket(*descriptor);
+  return environment.has("PMI_PORT") && environment.has("PMI_ID");
+}
+
+std::optional<Launch> innermost_launch(const Environment& environment, IsSocket is_socket) {
+  bool has_server = has_pmi_server(environment, is_socket);
+  for (const LauncherRow& row : launchers())
+    if (auto launch = launch_by(row, environment, has_server)) return launch;
+  return std::nullopt;
+}
+
+bool may_span_nodes(const Launch& launch, const Environment& environment) {
+  const LauncherRow& row = row_of(launch.launcher);
+  // The parts of a heterogeneous step know their own nodes alone.
+  if (launch.launcher == Launcher::slurm && environment.has("SLURM_HET_SIZE")) return true;
+  if (row.nodes != nullptr) return environment.number(row.nodes).value_or(2) > 1;
+  auto here = row.local_size == nullptr ? std::nullopt : environment.number(row.local_size);
+  return !here || launch.size == 0 || launch.size > *here;
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,186 @@
+#include "bootstrap/launch/launchers.hpp"
+
+#include <algorithm>
+
+#include "base/panic.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+constexpr const char* no_pmi_answer =
+    "nobody answers on their PMI_FD: let them be direct children of the launcher, without a wrapper that closes "
+    "descriptors, or start them with `horovodrun -np {size}`";
+constexpr const char* no_pmix_answer =
+    "their PMIx server cannot be used from here: install Horovod with its PMIx plugin (in a container: bind "
+    "PMIX_SERVER_TMPDIR into it), or start them with `horovodrun -np {size}`";
+
+// Slurm comes late: the daemons of all others are often its tasks, and their ranks inherit its variables.
+constexpr LauncherRow rows[] = {
+    {.launcher = Launcher::horovodrun,
+     .name = "horovodrun",
+     .program = "horovodrun",
+     .recognised = Recognised::by_variables,
+     .sizes = {"HOROVOD_SIZE"},
+     .ranks = {"HOROVOD_RANK"},
+     .local_size = "HOROVOD_LOCAL_SIZE",
+     .serves = Serves::pmix,
+     .daemons = {"horovodrun", "horovod-agent"},
+     .traces = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
+                "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_OWNER", "HOROVOD_THREAD_SHARE",
+                "HOROVOD_LOCAL_STORE*", "HOROVOD_SECRET_KEY", "_HOROVOD_SECRET_KEY", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                "HOROVOD_GLOO_RENDEZVOUS_PORT"},
+     .remedy = "HOROVOD_RANK and HOROVOD_SIZE are set, but another way of starting was used: unset them or "
+               "HOROVOD_BOOTSTRAP"},
+    {.launcher = Launcher::intel_mpi,
+     .name = "Intel MPI's mpiexec",
+     .says = {"Intel(R) MPI"},
+     .recognised = Recognised::never,  // it is a Hydra
+     .sizes = {"PMI_SIZE"},
+     .ranks = {"PMI_RANK"},
+     .local_size = "MPI_LOCALNRANKS",
+     .serves = Serves::pmi,
+     .remedy = no_pmi_answer},
+    {.launcher = Launcher::hydra,
+     .name = "MPICH's mpiexec",
+     .program = "mpiexec.hydra",
+     .says = {"HYDRA", "MPICH"},
+     .recognised = Recognised::by_pmi_server,
+     .marks = {"HYDI_CONTROL_FD", "MPI_LOCALNRANKS"},
+     .sizes = {"PMI_SIZE"},
+     .ranks = {"PMI_RANK", "PMI_ID"},
+     .local_size = "MPI_LOCALNRANKS",
+     .serves = Serves::pmi,
+     .daemons = {"hydra_pmi_proxy", "mpiexec.hydra", "mpiexec", "mpirun"},
+     .traces = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+     .remedy = no_pmi_answer},
+    {.launcher = Launcher::jsm,
+     .name = "jsrun",
+     .program = "jsrun",
+     .recognised = Recognised::by_variables,
+     .sizes = {"JSM_NAMESPACE_SIZE"},
+     .ranks = {"JSM_NAMESPACE_RANK"},
+     .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .serves = Serves::pmix,
+     .traces = {"JSM_JSRUN_PORT"},
+     .remedy = "their PMIx server cannot be used from here: install Horovod with its PMIx plugin; `jsrun "
+               "--smpiargs=\"-disable_gpu_hooks\"` starts it where --smpiargs=none or off does not"},
+    {.launcher = Launcher::open_mpi,
+     .name = "Open MPI's mpirun",
+     .program = "orterun",
+     .says = {"OpenRTE", "Open MPI", "IBM Spectrum MPI"},
+     .recognised = Recognised::by_variables,
+     .sizes = {"OMPI_COMM_WORLD_SIZE"},
+     .ranks = {"OMPI_COMM_WORLD_RANK"},
+     .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .serves = Serves::pmix,
+     .daemons = {"orterun", "orted"},
+     .traces = {"OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE"},
+     // orterun does not start inside of a rank that has them.
+     .traces_in_ranks = {"OMPI_MCA_ess",
+                         "OMPI_MCA_ess_base_jobid",
+                         "OMPI_MCA_ess_base_vpid",
+                         "OMPI_MCA_initial_wdir",
+                         "OMPI_MCA_orte_app_num",
+                         "OMPI_MCA_orte_bound_at_launch",
+                         "OMPI_MCA_orte_ess_node_rank",
+                         "OMPI_MCA_orte_ess_num_procs",
+                         "OMPI_MCA_orte_hnp_uri",
+                         "OMPI_MCA_orte_jobfam_session_dir",
+                         "OMPI_MCA_orte_launch",
+                         "OMPI_MCA_orte_local_daemon_uri",
+                         "OMPI_MCA_orte_num_nodes",
+                         "OMPI_MCA_orte_precondition_transports",
+                         "OMPI_MCA_orte_tmpdir_base",
+                         "OMPI_MCA_orte_top_session_dir",
+                         "OMPI_MCA_pmix",
+                         "OMPI_MCA_shmem_RUNTIME_QUERY_hint",
+                         "OMPI_APP_CTX_NUM_PROCS",
+                         "OMPI_ARGV",
+                         "OMPI_COMMAND",
+                         "OMPI_FILE_LOCATION",
+                         "OMPI_FIRST_RANKS",
+                         "OMPI_NUM_APP_CTX"},
+     .remedy = no_pmix_answer},
+    {.launcher = Launcher::mvapich,
+     .name = "MVAPICH's mpirun_rsh",
+     .program = "mpirun_rsh",
+     .recognised = Recognised::by_variables,
+     .sizes = {"MV2_COMM_WORLD_SIZE"},
+     .ranks = {"MV2_COMM_WORLD_RANK"},
+     .serves = Serves::pmi,
+     .remedy = no_pmi_answer},
+    {.launcher = Launcher::flux,
+     .name = "flux run",
+     .program = "flux",
+     .recognised = Recognised::by_variables,
+     .sizes = {"FLUX_JOB_SIZE"},
+     .ranks = {"FLUX_TASK_RANK"},
+     .nodes = "FLUX_JOB_NNODES",
+     .serves = Serves::as_asked,
+     .daemons = {"flux-shell", "flux-broker"},
+     .remedy = "start them with `flux run -o pmi=simple` (or -o pmi=pmix where that plugin is there)"},
+    {.launcher = Launcher::pals,
+     .name = "PALS's mpiexec",
+     .recognised = Recognised::by_variables,
+     .marks = {"PALS_RANKID"},
+     .sizes = {"PALS_SIZE", "PMI_SIZE"},
+     .ranks = {"PALS_RANKID", "PMI_RANK"},
+     .serves = Serves::as_asked,
+     .traces = {"PALS_*"},
+     .remedy = "start them with `mpiexec --pmi=pmix`"},
+    {.launcher = Launcher::prrte,  // and whatever else serves PMIx and is not Slurm
+     .name = "a launcher that serves PMIx",
+     .program = "prterun",
+     .says = {"prterun", "PRRTE", "prte"},
+     .recognised = Recognised::by_pmix,
+     .ranks = {"PMIX_RANK"},
+     .serves = Serves::pmix,
+     .daemons = {"prterun", "prted"},
+     .traces = {"PMIX_*"},
+     .remedy = no_pmix_answer},
+    {.launcher = Launcher::slurm,
+     .name = "srun",
+     .program = "srun",
+     .recognised = Recognised::by_slurm_step,
+     .sizes = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     .ranks = {"SLURM_PROCID"},
+     .nodes = "SLURM_STEP_NUM_NODES",
+     .serves = Serves::as_asked,
+     .daemons = {"slurmstepd"}},
+    {.launcher = Launcher::pmi,
+     .name = "a launcher that speaks PMI",
+     .recognised = Recognised::by_pmi_server,
+     .sizes = {"PMI_SIZE"},
+     .ranks = {"PMI_RANK", "PMI_ID"},
+     .local_size = "MPI_LOCALNRANKS",
+     .serves = Serves::pmi,
+     .traces = {"PMI_*"},
+     .remedy = no_pmi_answer},
+};
+
+bool stands_for(std::string_view trace, std::string_view variable) {
+  if (trace.ends_with('*')) return variable.starts_with(trace.substr(0, trace.size() - 1));
+  return trace == variable;
+}
+
+}  // namespace
+
+std::span<const LauncherRow> launchers() {
+  return rows;
+}
+
+const LauncherRow& row_of(Launcher launcher) {
+  for (const LauncherRow& row : rows)
+    if (row.launcher == launcher) return row;
+  panic("a launcher has no row");
+}
+
+bool is_trace_of_launcher(std::string_view variable) {
+  // What users set to configure PMIx itself stays.
+  if (variable.starts_with("PMIX_MCA_")) return false;
+  return std::ranges::any_of(rows, [&](const LauncherRow& row) {
+    return std::ranges::any_of(row.traces, [&](const char* trace) { return stands_for(trace, variable); });
+  });
+}
+
+}  // namespace hvd::bootstrap

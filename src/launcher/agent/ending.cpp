@@ -1,0 +1,67 @@
+#include "launcher/agent/ending.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+
+void Ending::begin(int first_signal, std::chrono::milliseconds grace, bool is_sent) {
+  Clock::time_point now = Clock::now();
+  if (begun_) {
+    kill_at_ = std::min(kill_at_, now + grace);
+    next_at_ = std::min(next_at_, kill_at_);
+    return;
+  }
+  begun_ = true;
+  kill_at_ = now + grace;
+  if (grace.count() > 0 && !is_sent) signal_all(first_signal);
+  bool ask_again = first_signal != SIGTERM && grace.count() > 0;
+  next_signal_ = ask_again ? SIGTERM : SIGKILL;
+  next_at_ = ask_again ? now + grace / 2 : kill_at_;
+}
+
+void Ending::step() {
+  Clock::time_point now = Clock::now();
+  if (!begun_ || now < next_at_) return;
+  if (now >= kill_at_) next_signal_ = SIGKILL;
+  signal_all(next_signal_);
+  next_at_ = next_signal_ == SIGKILL ? now + std::chrono::milliseconds(20) : kill_at_;
+  next_signal_ = SIGKILL;
+}
+
+std::chrono::milliseconds Ending::left() const {
+  if (!begun_) return std::chrono::hours(24);
+  auto span = std::chrono::ceil<std::chrono::milliseconds>(next_at_ - Clock::now());
+  return std::max(span, std::chrono::milliseconds(0));
+}
+
+std::vector<posix::Descendant> Ending::condemned() const {
+  std::vector<posix::Descendant> all = posix::descendants_of(::getpid());
+  std::set<pid_t> spared(spared_.begin(), spared_.end());
+  for (std::size_t before = 0; before != spared.size() && !spared.empty();) {
+    before = spared.size();
+    for (const posix::Descendant& each : all)
+      if (spared.contains(each.parent)) spared.insert(each.process);
+  }
+  std::erase_if(all, [&](const posix::Descendant& each) { return spared.contains(each.process); });
+  return all;
+}
+
+bool Ending::has_somebody() const {
+  return spared_.empty() ? posix::has_children() : !condemned().empty();
+}
+
+void Ending::signal_all(int signal) const {
+  std::vector<posix::Descendant> descendants = condemned();
+  for (const posix::Descendant& descendant : descendants) posix::signal_descendant(descendant, signal);
+  // A stopped process acts on SIGTERM only when it is continued.
+  if (signal != SIGKILL)
+    for (const posix::Descendant& descendant : descendants) posix::signal_descendant(descendant, SIGCONT);
+}
+
+}  // namespace hvd::launcher

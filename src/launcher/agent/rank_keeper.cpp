@@ -1,0 +1,362 @@
+// A site's launcher waits for ever while some process holds a dead rank's output open. PRRTE 3 overlooks a rank that
+// dies as it starts. Hydra does not say which rank failed. srun leaves the ranks of a host behind if its process
+// there is killed. So a keeper stands between launcher and rank:
+//  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands
+//     signals on. When the gate ends, the keeper sees the end of the pipe between them. When the launcher's process
+//     on this host ends, the gate tells the keeper.
+//  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
+//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its
+//     output on in packets.
+//  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below
+//     it, and ends as the rank did; then so does the gate. If the rank failed, the keeper waits a moment before it
+//     ends: once an mpiexec has seen a failure it throws away what comes from other hosts, and that may be the report
+//     of the first failure.
+//  4. If the gate is told to end, the keeper ends everything (ending.hpp). If the gate is gone, it does so without a
+//     grace. If the keeper was killed, the gate does it.
+//  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup):
+//     the rank has the signal then, and must not get it again from us. The keeper gets a copy in this case, so before
+//     it hands a signal on it waits whether a copy comes.
+#include "launcher/agent/rank_keeper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "base/number.hpp"
+#include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/bridge_preload.hpp"
+#include "launcher/agent/ending.hpp"
+#include "launcher/agent/packed_input.hpp"
+#include "launcher/agent/packed_output.hpp"
+#include "launcher/wire/keeper_protocol.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+#include "native/posix/process_end.hpp"
+#include "native/posix/signals.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::initializer_list<int> handled = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP, SIGQUIT,
+                                                SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+constexpr std::initializer_list<int> asking_for_the_end = {SIGTERM, SIGINT, SIGHUP};
+constexpr milliseconds time_for_other_reports{1000};
+// Between the gate's copy of a signal and ours: a sender signals one process after the other.
+constexpr milliseconds time_to_get_it_too{100};
+// For what the rank wrote last, after the end was wanted: perhaps nobody takes it.
+constexpr milliseconds time_to_write{1000};
+
+constexpr std::string_view packed_input = "packed-input", input_as_it_comes = "input-as-it-comes";
+
+// A process that waits for the end of one of these descriptors waits for the rank, not for us.
+void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
+  posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (int descriptor : standard) ::dup2(nothing.get(), descriptor);
+  unsigned first = 3;
+  std::vector<int> sorted(kept);
+  std::sort(sorted.begin(), sorted.end());
+  for (int descriptor : sorted) {
+    if (descriptor <= STDERR_FILENO) continue;
+    auto number = static_cast<unsigned>(descriptor);
+    if (number > first) posix::close_descriptors(first, number - 1);
+    first = number + 1;
+  }
+  nothing.release();  // closed by one of these
+  posix::close_descriptors(first, ~0u);
+}
+
+void add_bridge(const char* command) {
+  Environment environment = Environment::of_this_process();
+  int code = 0;
+  auto program = posix::find_program(command, environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  auto preload = program ? preload_with_bridge(*program, environment) : std::nullopt;
+  if (preload) ::setenv("LD_PRELOAD", preload->c_str(), 1);  // NOLINT(concurrency-mt-unsafe): a single thread
+}
+
+int end_like(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
+  int signal = WTERMSIG(wait_status);
+  rlimit no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);  // the rank's is enough
+  posix::end_by_signal(signal);
+  return 128 + signal;
+}
+
+class Keeper {
+ public:
+  Keeper(const KeeperOrders& orders, posix::FileDescriptor gate, posix::SignalReader signals, PackedOutput output,
+         PackedOutput errors, std::optional<PackedInput> input)
+      : grace_(orders.grace),
+        gate_(std::move(gate)),
+        signals_(std::move(signals)),
+        output_(std::move(output)),
+        errors_(std::move(errors)),
+        input_(std::move(input)) {}
+
+  int keep(char** command, const posix::SignalState& before) {
+    rank_ = ::fork();
+    if (rank_ < 0) {
+      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", std::strerror(errno));
+      return 1;
+    }
+    if (rank_ == 0) become_rank(command, before);
+    ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
+    output_.rank_end().reset();
+    errors_.rank_end().reset();
+    if (input_) input_->rank_end().reset();
+    let_go_of_descriptors(
+        {STDIN_FILENO}, {gate_.get(), signals_.descriptor(), pmi_, output_.source(), output_.target(), errors_.source(),
+                         errors_.target(), input_ ? input_->source() : -1, input_ ? input_->target() : -1});
+    while (!has_ended_ || posix::has_children() || !stays_until_.passed() || is_writing()) {
+      wait();
+      hear_gate();
+      output_.relay();
+      errors_.relay();
+      if (auto taken = input_ ? input_->relay() : std::nullopt) errors_.send(packet_of(*taken));
+      hear_own_signals();
+      hand_on();
+      reap();
+      ending_.step();
+      take_what_the_last_wrote();
+      tell_of_the_end();
+    }
+    if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
+    return end_like(wait_status_);
+  }
+
+ private:
+  [[noreturn]] void become_rank(char** command, const posix::SignalState& before) {
+    ::setpgid(0, 0);
+    if (input_) ::dup2(input_->rank_end().get(), STDIN_FILENO);
+    ::dup2(output_.rank_end().get(), STDOUT_FILENO);
+    ::dup2(errors_.rank_end().get(), STDERR_FILENO);
+    posix::restore_signals(before);
+    add_bridge(command[0]);
+    ::execvp(command[0], command);
+    int code = errno == ENOENT ? 127 : 126;
+    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));
+    ::_exit(code);
+  }
+
+  void wait() {
+    std::vector<pollfd> polled = {{gate_.get(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    output_.add_to(polled);
+    errors_.add_to(polled);
+    if (input_) input_->add_to(polled);
+    // A time may have passed since keep() looked at it. Then it is not waited for.
+    milliseconds span = std::chrono::hours(1);
+    if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
+    else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
+    else if (has_ended_ && !posix::has_children()) span = milliseconds(0);
+    if (!from_gate_.empty()) span = std::min(span, from_gate_.front().until.left());
+    if (ending_.begun() && (!has_ended_ || posix::has_children())) span = std::min(span, ending_.left());
+    ::poll(polled.data(), polled.size(), static_cast<int>(span.count()));
+  }
+
+  bool is_writing() const {
+    return !(output_.is_written() && errors_.is_written() && report_.empty()) && !writes_until_.passed();
+  }
+
+  void hear_gate() {
+    unsigned char numbers[64];
+    ssize_t count = gate_ ? ::read(gate_.get(), numbers, sizeof numbers) : -1;
+    if (count == 0) {  // it has been killed
+      gate_.reset();
+      end(SIGTERM, milliseconds(0));
+    }
+    for (ssize_t at = 0; at < count; ++at) {
+      from_gate_.push_back({numbers[at], Deadline::after(time_to_get_it_too)});
+      if (asks_for_the_end(numbers[at])) was_asked_ = was_asked_ || !has_ended_;
+    }
+  }
+
+  void hear_own_signals() {
+    while (auto event = signals_.next())
+      if (event->signal != SIGCHLD) came_to_all_at_[event->signal] = Clock::now();
+  }
+
+  bool came_to_all(int signal) const {
+    auto came = came_to_all_at_.find(signal);
+    return came != came_to_all_at_.end() && Clock::now() - came->second < 2 * time_to_get_it_too;
+  }
+
+  void hand_on() {
+    for (; !from_gate_.empty() && from_gate_.front().until.passed(); from_gate_.pop_front()) {
+      int signal = from_gate_.front().signal;
+      if (asks_for_the_end(signal)) end(signal, grace_, came_to_all(signal));
+      else if (!has_ended_ && !came_to_all(signal)) ::kill(-rank_, signal);
+    }
+  }
+
+  static bool asks_for_the_end(int signal) {
+    return std::find(asking_for_the_end.begin(), asking_for_the_end.end(), signal) != asking_for_the_end.end();
+  }
+
+  void end(int signal, milliseconds grace, bool is_sent = false) {
+    was_asked_ = was_asked_ || !has_ended_;
+    stays_until_ = Deadline::after(milliseconds(0));
+    writes_until_ = Deadline::after(grace + time_to_write);
+    ending_.begin(signal, grace, is_sent);
+  }
+
+  void reap() {
+    int status = 0;
+    while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+      if (child < 0 && errno == EINTR) continue;
+      if (child < 0) break;
+      if (child == rank_ && !has_ended_) report(status);
+    }
+  }
+
+  void report(int status) {
+    has_ended_ = true;
+    wait_status_ = status;
+    was_asked_ = was_asked_ || std::any_of(asking_for_the_end.begin(), asking_for_the_end.end(),
+                                           [this](int signal) { return came_to_all(signal); });
+    RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
+    report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+    report_ = packet_of(report);
+    output_.finish();
+    if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
+    ending_.begin(SIGTERM, grace_);
+  }
+
+  // This is sent last, since a reader may take it for the end. It comes after all other output, since nothing wakes
+  // us once that is written.
+  void tell_of_the_end() {
+    if (report_.empty() || !output_.is_written()) return;
+    errors_.finish(std::exchange(report_, {}));
+  }
+
+  // Reads what the rank's own children wrote after its end.
+  void take_what_the_last_wrote() {
+    if (!has_ended_ || has_taken_all_ || posix::has_children()) return;
+    has_taken_all_ = true;
+    output_.finish();
+    errors_.finish();
+  }
+
+  milliseconds grace_;
+  posix::FileDescriptor gate_;  // signals as bytes
+  struct FromGate {
+    int signal;
+    Deadline until;  // then it is handed on
+  };
+  std::deque<FromGate> from_gate_;
+  std::map<int, Clock::time_point> came_to_all_at_;  // signals of which we had a copy
+  posix::SignalReader signals_;
+  PackedOutput output_, errors_;
+  std::optional<PackedInput> input_;
+  pid_t rank_ = 0;
+  bool has_ended_ = false, was_asked_ = false, has_taken_all_ = false;
+  int wait_status_ = 0;
+  std::string report_;
+  Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();
+  // Hydra takes the end of this connection for a failure of the rank, so the keeper holds it until it has reported
+  // the rank's end.
+  int pmi_ = Environment::of_this_process().number("PMI_FD").value_or(-1);
+  Ending ending_;
+};
+
+// Only returns when the keeper has ended.
+int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::SignalReader& signals, pid_t launcher) {
+  posix::FileDescriptor launcher_life = posix::handle_of_process(launcher);
+  let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
+                        {to_keeper.get(), signals.descriptor(), launcher_life.get()});
+  auto hand_on = [&](int signal) {
+    auto number = static_cast<unsigned char>(signal);
+    (void)!::write(to_keeper.get(), &number, 1);
+  };
+  int status = 0;
+  while (::waitpid(keeper, &status, WNOHANG) != keeper) {
+    pollfd polled[] = {{signals.descriptor(), POLLIN, 0}, {launcher_life.get(), POLLIN, 0}};
+    ::poll(polled, 2, -1);
+    while (auto event = signals.next())
+      if (event->signal != SIGCHLD) hand_on(event->signal);
+    if (polled[1].revents != 0) {
+      hand_on(SIGTERM);
+      launcher_life.reset();
+    }
+  }
+  Ending ending;  // ends what a killed keeper left
+  ending.begin(SIGTERM, milliseconds(0));
+  while (posix::has_children()) {
+    ending.step();
+    if (::waitpid(-1, nullptr, WNOHANG) <= 0) ::poll(nullptr, 0, 20);
+  }
+  return end_like(status);
+}
+
+int cannot_start(const char* step) {
+  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, std::strerror(errno));
+  return 1;
+}
+
+// Rank 0 gets input; the others have none.
+std::optional<PackedInput> open_input() {
+  auto launch = bootstrap::innermost_launch(Environment::of_this_process());
+  if (!launch || launch->rank == 0)
+    if (auto input = PackedInput::open()) return std::move(*input);
+  posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
+  return std::nullopt;
+}
+
+}  // namespace
+
+int run_rank_keeper(char** arguments) {
+  pid_t launcher = ::getppid();
+  KeeperOrders orders{milliseconds(number_in<int>(arguments[0]).value_or(0)), arguments[1] == packed_input};
+  char** command = arguments + 2;
+  for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
+  posix::SignalState before = posix::SignalState::of_this_process();
+  auto signals = posix::SignalReader::open(handled);
+  if (!signals) return cannot_start("signalfd");
+  if (!posix::become_subreaper()) return cannot_start("adopting what a rank leaves");
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return cannot_start("pipe");
+  posix::FileDescriptor from_gate(ends[0]), to_keeper(ends[1]);
+  ::fcntl(from_gate.get(), F_SETFL, O_NONBLOCK);
+  ::signal(SIGPIPE, SIG_IGN);
+  pid_t keeper = ::fork();
+  if (keeper < 0) return cannot_start("fork");
+  if (keeper != 0) {
+    from_gate.reset();
+    return serve_as_gate(keeper, to_keeper, *signals, launcher);
+  }
+  to_keeper.reset();
+  ::setsid();
+  auto own_signals = posix::SignalReader::open(handled);
+  if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
+  auto output = PackedOutput::open(STDOUT_FILENO), errors = PackedOutput::open(STDERR_FILENO);
+  if (!output || !errors) ::_exit(cannot_start("pipe"));
+  auto input = orders.packs_input ? open_input() : std::nullopt;
+  Keeper rank_keeper(orders, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors),
+                     std::move(input));
+  ::_exit(rank_keeper.keep(command, before));
+}
+
+std::vector<std::string> below_a_keeper(const std::string& horovodrun, const KeeperOrders& orders,
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(orders.grace.count()),
+                                    std::string(orders.packs_input ? packed_input : input_as_it_comes)};
+  for (const std::string& word : command) words.push_back(hide(word));
+  return words;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,44 @@
+#pragma once
+// What the user of a job sees: the ranks' output and horovodrun's own words. The reader may be slow, or go away.
+#include <poll.h>
+
+#include <array>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "launcher/console/output.hpp"
+
+namespace hvd::launcher {
+
+class Console {
+ public:
+  Console(const PrinterOptions& options, bool verbose) : printer_(options), verbose_(verbose) {}
+
+  Printer& printer() noexcept { return printer_; }
+  void say(const std::string& text) { printer_.say("horovodrun: " + text); }
+  void say_if_verbose(const std::string& text) {
+    if (verbose_) say(text);
+  }
+  // With --verbose: how long it took until this.
+  void say_time(const char* event);
+
+  // What to poll(), even if nothing is to be written: a reader that has gone (| head) ends the job even if the ranks
+  // are silent. Give the result to look().
+  std::array<pollfd, 2> wanted();
+  void look(const pollfd& output, const pollfd& errors);
+  bool has_lost_reader();
+
+  bool has_unsent() const { return printer_.pending() > 0; }
+  bool has_room() const { return printer_.pending() <= output_window_bytes; }  // the ranks may print more
+  void flush();                                                                // what is taken without waiting
+  void flush_all(Deadline deadline);
+
+ private:
+  void tell_of_lost_output();
+
+  Printer printer_;
+  bool verbose_;
+  Clock::time_point started_at_ = Clock::now();
+};
+
+}  // namespace hvd::launcher

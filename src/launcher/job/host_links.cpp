@@ -1,0 +1,158 @@
+#include "launcher/job/host_links.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "launcher/agent/local_agent.hpp"
+#include "launcher/agent/remote_agent.hpp"
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::launcher {
+
+// The agent of this machine comes first, so that it inherits nothing of the others.
+Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings) {
+  links_.resize(options.hosts.size());
+  std::size_t first_host = options.placements.front().host_index;
+  for (std::size_t at = 0; at < links_.size(); ++at) {
+    if (!options.hosts[at].reach.empty()) continue;
+    auto agent = start_local_agent(settings, at == first_host && !(options.site && options.site->packs_input));
+    if (!agent) return agent.error();
+    links_[at].name = posix::host_name();
+    links_[at].is_here = true;
+    links_[at].process = agent->process;
+    links_[at].channel = std::move(agent->channel);
+  }
+  for (std::size_t at = 0; at < links_.size(); ++at) {
+    if (options.hosts[at].reach.empty()) continue;
+    links_[at].name = options.hosts[at].name;
+    links_[at].state = HostLink::State::waiting;
+  }
+  for (const Placement& placement : options.placements) links_[placement.host_index].ranks.push_back(placement.rank);
+  options_ = &options;
+  settings_ = &settings;
+  return {};
+}
+
+Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
+  for (; next_ < links_.size(); ++next_) {
+    HostLink& link = links_[next_];
+    if (link.is_waiting() && is_held_up()) break;
+    reached_.push_back(Clock::now());
+    if (!link.is_waiting()) continue;
+    const HostPlan& plan = options_->hosts[next_];
+    std::vector<std::string> command = plan.reach;
+    command.push_back(remote_agent_command(options_->network.remote_program, options_->grace));
+    auto reached = reach_host(plan.name, command, settings_->inheritance);
+    if (!reached) return reached.error();
+    reached->ranks = std::move(link.ranks);
+    link = std::move(*reached);
+    greet(next_);
+  }
+  return {};
+}
+
+// Whether as many commands are on their way as may be.
+bool HostLinks::is_held_up() const {
+  Clock::time_point since = Clock::now() - long_time;
+  std::size_t under_way = 0;
+  for (std::size_t at = 0; at < next_; ++at)
+    under_way += links_[at].state == HostLink::State::reached_for && !links_[at].is_here && reached_[at] > since;
+  return under_way >= most_at_once;
+}
+
+bool HostLinks::are_all_ready() const {
+  return std::all_of(links_.begin(), links_.end(), [](const HostLink& link) { return link.is_ready(); });
+}
+
+bool HostLinks::are_all_gone() const {
+  return std::all_of(links_.begin(), links_.end(), [](const HostLink& link) { return link.is_gone(); });
+}
+
+Status HostLinks::check_nodes() const {
+  for (const HostLink& link : links_)
+    for (const HostLink& other : links_)
+      if (&other < &link && other.node_id == link.node_id)
+        return Error(ErrorCode::invalid_argument, "the hosts " + other.name + " and " + link.name +
+                                                      " are one and the same: name it once, with all of its slots");
+  return {};
+}
+
+void HostLinks::add_to(std::vector<pollfd>& polled) const {
+  for (const HostLink& link : links_) {
+    polled.push_back({link.channel.closed() ? -1 : link.channel.descriptor(), link.channel.wants(), 0});
+    polled.push_back({link.errors.get(), POLLIN, 0});
+  }
+}
+
+void HostLinks::receive(const Hear& hear) {
+  for (HostLink& link : links_) receive(link, hear);
+}
+
+void HostLinks::receive(HostLink& link, const Hear& hear) {
+  for (const Report& report : link.channel.pump()) {
+    link.note(report);
+    hear(link, report);
+  }
+}
+
+void HostLinks::forward(int signal) {
+  for (HostLink& link : links_)
+    if (!link.is_gone()) link.tell(Forward{signal});
+}
+
+void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
+  for (HostLink& link : links_) {
+    if (link.is_gone()) continue;
+    if (link.is_waiting()) link.be_gone();
+    else if (link.is_here || link.channel.was_greeted())
+      link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
+    else if (link.process > 0) ::kill(link.process, SIGTERM);  // ends ssh: no agent is there yet
+  }
+}
+
+void HostLinks::drop_unreached() {
+  for (HostLink& link : links_)
+    if (link.process == 0) link.be_gone();
+}
+
+void HostLinks::give_credit() {
+  for (HostLink& link : links_) {
+    if (link.owed_credit == 0) continue;
+    link.tell(Credit{link.owed_credit});
+    link.owed_credit = 0;
+  }
+}
+
+void HostLinks::ask_all() {
+  for (HostLink& link : links_) {
+    if (!link.is_ready()) continue;
+    link.was_asked = true;
+    link.tell(Ask{});
+  }
+}
+
+bool HostLinks::is_answer_awaited() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const HostLink& link) { return link.was_asked && !link.is_gone() && !link.channel.closed(); });
+}
+
+// Waits for their processes, so that nothing is left when we have ended.
+void HostLinks::dismiss(Deadline deadline) {
+  for (HostLink& link : links_)
+    if (link.is_gone() && link.process != 0 && !link.channel.closed()) link.tell(Dismiss{});
+  for (HostLink& link : links_) {
+    if (!link.is_gone() || link.process == 0) continue;
+    if (link.is_here) {
+      if (!link.is_taken_over) ::waitpid(link.process, nullptr, 0);
+      continue;
+    }
+    while (::waitpid(link.process, &link.wait_status, WNOHANG) == 0) {
+      if (deadline.passed()) ::kill(link.process, SIGKILL);
+      ::poll(nullptr, 0, 2);
+    }
+  }
+}
+
+}  // namespace hvd::launcher

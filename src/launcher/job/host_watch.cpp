@@ -1,0 +1,58 @@
+#include "launcher/job/host_watch.hpp"
+
+#include <signal.h>
+
+#include "launcher/agent/remote_agent.hpp"
+
+namespace hvd::launcher {
+
+Status HostWatch::open_lifelines(const NetworkOptions& network) {
+  auto lifelines = Lifelines::open({hosts_.size(), network.interfaces, network.ports, network.lifeline_patience});
+  if (!lifelines) return lifelines.error();
+  lifelines_ = std::move(*lifelines);
+  return {};
+}
+
+std::vector<HostNews> HostWatch::look_at_links(const std::string& program) {
+  std::vector<HostNews> news;
+  for (HostLink& host : hosts_) {
+    if (host.is_here) {
+      if (host.channel.closed() && !host.is_gone() && !host.is_taken_over)
+        news.push_back({HostNews::Kind::taken_over, &host, ""});
+      continue;
+    }
+    for (std::string& line : host.read_complaints())
+      news.push_back({HostNews::Kind::complaint, &host, std::move(line)});
+    host.reap();
+    bool is_another_version = !host.channel.was_greeted() && !host.channel.other_greeting(greeting_beginning).empty();
+    if (host.is_gone() || (!host.is_cut() && !is_another_version)) continue;
+    if (host.is_ready())
+      news.push_back(
+          {HostNews::Kind::lost, &host, host.process > 0 ? "its agent is gone" : "the connection to its agent ended"});
+    else if (host.process == 0 || is_another_version)
+      news.push_back({HostNews::Kind::unusable, &host, host.why_not(program)});
+    if (host.process == 0) host.be_gone();
+  }
+  return news;
+}
+
+std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::Hear& hear) {
+  std::vector<HostNews> news;
+  if (lifelines_ == nullptr) return news;
+  for (const Lifelines::Loss& loss : lifelines_->serve()) {
+    HostLink& host = hosts_[loss.host];
+    if (!host.is_gone()) hosts_.receive(host, hear);
+    if (host.is_gone()) continue;
+    if (loss.of_agent) {  // the process above the agent cleans up there; then the command that leads there ends
+      news.push_back({HostNews::Kind::lost, &host, "its agent is gone"});
+      continue;
+    }
+    news.push_back({HostNews::Kind::lost, &host, "nothing is heard of its host any more"});
+    if (host.process > 0) ::kill(host.process, SIGKILL);
+    host.channel.close();
+    host.be_gone();
+  }
+  return news;
+}
+
+}  // namespace hvd::launcher

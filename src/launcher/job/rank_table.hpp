@@ -1,0 +1,46 @@
+#pragma once
+// What horovodrun has heard of each rank of a job.
+#include <cstddef>
+#include <vector>
+
+#include "base/ids.hpp"
+
+namespace hvd::launcher {
+
+class RankTable {
+ public:
+  explicit RankTable(std::size_t size) : ranks_(size) {}
+  std::size_t size() const noexcept { return ranks_.size(); }
+  bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
+
+  void start(Rank rank, int process);
+  void fail_to_start(Rank rank) { at(rank).could_start = false; }  // the end of its process is no news
+  void end(Rank rank, int wait_status);
+
+  int process_of(Rank rank) const { return at(rank).process; }  // 0: not known
+  bool has_ended(Rank rank) const { return at(rank).ended; }
+  bool could_start(Rank rank) const { return at(rank).could_start; }
+
+  bool have_all_started() const noexcept { return started_ == ranks_.size(); }
+  bool have_all_ended() const;
+  bool have_all_succeeded() const;
+  bool have_all_exited() const;  // in their own way: none by a signal
+  // If all have exited: the exit code of the first rank whose code is not 0.
+  int first_exit_code() const;
+
+ private:
+  struct State {
+    int process = 0;
+    bool could_start = true;
+    bool ended = false;
+    int wait_status = 0;
+  };
+  static std::size_t index(Rank rank) noexcept { return static_cast<std::size_t>(rank.value); }
+  State& at(Rank rank) { return ranks_[index(rank)]; }
+  const State& at(Rank rank) const { return ranks_[index(rank)]; }
+
+  std::vector<State> ranks_;
+  std::size_t started_ = 0;
+};
+
+}  // namespace hvd::launcher

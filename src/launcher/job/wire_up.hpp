@@ -1,0 +1,74 @@
+#pragma once
+// Lets the ranks find each other. On one host: by a PMIx server if the plugin and its library are there, and always
+// by our own store, since a rank in another container or another Python may lack PMIx. On several hosts: by our store
+// over TCP.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/environment.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "bootstrap/store/local_store.hpp"
+#include "bootstrap/store/tcp_server.hpp"
+#include "launcher/job/way_to_meet.hpp"
+#include "native/pmix/server.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::launcher {
+
+// The way that WireUp opens, unless HOROVOD_BOOTSTRAP forces one. May open libpmix.
+WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment);
+
+struct AbortRequest {
+  Rank rank;
+  int status = 1;
+  std::string reason;
+};
+
+struct WireUpOptions {
+  std::string job;
+  int size = 1;
+  std::string host;
+  Result<std::string> folder;  // for files of the PMIx server; or why there is none
+  bool is_on_several_hosts = false;
+  std::vector<std::string> interfaces{};  // for several hosts; empty: all
+  PortRange ports{};
+};
+
+// Used by one thread; start it after the agent was forked, since the PMIx server has threads.
+class WireUp {
+ public:
+  // `notices` gets a line if there is no PMIx server.
+  static Result<std::unique_ptr<WireUp>> start(const WireUpOptions& options, const Environment& environment,
+                                               std::vector<std::string>& notices);
+  ~WireUp();
+
+  Result<std::vector<std::pair<std::string, std::string>>> variables_for(Rank rank);
+  bool has_pmix() const noexcept { return server_ != nullptr; }
+
+  // For the owner's poll(): both readable when serve() has something to do.
+  int store_descriptor() const { return store_ != nullptr ? store_->descriptor() : tcp_store_->descriptor(); }
+  int abort_descriptor() const { return abort_event_.get(); }
+  // Serves the store; returns what ranks asked for since.
+  std::vector<AbortRequest> serve();
+  void rank_ended(Rank rank, const std::string& how);
+
+ private:
+  WireUp() = default;
+  void request(AbortRequest request);  // any thread
+  Status start_tcp_store(const WireUpOptions& options);
+  Status start_pmix(const WireUpOptions& options, const Environment& environment);
+
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two
+  std::unique_ptr<bootstrap::TcpStoreServer> tcp_store_;
+  posix::FileDescriptor abort_event_;
+  std::mutex mutex_;
+  std::vector<AbortRequest> requests_;
+  std::unique_ptr<pmix::Server> server_;  // destroyed first: its threads use the above
+};
+
+}  // namespace hvd::launcher

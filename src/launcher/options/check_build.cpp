@@ -1,0 +1,80 @@
+#include "launcher/options/check_build.hpp"
+
+#include <string>
+
+#include "launcher/options/mpi_plugins.hpp"
+#include "native/posix/ask_program.hpp"
+#include "native/posix/plugin.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+// The Python of the user's programs, and its answer: the frameworks for which it has our binding, too. The script
+// imports the bindings of all frameworks but PyTorch, whose import takes seconds.
+struct Python {
+  std::string path;  // empty: there is none
+  std::string answer;
+  bool has(const char* word) const {
+    return ("\n" + answer).find("\n" + std::string(word) + "\n") != std::string::npos;
+  }
+};
+
+Python ask_python(const Environment& environment) {
+  constexpr const char* script =
+      "import importlib, importlib.util as u\n"
+      "def there(name):\n"
+      "    try: return u.find_spec(name) is not None\n"
+      "    except ImportError: return False\n"
+      "if there('horovod'): print('horovod', flush=True)\n"
+      "for m in ('tensorflow', 'torch', 'mxnet'):\n"
+      "    if not there(m) or not there('horovod.' + m): continue\n"
+      "    try:\n"
+      "        if m != 'torch': importlib.import_module('horovod.' + m)\n"
+      "    except Exception: continue\n"
+      "    print(m, flush=True)\n";
+  int code = 0;
+  std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
+  auto python = posix::find_program("python", path, code);
+  if (!python) python = posix::find_program("python3", path, code);
+  if (!python) return {};
+  return {*python, posix::answer_of({*python, "-c", script}, std::chrono::seconds(20), false)};
+}
+
+std::string item(bool available, const char* name) {
+  return std::string("    ") + (available ? "[X] " : "[ ] ") + name + "\n";
+}
+
+bool has_plugin(const char* name, const Environment& environment) {
+  // A wrong table size is enough to find out whether the plugin is there: the message then names the size of its
+  // table.
+  auto table = posix::open_plugin_table(name, 0, environment);
+  return table || table.error().message.find("has a table of") != std::string::npos;
+}
+
+}  // namespace
+
+std::string check_build_text(const Environment& environment, bool verbose) {
+  Python python = ask_python(environment);
+  bool mpi = has_mpi_plugin(environment);
+  bool nccl = has_plugin("nccl", environment);
+  std::string text = verbose ? "\n" : "";
+  text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
+  text += "Available Frameworks:\n" + item(python.has("tensorflow"), "TensorFlow") +
+          item(python.has("torch"), "PyTorch") + item(python.has("mxnet"), "MXNet");
+  text += "\nAvailable Controllers:\n" + item(mpi, "MPI") + item(true, "Gloo");
+  text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
+          item(mpi, "MPI") + item(true, "Gloo");
+  text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
+          item(has_plugin("hwloc", environment), "hwloc");
+  for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
+  if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
+  else if (!python.has("horovod"))
+    text += "\n(The Python along PATH, " + python.path + ", has no package horovod, so no framework is ticked.)\n";
+  text +=
+      "\n(Gloo stands for what needs no MPI: agreement and operations over shared memory and sockets of Horovod's "
+      "own.)\n";
+  return text;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,12 @@
+#pragma once
+// horovodrun --explain: what would be used here, and why. Starts nothing.
+#include <string>
+
+#include "base/result.hpp"
+#include "launcher/targets/target.hpp"
+
+namespace hvd::launcher {
+
+Result<std::string> explain(const JobRequest& request);
+
+}  // namespace hvd::launcher

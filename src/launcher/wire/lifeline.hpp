@@ -1,0 +1,51 @@
+#pragma once
+// The connection by which an agent and horovodrun know whether the host of the other one is still there. It carries
+// only the kernel's keepalive, so that a stopped process is not taken for dead. ssh may not notice a dead host for
+// hours.
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/deadline.hpp"
+#include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
+
+namespace hvd::launcher {
+
+// The end of horovodrun. Used by one thread, never blocks.
+class Lifelines {
+ public:
+  struct Options {
+    std::size_t hosts = 0;
+    std::vector<std::string> interfaces;  // to listen on; empty: all
+    PortRange ports;
+    std::chrono::milliseconds patience;
+  };
+  static Result<std::unique_ptr<Lifelines>> open(const Options& options);
+  ~Lifelines();
+
+  const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
+  std::string token(std::size_t host) const;  // what that agent proves itself with; a secret
+  int descriptor() const;                     // readable when serve() has something to do
+  struct Loss {
+    std::size_t host = 0;
+    bool of_agent = false;  // only the agent ended: its host is there and has closed the connection
+  };
+  // The lifelines that broke since the last call.
+  std::vector<Loss> serve();
+
+ private:
+  struct State;
+  explicit Lifelines(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// The end of an agent: dials all addresses at once and takes the one where horovodrun proves that it knows the token.
+// The socket becomes readable when the lifeline breaks. Blocks until the deadline at most.
+Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const std::string& token,
+                                            std::chrono::milliseconds patience, Deadline deadline);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,60 @@
+#include "runtime/process_sets.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hvd::runtime {
+
+ProcessSets::ProcessSets(int world_size) {
+  ProcessSet& world = sets_[global_process_set];
+  world.ranks.reserve(static_cast<std::size_t>(world_size));
+  for (int rank = 0; rank < world_size; ++rank) world.ranks.emplace_back(rank);
+}
+
+const ProcessSet* ProcessSets::find(ProcessSetId id) const {
+  auto found = sets_.find(id);
+  return found == sets_.end() ? nullptr : &found->second;
+}
+
+const ProcessSet* ProcessSets::numbered(int number) const {
+  for (const auto& [id, set] : sets_)
+    if (set.number == number) return &set;
+  return nullptr;
+}
+
+const ProcessSet* ProcessSets::of(std::span<const Rank> ranks) const {
+  for (const auto& [id, set] : sets_)
+    if (std::ranges::equal(set.ranks, ranks)) return &set;
+  return nullptr;
+}
+
+const ProcessSet& ProcessSets::add(std::vector<Rank> ranks) {
+  ProcessSet set;
+  set.id = ProcessSetId{next_id_++};
+  set.ranks = std::move(ranks);
+  if (free_numbers_.empty()) {
+    set.number = next_number_++;
+  } else {
+    set.number = free_numbers_.front();
+    free_numbers_.pop_front();
+  }
+  return sets_.emplace(set.id, std::move(set)).first->second;
+}
+
+void ProcessSets::remove(ProcessSetId id) {
+  auto found = sets_.find(id);
+  if (found == sets_.end()) return;
+  free_numbers_.push_back(found->second.number);
+  sets_.erase(found);
+}
+
+std::string describe(const ProcessSet& set) {
+  constexpr std::size_t most = 16;
+  std::string text = "process set " + std::to_string(set.number) + " (ranks ";
+  for (std::size_t i = 0; i < set.ranks.size() && i < most; ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(set.ranks[i].value);
+  return text + (set.ranks.size() > most ? ", …)" : ")");
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,126 @@
+#include "runtime/static_sets.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "bootstrap/mpi/over_communicator.hpp"
+
+namespace hvd::runtime {
+
+namespace {
+
+std::string text_of(const std::vector<Rank>& ranks) {
+  std::string text;
+  for (Rank rank : ranks) text += (text.empty() ? "" : ",") + std::to_string(rank.value);
+  return "[" + text + "]";
+}
+
+// Collective over the communicator: the ranks of its processes, ascending.
+Result<std::vector<Rank>> ranks_of(const void* communicator, std::size_t handle_bytes, const Runtime& runtime,
+                                   const Environment& environment) {
+  bootstrap::Members members;
+  members.mpi_communicator = communicator;
+  members.handle_bytes = handle_bytes;
+  auto own = bootstrap::communicator_of(members, environment, runtime.config());
+  if (!own) return own.error();
+  std::vector<Rank> ranks(static_cast<std::size_t>((*own)->size()));
+  Rank mine = runtime.world().rank;
+  HVD_RETURN_IF_ERROR((*own)->allgather({reinterpret_cast<const std::byte*>(&mine), sizeof mine},
+                                        {reinterpret_cast<std::byte*>(ranks.data()), ranks.size() * sizeof mine}));
+  (*own)->release();
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// Collective over the world: what all ranks have to say, by rank.
+Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std::int64_t>& mine) {
+  Signature signature;
+  signature.verb = Verb::allgather;
+  signature.dtype = DataType::i64;
+  signature.shape = {0};
+  signature.transient = true;
+  auto operation = runtime.prepare("horovod.process_set.communicators", signature);
+  if (!operation) return operation.error();
+  Submission submission;
+  submission.operation = *operation;
+  submission.input = mine.data();
+  submission.first_dimension = static_cast<std::int64_t>(mine.size());
+  auto number = runtime.submit({&submission, 1});
+  if (!number) return number.error();
+  HandleCell* cell = runtime.handles().find(*number);
+  runtime.wait(*cell, Deadline::never());
+  Status status = cell->error ? Status(*cell->error) : Status();
+  std::vector<std::int64_t> all;
+  if (status) {
+    const KeptResult& result = cell->results.front();
+    all.resize(result.bytes / sizeof(std::int64_t));
+    std::memcpy(all.data(), result.data.get(), result.bytes);
+  }
+  runtime.handles().release(*cell);
+  if (!status) return status.error();
+  return all;
+}
+
+}  // namespace
+
+std::string knob_of(const StaticSets& sets) {
+  if (sets.listed.empty()) return "";
+  std::string text = "process sets=";
+  for (std::vector<Rank> set : sets.listed) {
+    std::sort(set.begin(), set.end());
+    text += text_of(set);
+  }
+  return text + "\n";
+}
+
+Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vector<Rank>>& listed, int world_size) {
+  std::vector<std::vector<Rank>> distinct;
+  for (std::vector<Rank> set : listed) {
+    std::sort(set.begin(), set.end());
+    if (set.empty()) continue;  // an empty list means all ranks
+    bool is_sound = set.front().value >= 0 && set.back().value < world_size &&
+                    std::adjacent_find(set.begin(), set.end()) == set.end();
+    if (!is_sound)
+      return Error(
+          ErrorCode::invalid_argument,
+          "a process set needs ranks from 0 to " + std::to_string(world_size - 1) + ", each once; got " + text_of(set));
+    bool is_new = static_cast<int>(set.size()) < world_size && std::ranges::find(distinct, set) == distinct.end();
+    if (is_new) distinct.push_back(std::move(set));
+  }
+  return distinct;
+}
+
+Status add_sets_of_communicators(Runtime& runtime, const Environment& environment, StaticSets& sets) {
+  // Who gives none cannot be told from who has none to give: MPI programs give one on every rank, or none on any.
+  if (sets.communicators.empty()) return {};
+  std::vector<std::vector<Rank>> own;
+  std::vector<std::int64_t> mine;
+  for (const void* communicator : sets.communicators) {
+    auto ranks = ranks_of(communicator, sets.communicator_bytes, runtime, environment);
+    if (!ranks) return ranks.error();
+    mine.push_back(static_cast<std::int64_t>(ranks->size()));
+    for (Rank rank : *ranks) mine.push_back(rank.value);
+    own.push_back(std::move(*ranks));
+  }
+  auto all = gather(runtime, mine);
+  if (!all) return all.error();
+  std::set<std::vector<Rank>> distinct;
+  for (std::size_t at = 0; at < all->size();) {
+    auto count = static_cast<std::size_t>((*all)[at++]);
+    std::vector<Rank> ranks;
+    for (std::size_t i = 0; i < count && at < all->size(); ++i)
+      ranks.emplace_back(static_cast<std::int32_t>((*all)[at++]));
+    distinct.insert(std::move(ranks));
+  }
+  for (const std::vector<Rank>& ranks : distinct) {
+    if (runtime.process_sets()->of(ranks) != nullptr) continue;
+    if (auto added = runtime.add_process_set(ranks); !added) return added.error();
+  }
+  for (const std::vector<Rank>& ranks : own)
+    sets.numbers_of_communicators.push_back(runtime.process_sets()->of(ranks)->number);
+  return {};
+}
+
+}  // namespace hvd::runtime

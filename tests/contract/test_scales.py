@@ -1,0 +1,149 @@
+"""Factors before and after a reduction: in which precision, and rounded when."""
+import numpy
+import pytest
+import torch
+
+import horovod.torch as hvd
+from ranks import REDUCED, SIZE, at_least, equal, error_of, everyone, is_error, mine, near, of
+
+FACTOR = 0.7391628125  # not a sum of few powers of two: its rounding shows
+INTEGERS, FLOATS = [torch.int32, torch.int64], [torch.float16, torch.float32, torch.float64]
+COMPUTED_IN = {torch.float16: numpy.float32, torch.float32: numpy.float32, torch.float64: numpy.float64}
+
+
+def scaled(values, factor):
+    """As the contract has it: integers in double and truncated, half precision in float32, the others in their own."""
+    if not values.dtype.is_floating_point:
+        return torch.from_numpy(numpy.trunc(values.numpy().astype(numpy.float64) * factor)).to(values.dtype)
+    kind = COMPUTED_IN[values.dtype]
+    return torch.from_numpy(values.numpy().astype(kind) * kind(factor)).to(values.dtype)
+
+
+def common(dtype, count=500):
+    """The same on all ranks, with both signs."""
+    return ((torch.arange(count) * 37 % 201) - 100).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce"])
+def test_a_factor_before_is_applied_to_every_rank(dtype, verb):
+    """§2.6 prescale [T]"""
+    tensor = common(dtype)
+    argument = [tensor.clone()] if "grouped" in verb else tensor.clone()
+    found = getattr(hvd, verb)(argument, op=hvd.Sum, prescale_factor=FACTOR)
+    near(found[0] if "grouped" in verb else found, scaled(tensor, FACTOR) * SIZE)
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+@pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce"])
+def test_a_factor_after_is_applied_to_the_sum(dtype, verb):
+    """§2.6 postscale [T]"""
+    tensor = common(dtype)
+    argument = [tensor.clone()] if "grouped" in verb else tensor.clone()
+    found = getattr(hvd, verb)(argument, op=hvd.Sum, postscale_factor=FACTOR)
+    near(found[0] if "grouped" in verb else found, scaled(tensor * SIZE, FACTOR))
+
+
+@pytest.mark.parametrize("dtype", REDUCED)
+def test_both_factors_are_applied(dtype):
+    """§2.6"""
+    found = hvd.allreduce(common(dtype), op=hvd.Sum, prescale_factor=FACTOR, postscale_factor=2.5)
+    near(found, scaled(scaled(common(dtype), FACTOR) * SIZE, 2.5))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_an_average_of_integers_is_truncated_toward_zero(dtype):
+    """§2.6 [T]"""
+    values = torch.tensor([hvd.rank() + 1, -hvd.rank() - 1, hvd.rank() * 3, -7, 7], dtype=dtype)
+    found = hvd.allreduce(values)
+    sums = sum(numpy.array([rank + 1, -rank - 1, rank * 3, -7, 7]) for rank in everyone())
+    assert found.tolist() == [int(value / SIZE) for value in sums.tolist()] and found.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_truncated_per_rank_before_they_are_added(dtype):
+    """§2.6 [T]"""
+    values = torch.tensor([1, -1, 3, -3], dtype=dtype)
+    before = hvd.allreduce(values, op=hvd.Sum, prescale_factor=0.5)
+    after = hvd.allreduce(values, op=hvd.Sum, postscale_factor=0.5)
+    assert before.tolist() == [0, 0, SIZE, -SIZE]
+    assert after.tolist() == [int(value * SIZE / 2) for value in (1, -1, 3, -3)]
+
+
+def test_an_integer_beyond_the_doubles_is_not_touched_by_factor_one():
+    """§2.6: a factor of exactly 1.0 means no scaling"""
+    odd = 2 ** 53 + 1
+    found = hvd.allreduce(torch.tensor([odd]), op=hvd.Max, prescale_factor=1.0, postscale_factor=1.0)
+    assert found.item() == odd
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["Min", "Max", "Product"])
+def test_other_reductions_are_scaled_too(dtype, op):
+    """§2.6"""
+    found = hvd.allreduce(mine((6,), dtype), op=getattr(hvd, op), prescale_factor=2.0, postscale_factor=0.5)
+    rows = torch.stack([of(rank, (6,), dtype) * 2 for rank in everyone()])
+    expected = {"Min": rows.amin(0), "Max": rows.amax(0), "Product": rows.prod(0)}[op] * 0.5
+    near(found, expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_average_is_scaled_too(dtype):
+    """§2.6: 1/n is folded into the factor after"""
+    found = hvd.allreduce(common(dtype), prescale_factor=2.0, postscale_factor=4.0)
+    torch.testing.assert_close(found, common(dtype) * 8, rtol=1e-3 if dtype == torch.float16 else 1e-6, atol=1e-8)
+
+
+def test_half_precision_is_rounded_to_nearest_even():
+    """§2.6, §6.15"""
+    # 2049 and 2051 lie half way between neighbours of half precision.
+    values = torch.tensor([683.0, 1025.5 - 0.5], dtype=torch.float16)
+    found = hvd.allreduce(values, op=hvd.Max, prescale_factor=3.0)
+    expected = (values.float() * 3.0).to(torch.float16)
+    equal(found, expected)
+    assert found[0].item() == 2048
+
+
+def test_a_factor_is_a_float_for_single_precision():
+    """§2.6: float32 is multiplied by the factor cast to float"""
+    values = torch.rand(2000, generator=torch.Generator().manual_seed(5))
+    found = hvd.allreduce(values, op=hvd.Max, prescale_factor=FACTOR)
+    equal(found, torch.from_numpy(values.numpy() * numpy.float32(FACTOR)))
+
+
+def test_scaling_leaves_the_input_alone():
+    """§2.6"""
+    values = common(torch.float32)
+    hvd.allreduce(values, op=hvd.Sum, prescale_factor=FACTOR, postscale_factor=FACTOR)
+    equal(values, common(torch.float32))
+
+
+@at_least(2)
+@pytest.mark.parametrize("which", ["prescale_factor", "postscale_factor"])
+@pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce", "reducescatter"])
+def test_factors_that_differ_between_ranks_are_an_error(which, verb):
+    """§2.6, §2.10"""
+    argument = [torch.ones(4)] if "grouped" in verb else torch.ones(4)
+    error = error_of(getattr(hvd, verb), argument, op=hvd.Sum, name="factors", **{which: 1.0 + hvd.rank()})
+    found = hvd.allreduce(common(torch.float32), op=hvd.Sum)
+    near(found, common(torch.float32) * SIZE)
+    is_error(error, hvd.HorovodInternalError)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-30])
+def test_a_factor_may_be_zero_negative_or_tiny(factor):
+    """§2.6"""
+    found = hvd.allreduce(torch.ones(5), op=hvd.Sum, prescale_factor=factor)
+    near(found, torch.full((5,), numpy.float32(factor).item() * SIZE))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bool])
+def test_what_is_not_scaled_is_an_error(dtype):
+    """§2.6: scaling of int16, uint16, bool"""
+    found = []
+    error = error_of(lambda: found.append(hvd.allreduce(torch.ones(4, dtype=dtype), op=hvd.Sum, prescale_factor=0.5)))
+    near(hvd.allreduce(common(torch.float32), op=hvd.Sum), common(torch.float32) * SIZE)
+    if error is None:  # the table of dtypes may be widened
+        assert found[0].dtype == dtype
+    else:
+        is_error(error, ValueError, hvd.HorovodInternalError)

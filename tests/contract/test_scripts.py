@@ -1,0 +1,18 @@
+"""Training scripts as users write them, in jobs of two ranks. Each checks itself: the loss fell, ranks are equal."""
+import pathlib
+
+import pytest
+
+from ranks import Job, alone, limit
+
+SCRIPTS = sorted((pathlib.Path(__file__).parent / "scripts").glob("*.py"))
+
+
+@alone
+@limit(150)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_training_script_runs_unchanged(script, tmp_path):
+    """§2 a whole script"""
+    with Job(tmp_path, 2, script) as job:
+        code = job.ends(120)
+    assert code == 0 and job.text().count("OK") == 2, job.text()[-3000:]
