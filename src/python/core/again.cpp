@@ -14,7 +14,8 @@ namespace hvd::python {
 namespace {
 
 PyObject* known_type = nullptr;
-PyObject* latest = nullptr;
+PyObject* latest = nullptr;          // of the global process set, by name
+PyObject* latest_of_sets = nullptr;  // of each other one, such a dictionary
 
 struct Description {
   TensorLikeness likeness;
@@ -90,8 +91,15 @@ Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, U
 }
 
 // What is known under the name; null if nothing is, or with a Python error set.
-Reference find_latest(PyObject* name) {
-  return Reference::to(PyUnicode_CheckExact(name) ? PyDict_GetItemWithError(latest, name) : nullptr);
+Reference find_latest(const Wanted& wanted) {
+  if (!PyUnicode_CheckExact(wanted.name)) return {};
+  PyObject* of_set = latest;
+  if (PyDict_Size(latest_of_sets) > 0) {
+    PyObject* found = PyDict_GetItemWithError(latest_of_sets, wanted.process_set);
+    if (found != nullptr) of_set = found;
+    else if (PyErr_Occurred() != nullptr) return {};
+  }
+  return Reference::to(PyDict_GetItemWithError(of_set, wanted.name));
 }
 
 bool is_known(PyObject* object) {
@@ -108,7 +116,7 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_again() takes 7 arguments");
   PyObject* tensor = arguments[0];
   const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
-  const Reference found = find_latest(wanted.name);  // kept: looking at tensors may let other threads run
+  const Reference found = find_latest(wanted);  // kept: looking at tensors may let other threads run
   if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
   if (!is_known(found.get())) return none();
   const Description& known = description_of(found.get());
@@ -116,17 +124,16 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Reference made;
   const Seen seen = is_wanted(known, wanted) ? look_at(known, tensor, wanted, use, made) : Seen::different;
   if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
-  Reference handle(start_operation(use));
-  if (!handle || !keep_until_done(handle.get(), made ? made.get() : tensor, nullptr, made ? tensor : nullptr))
-    return nullptr;
-  return handle.release();
+  hvd_handle handle = 0;
+  if (!start_operation(use, &handle)) return nullptr;
+  return keep_until_done(handle, made ? made.get() : tensor, nullptr, made ? tensor : nullptr);
 }
 
 PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_group_again() takes 7 arguments");
   PyObject* tensors = arguments[0];
   const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
-  const Reference found = find_latest(wanted.name);
+  const Reference found = find_latest(wanted);
   if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
   if (!PyTuple_CheckExact(found.get()) || !PyTuple_CheckExact(tensors) ||
       PyTuple_Size(found.get()) != PyTuple_Size(tensors))
@@ -145,9 +152,9 @@ PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t co
     if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
     if (!in_place) PyTuple_SetItem(outputs.get(), i, made.release());
   }
-  Reference handle(start_operations(uses));
-  if (!handle || !keep_until_done(handle.get(), outputs.get(), nullptr, in_place ? nullptr : tensors)) return nullptr;
-  return handle.release();
+  hvd_handle handle = 0;
+  if (!start_operations(uses, &handle)) return nullptr;
+  return keep_until_done(handle, outputs.get(), nullptr, in_place ? nullptr : tensors);
 }
 
 bool add_known_type(PyObject* module) {
@@ -157,10 +164,11 @@ bool add_known_type(PyObject* module) {
   static PyType_Spec specification = {"horovod._core.Known", sizeof(Known), 0, Py_TPFLAGS_DEFAULT, slots};
   known_type = PyType_FromSpec(&specification);
   latest = PyDict_New();
-  if (known_type == nullptr || latest == nullptr) return false;
-  Py_IncRef(known_type);
-  Py_IncRef(latest);
-  return PyModule_AddObject(module, "Known", known_type) == 0 && PyModule_AddObject(module, "latest", latest) == 0;
+  latest_of_sets = PyDict_New();
+  if (known_type == nullptr || latest == nullptr || latest_of_sets == nullptr) return false;
+  for (PyObject* object : {known_type, latest, latest_of_sets}) Py_IncRef(object);
+  return PyModule_AddObject(module, "Known", known_type) == 0 && PyModule_AddObject(module, "latest", latest) == 0 &&
+         PyModule_AddObject(module, "latest_of_sets", latest_of_sets) == 0;
 }
 
 }  // namespace hvd::python

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,38 +17,46 @@
 namespace hvd::python {
 namespace {
 
+using Number = unsigned long long;
+Number numbers = 0;  // given out so far
+
 // What must live until an operation is done, and what its collecting gives.
 struct Entry {
+  hvd_handle handle = 0;
   Reference value;
   Reference result;  // null, or a function: result(handle, value) is given instead
   Reference keep;
   int waiting = 0;  // threads in collect(); the last of them releases the handle
 };
 
-// By handle. Whatever is taken out is destroyed afterwards, since that may run code which comes back here.
-std::unordered_map<hvd_handle, Entry>& pending() {
-  static auto* table = new std::unordered_map<hvd_handle, Entry>;  // outlives the interpreter
+// Whatever is taken out is destroyed afterwards, since that may run code which comes back here.
+std::unordered_map<Number, Entry>& pending() {
+  static auto* table = new std::unordered_map<Number, Entry>;  // outlives the interpreter
   return *table;
 }
 
 // Those that were pending when Horovod was shut down or this process was forked.
-std::unordered_set<hvd_handle>& lost() {
-  static auto* handles = new std::unordered_set<hvd_handle>;
-  return *handles;
+std::unordered_set<Number>& lost() {
+  static auto* given = new std::unordered_set<Number>;
+  return *given;
 }
 
 // Those whose finish() was interrupted.
-std::vector<hvd_handle>& interrupted() {
-  static auto* handles = new std::vector<hvd_handle>;
-  return *handles;
+std::vector<Number>& interrupted() {
+  static auto* given = new std::vector<Number>;
+  return *given;
 }
 
 // How long a waiting thread stays in the runtime before it looks for signals. A shutdown wakes it.
 constexpr std::int64_t wait_slice_ms = 200;
 
-bool read_handle(PyObject* number, hvd_handle* handle) {
-  *handle = PyLong_AsUnsignedLongLong(number);
-  return PyErr_Occurred() == nullptr;
+// False with a Python error set. Whatever cannot be a number that was given out is 0.
+bool read_number(PyObject* object, Number* number) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (value == -1 && PyErr_Occurred() != nullptr) return false;
+  *number = overflow != 0 || value < 0 ? 0 : static_cast<Number>(value);
+  return true;
 }
 
 enum class Waited {
@@ -117,29 +126,34 @@ void release(hvd_handle handle) {
   if (hvd_runtime* runtime = Session::get().runtime()) hvd_release(runtime, handle);
 }
 
-// Takes the handle out of the table. False if another thread has done so.
-bool forget(hvd_handle handle) {
-  return !pending().extract(handle).empty();
+// Takes what has the number out of the table. False if another thread has done so.
+bool forget(Number number) {
+  return !pending().extract(number).empty();
 }
 
 // Releases the handle and takes it out of the table, when no other thread is in the runtime with it. False if it was
 // taken out before.
-bool let_go(hvd_handle handle) {
-  const auto found = pending().find(handle);
+bool let_go(Number number) {
+  const auto found = pending().find(number);
   if (found == pending().end()) return false;
   if (found->second.waiting > 0) return true;
-  release(handle);
-  return forget(handle);
+  release(found->second.handle);
+  return forget(number);
 }
 
-// Waits, takes the handle out of the table and gives what synchronize(number) returns.
-Waited collect(PyObject* number, Reference& value) {
-  hvd_handle handle = 0;
-  if (!read_handle(number, &handle)) return Waited::failed;
-  auto found = pending().find(handle);
+Reference call_result(PyObject* function, hvd_handle handle, PyObject* value) {
+  const Reference number(PyLong_FromUnsignedLongLong(handle));
+  return Reference(number ? PyObject_CallFunctionObjArgs(function, number.get(), value, nullptr) : nullptr);
+}
+
+// Waits, takes the handle out of the table and gives what synchronize() returns.
+Waited collect(PyObject* object, Reference& value) {
+  Number number = 0;
+  if (!read_number(object, &number)) return Waited::failed;
+  auto found = pending().find(number);
   if (found == pending().end()) {
     const bool forked = Session::get().forked();
-    if (forked ? lost().contains(handle) : lost().erase(handle) != 0) {
+    if (forked ? lost().contains(number) : lost().erase(number) != 0) {
       raise(internal_error(), forked
                                   ? "this operation was started by the process that this one was forked from, and can "
                                     "only be waited for there"
@@ -150,21 +164,24 @@ Waited collect(PyObject* number, Reference& value) {
     return Waited::succeeded;
   }
   // Waiting lets other threads run, and they may take it out.
+  const hvd_handle handle = found->second.handle;
+  const std::uint64_t generation = Session::get().generation();
   Reference result = Reference::to(found->second.result.get());
   value = Reference::to(found->second.value.get());
   ++found->second.waiting;
   const Waited waited = wait_until_done(handle);
-  found = pending().find(handle);
+  const bool is_same_job = Session::get().generation() == generation;  // in another one the number is another's
+  found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
   if (waited == Waited::interrupted) return waited;
   if (waited == Waited::succeeded && result)
-    value = Reference(PyObject_CallFunctionObjArgs(result.get(), number, value.get(), nullptr));
+    value = call_result(result.get(), handle, value.get());
   if (waited == Waited::succeeded && value) {
-    (void)let_go(handle);
+    (void)let_go(number);
     return waited;
   }
   Failure failure;
-  if (!let_go(handle) && waited != Waited::shut_down) {
+  if (is_same_job && !let_go(number) && waited != Waited::shut_down) {
     value = Reference(none());  // another thread has collected it meanwhile
     return Waited::succeeded;
   }
@@ -183,68 +200,83 @@ bool is_one_handle(Py_ssize_t count, PyObject* names, const char* expected) {
 
 }  // namespace
 
-bool keep_until_done(PyObject* number, PyObject* value, PyObject* result, PyObject* keep) {
-  hvd_handle handle = 0;
-  if (!read_handle(number, &handle)) return false;
-  Entry entry{Reference::to(value), Reference::to(result == Py_None ? nullptr : result), Reference::to(keep)};
-  pending()[handle] = std::move(entry);
-  return true;
+PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep) {
+  const Number number = ++numbers;
+  Entry entry{handle, Reference::to(value), Reference::to(result == Py_None ? nullptr : result), Reference::to(keep)};
+  pending()[number] = std::move(entry);
+  if (!lost().empty()) lost().erase(number);  // of an earlier job
+  return PyLong_FromUnsignedLongLong(number);
+}
+
+void skip_number() {
+  ++numbers;
 }
 
 bool has_interrupted() {
   hvd_runtime* runtime = Session::get().runtime();
-  std::vector<hvd_handle> done;
+  std::vector<Number> done;
   if (runtime != nullptr)
-    std::erase_if(interrupted(), [&](hvd_handle handle) {
-      if (hvd_poll(runtime, handle) == 0) return false;
-      done.push_back(handle);
+    std::erase_if(interrupted(), [&](Number number) {
+      const auto found = pending().find(number);
+      if (found != pending().end() && hvd_poll(runtime, found->second.handle) == 0) return false;
+      done.push_back(number);
       return true;
     });
-  for (hvd_handle handle : done) {
-    hvd_release(runtime, handle);
-    forget(handle);  // which may run any code, this function included
-  }
+  for (Number number : done) (void)let_go(number);  // which may run any code, this function included
   return !interrupted().empty();
 }
 
 PyObject* forget_all(PyObject*, PyObject*) {
   interrupted().clear();
-  std::unordered_map<hvd_handle, Entry> forgotten;
+  std::unordered_map<Number, Entry> forgotten;
   forgotten.swap(pending());
   lost().clear();
-  for (const auto& [handle, entry] : forgotten) lost().insert(handle);
+  for (const auto& [number, entry] : forgotten) lost().insert(number);
+  numbers = 0;
   return none();
 }
 
-// submit(operation, input, output, rows, value, keep, result=None) -> handle
+PyObject* pending_outputs(PyObject*, PyObject*) {
+  Reference table(PyDict_New());
+  for (const auto& [number, entry] : pending()) {
+    const Reference key(PyLong_FromUnsignedLongLong(number));
+    PyObject* output = entry.value ? entry.value.get() : Py_None;
+    if (!table || !key || PyDict_SetItem(table.get(), key.get(), output) != 0) return nullptr;
+  }
+  return table.release();
+}
+
+// submit(operation, input, output, rows, value, keep, result=None, splits=None) -> handle
 PyObject* submit(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (count < 6 || count > 7 || !is_operation(arguments[0]))
-    return raise(PyExc_TypeError, "submit() takes an Operation, input, output, rows, value, keep and perhaps result");
-  Reference handle(start_operation(arguments[0], arguments[1], arguments[2], arguments[3]));
-  if (!handle || !keep_until_done(handle.get(), arguments[4], count > 6 ? arguments[6] : nullptr, arguments[5]))
+  if (count < 6 || count > 8 || !is_operation(arguments[0]))
+    return raise(PyExc_TypeError,
+                 "submit() takes an Operation, input, output, rows, value, keep and perhaps result and splits");
+  hvd_handle handle = 0;
+  if (!start_operation({arguments[0], arguments[1], arguments[2], arguments[3], count > 7 ? arguments[7] : nullptr},
+                       &handle))
     return nullptr;
-  return handle.release();
+  return keep_until_done(handle, arguments[4], count > 6 ? arguments[6] : nullptr, arguments[5]);
 }
 
 // submit_group([(operation, input, output, rows), ...], value, keep, result=None) -> handle
 PyObject* submit_group(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count < 3 || count > 4)
     return raise(PyExc_TypeError, "submit_group() takes a list of members, value, keep and perhaps result");
-  Reference handle(start_operations(arguments[0]));
-  if (!handle || !keep_until_done(handle.get(), arguments[1], count > 3 ? arguments[3] : nullptr, arguments[2]))
-    return nullptr;
-  return handle.release();
+  hvd_handle handle = 0;
+  if (!start_operations(arguments[0], &handle)) return nullptr;
+  return keep_until_done(handle, arguments[1], count > 3 ? arguments[3] : nullptr, arguments[2]);
 }
 
 PyObject* poll(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  hvd_handle handle = 0;
-  if (!is_one_handle(count, names, "poll() takes one argument: handle") || !read_handle(arguments[0], &handle))
+  Number number = 0;
+  if (!is_one_handle(count, names, "poll() takes one argument: handle") || !read_number(arguments[0], &number))
     return nullptr;
   const Session& session = Session::get();
-  if (!pending().contains(handle)) return PyBool_FromLong(1);
+  const auto found = pending().find(number);
+  if (found == pending().end()) return PyBool_FromLong(1);
   // After a shutdown everything is done: with an error, which synchronize() tells.
   if (session.runtime() == nullptr) return PyBool_FromLong(!session.stopping());
-  return PyBool_FromLong(hvd_poll(session.runtime(), handle) != 0);
+  return PyBool_FromLong(hvd_poll(session.runtime(), found->second.handle) != 0);
 }
 
 PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
@@ -279,38 +311,6 @@ PyObject* synchronize_all(PyObject*, PyObject* handles) {
   if (!first) return numbers.release();
   first->set_again();
   return nullptr;
-}
-
-PyObject* result_shape(PyObject*, PyObject* arguments) {
-  unsigned long long handle = 0;
-  Py_ssize_t index = 0;
-  if (!PyArg_ParseTuple(arguments, "Kn:result_shape", &handle, &index)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  int dimensions = 0;
-  std::int64_t shape[HVD_MAX_DIMENSIONS];
-  const hvd_status status = hvd_result_shape(runtime, handle, static_cast<std::size_t>(index), &dimensions, shape);
-  if (status != HVD_OK) return raise_refused(status);
-  PyObject* result = PyTuple_New(dimensions);
-  for (int i = 0; result != nullptr && i < dimensions; ++i) PyTuple_SetItem(result, i, PyLong_FromLongLong(shape[i]));
-  return result;
-}
-
-PyObject* result_copy(PyObject*, PyObject* arguments) {
-  unsigned long long handle = 0, destination = 0;
-  Py_ssize_t index = 0, bytes = 0;
-  if (!PyArg_ParseTuple(arguments, "KnKn:result_copy", &handle, &index, &destination, &bytes)) return nullptr;
-  hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  hvd_status status;
-  {
-    Session::Use use(Session::get());
-    Py_BEGIN_ALLOW_THREADS;
-    status = hvd_result_copy(runtime, handle, static_cast<std::size_t>(index), reinterpret_cast<void*>(destination),
-                             static_cast<std::size_t>(bytes));
-    Py_END_ALLOW_THREADS;
-  }
-  return status == HVD_OK ? none() : raise_refused(status);
 }
 
 }  // namespace hvd::python

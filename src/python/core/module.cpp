@@ -3,49 +3,54 @@
 #include "python/core/python_api.hpp"
 
 #include <cstdlib>
-#include <limits>
 #include <vector>
 
 #include "python/core/again.hpp"
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
 #include "python/core/operation.hpp"
+#include "python/core/process_sets.hpp"
+#include "python/core/reference.hpp"
+#include "python/core/results.hpp"
 #include "python/core/session.hpp"
 
 namespace hvd::python {
 namespace {
 
-bool read_ranks(PyObject* list, std::vector<int>* ranks) {
-  if (list == nullptr || list == Py_None) return true;
-  const Py_ssize_t count = PySequence_Size(list);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = PySequence_GetItem(list, i);
-    if (item == nullptr) return false;
-    const long rank = PyLong_AsLong(item);
-    Py_DecRef(item);
-    if (PyErr_Occurred() != nullptr) return false;
-    if (rank < 0 || rank > std::numeric_limits<int>::max()) {
-      PyErr_Format(PyExc_ValueError, "init(comm=[...]) takes ranks; found %ld", rank);
-      return false;
+// The ranks of several sets, one set after the other.
+struct Sets {
+  std::vector<int> ranks;
+  std::vector<std::size_t> sizes;
+  bool read(PyObject* list) {
+    const Py_ssize_t count = PySequence_Size(list);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const std::size_t before = ranks.size();
+      const Reference set(PySequence_GetItem(list, i));
+      if (!set || !read_ranks(set.get(), "a process set", ranks)) return false;
+      sizes.push_back(ranks.size() - before);
     }
-    ranks->push_back(static_cast<int>(rank));
+    return count >= 0;
   }
-  return count >= 0;
-}
+};
 
 PyObject* init(PyObject*, PyObject* arguments) {
   unsigned long long communicator = 0;
   Py_ssize_t handle_bytes = 0;
-  PyObject* list = nullptr;
-  if (!PyArg_ParseTuple(arguments, "|KnO:init", &communicator, &handle_bytes, &list)) return nullptr;
+  PyObject *list = Py_None, *set_list = Py_None;
+  if (!PyArg_ParseTuple(arguments, "|KnOO:init", &communicator, &handle_bytes, &list, &set_list)) return nullptr;
   std::vector<int> ranks;
-  if (!read_ranks(list, &ranks)) return nullptr;
+  Sets sets;
+  if (list != Py_None && !read_ranks(list, "init(comm=[...])", ranks)) return nullptr;
+  if (set_list != Py_None && !sets.read(set_list)) return nullptr;
   hvd_init_options options{};
   options.struct_size = sizeof options;
   options.mpi_comm = reinterpret_cast<const void*>(communicator);
   options.mpi_comm_size = static_cast<std::size_t>(handle_bytes);
   options.ranks = ranks.empty() ? nullptr : ranks.data();
   options.rank_count = ranks.size();
+  options.set_ranks = sets.ranks.data();
+  options.set_sizes = sets.sizes.data();
+  options.set_count = sets.sizes.size();
   return Session::get().init(options) ? none() : nullptr;
 }
 PyObject* shutdown(PyObject*, PyObject*) {
@@ -129,6 +134,35 @@ PyObject* counter(PyObject*, PyObject* arguments) {
   return runtime == nullptr ? nullptr : PyLong_FromLongLong(hvd_counter(runtime, name));
 }
 
+PyObject* timeline_start(PyObject*, PyObject* arguments) {
+  const char* path = nullptr;
+  int mark_cycles = 0;
+  if (!PyArg_ParseTuple(arguments, "sp:timeline_start", &path, &mark_cycles)) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  if (runtime == nullptr) return nullptr;
+  hvd_status status;
+  {
+    Session::Use use(Session::get());
+    Py_BEGIN_ALLOW_THREADS;
+    status = hvd_timeline_start(runtime, path, mark_cycles);
+    Py_END_ALLOW_THREADS;
+  }
+  return status == HVD_OK ? none() : raise_refused(status);
+}
+
+PyObject* timeline_stop(PyObject*, PyObject*) {
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  if (runtime == nullptr) return nullptr;
+  hvd_status status;
+  {
+    Session::Use use(Session::get());
+    Py_BEGIN_ALLOW_THREADS;
+    status = hvd_timeline_stop(runtime);
+    Py_END_ALLOW_THREADS;
+  }
+  return status == HVD_OK ? none() : raise_refused(status);
+}
+
 void append_knob(void* list, const char* name, const char* kind, const char* default_value, const char* meaning) {
   PyObject* row = Py_BuildValue("(ssss)", name, kind, default_value, meaning);
   if (row == nullptr) return;
@@ -153,9 +187,9 @@ PyCFunction fast(Function* function) {
 
 PyMethodDef functions[] = {
     {"init", init, METH_VARARGS,
-     "init(communicator=0, handle_bytes=0, ranks=None): joins the job of all, of an MPI_Comm at an address, or of "
-     "ranks "
-     "of MPI_COMM_WORLD. ValueError if that fails. Nothing happens if initialised already."},
+     "init(communicator=0, handle_bytes=0, ranks=None, sets=None): joins the job of all, of an MPI_Comm at an address, "
+     "or of ranks of MPI_COMM_WORLD; the process sets, lists of ranks, get the ids 1, 2, ... ValueError if that fails. "
+     "Nothing happens if initialised already."},
     {"shutdown", shutdown, METH_NOARGS, "Ends the job's operations on all ranks. Nothing happens if not initialised."},
     {"is_initialized", is_initialized, METH_NOARGS, "Between init() and shutdown() of this process."},
     {"has_place", has_place, METH_NOARGS, "The same, and in children that were forked in between: world() answers."},
@@ -167,9 +201,10 @@ PyMethodDef functions[] = {
     {"mpi_thread_level", mpi_thread_level, METH_NOARGS,
      "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},
     {"prepare", prepare, METH_VARARGS,
-     "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient) -> Operation"},
+     "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> "
+     "Operation"},
     {"submit", fast(&submit), METH_FASTCALL,
-     "submit(operation, input, output, rows, value, keep, result=None) -> handle\n"
+     "submit(operation, input, output, rows, value, keep, result=None, splits=None) -> handle\n"
      "Starts an operation. synchronize(handle) returns value, or result(handle, value); `keep` lives until then."},
     {"submit_group", fast(&submit_group), METH_FASTCALL,
      "submit_group([(operation, input, output, rows), ...], value, keep, result=None) -> handle\n"
@@ -179,6 +214,8 @@ PyMethodDef functions[] = {
      "Starts the allreduce that was latest under this name again; None if this is another one."},
     {"forget_all", forget_all, METH_NOARGS,
      "Lets go of what was submitted and not synchronised; when nothing is in flight any more."},
+    {"pending_outputs", pending_outputs, METH_NOARGS,
+     "{handle: output} of what was started and not synchronised yet; None where the output is not known before."},
     {"start_group_again", fast(&start_group_again), METH_FASTCALL,
      "start_group_again(tuple of tensors, in_place, name, reduce_op, prescale, postscale, process_set) -> handle\n"
      "The same for several that become ready together."},
@@ -194,8 +231,18 @@ PyMethodDef functions[] = {
      "synchronize_all($module, handles, /)\n--\n\n"
      "Waits for all of them and returns the list of their outputs, or raises the first failure: after the others are "
      "done, too."},
-    {"result_shape", result_shape, METH_VARARGS, "result_shape(handle, index) -> tuple"},
-    {"result_copy", result_copy, METH_VARARGS, "result_copy(handle, index, destination, bytes)"},
+    {"take_result", take_result, METH_VARARGS,
+     "take_result(handle, index, dtype) -> a DLPack capsule of the memory itself, once for each result"},
+    {"received_splits", received_splits, METH_VARARGS,
+     "received_splits(handle, index, size) -> the rows that came from each rank of the set"},
+    {"process_set_ids", process_set_ids, METH_NOARGS, "process_set_ids() -> list, ascending"},
+    {"process_set", process_set, METH_O,
+     "process_set(id) -> (this rank's place, or -1; the set's ranks). ValueError for one that there is not."},
+    {"add_process_set", add_process_set, METH_O, "add_process_set(ranks) -> id. Collective over all ranks of the job."},
+    {"remove_process_set", remove_process_set, METH_O,
+     "remove_process_set(id). Collective over all ranks of the job."},
+    {"timeline_start", timeline_start, METH_VARARGS, "timeline_start(path, mark_cycles)"},
+    {"timeline_stop", timeline_stop, METH_NOARGS, "Closes the timeline's file, if there is one."},
     {"shared_allocate", shared_allocate, METH_O,
      "shared_allocate(bytes) -> (address, owner): collective. The memory lasts as long as the owner, if need be beyond "
      "the shutdown."},
@@ -223,8 +270,12 @@ bool add_constants(PyObject* module) {
                    {"ALLGATHER", HVD_ALLGATHER},
                    {"BROADCAST", HVD_BROADCAST},
                    {"BARRIER", HVD_BARRIER},
+                   {"REDUCESCATTER", HVD_REDUCESCATTER},
+                   {"ALLTOALL", HVD_ALLTOALL},
+                   {"JOIN", HVD_JOIN},
                    {"AVERAGE", HVD_AVERAGE},
                    {"SUM", HVD_SUM},
+                   {"ADASUM", HVD_ADASUM},
                    {"MIN", HVD_MIN},
                    {"MAX", HVD_MAX},
                    {"PRODUCT", HVD_PRODUCT},

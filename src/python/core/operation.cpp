@@ -5,6 +5,7 @@
 
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
+#include "python/core/reference.hpp"
 #include "python/core/session.hpp"
 
 namespace hvd::python {
@@ -28,14 +29,19 @@ hvd_runtime* runtime_of(const Operation* operation) {
   return runtime;
 }
 
-PyObject* raise_not_started(hvd_status status) {
+// A refused operation takes the number of a handle, too.
+bool raise_not_started(hvd_status status) {
+  skip_number();
   std::string text = hvd_last_error();
-  if (status != HVD_INVALID_ARGUMENT || text.find("in flight already") == std::string::npos || !has_interrupted())
-    return raise_refused(status);
+  if (status != HVD_INVALID_ARGUMENT || text.find("in flight already") == std::string::npos || !has_interrupted()) {
+    raise_refused(status);
+    return false;
+  }
   text +=
       ". A call that waited was interrupted before, and its operation waits on: other ranks have not come to it. "
       "To begin anew, call hvd.shutdown() and hvd.init() on all ranks";
-  return raise(PyExc_ValueError, text.c_str());
+  raise(PyExc_ValueError, text.c_str());
+  return false;
 }
 
 // A transient one that was started goes with its handle.
@@ -43,24 +49,20 @@ void hand_over(Operation* operation) {
   if (operation->is_transient) operation->is_held = false;
 }
 
-PyObject* start(Operation* operation, const void* input, void* output, std::int64_t rows) {
+bool start(Operation* operation, const hvd_start_arguments& arguments, hvd_handle* handle) {
   hvd_runtime* runtime = runtime_of(operation);
-  if (runtime == nullptr) return nullptr;
-  hvd_start_arguments start_arguments = hvd_use_of(operation->op, input, output);
-  start_arguments.first_dimension = rows;
-  hvd_handle handle = 0;
-  const hvd_status status = hvd_start(runtime, &start_arguments, 1, &handle);
+  if (runtime == nullptr) return false;
+  const hvd_status status = hvd_start(runtime, &arguments, 1, handle);
   if (status != HVD_OK) return raise_not_started(status);
   hand_over(operation);
-  return PyLong_FromUnsignedLongLong(handle);
+  return true;
 }
 
-PyObject* start_together(const std::vector<hvd_start_arguments>& members) {
+bool start_together(const std::vector<hvd_start_arguments>& members, hvd_handle* handle) {
   hvd_runtime* runtime = runtime_or_raise(internal_error());
-  if (runtime == nullptr) return nullptr;
-  hvd_handle handle = 0;
-  const hvd_status status = hvd_start(runtime, members.data(), members.size(), &handle);
-  return status == HVD_OK ? PyLong_FromUnsignedLongLong(handle) : raise_not_started(status);
+  if (runtime == nullptr) return false;
+  const hvd_status status = hvd_start(runtime, members.data(), members.size(), handle);
+  return status == HVD_OK || raise_not_started(status);
 }
 
 void deallocate(PyObject* self) {
@@ -73,14 +75,17 @@ void deallocate(PyObject* self) {
   Py_DecRef(type);
 }
 
-bool read_shape(PyObject* shape, std::vector<std::int64_t>& dimensions) {
-  const Py_ssize_t count = PyTuple_Size(shape);
+// Of a tuple or a list.
+bool read_numbers(PyObject* sequence, std::vector<std::int64_t>& numbers) {
+  const Py_ssize_t count = PySequence_Size(sequence);
   if (count < 0) return false;
-  dimensions.reserve(static_cast<std::size_t>(count));
+  numbers.reserve(static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const long long dimension = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-    if (dimension == -1 && PyErr_Occurred() != nullptr) return false;
-    dimensions.push_back(dimension);
+    const Reference item(PySequence_GetItem(sequence, i));
+    if (!item) return false;
+    const long long number = PyLong_AsLongLong(item.get());
+    if (number == -1 && PyErr_Occurred() != nullptr) return false;
+    numbers.push_back(number);
   }
   return true;
 }
@@ -113,13 +118,13 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   description.struct_size = sizeof description;
   int verb = 0, dtype = 0, reduce_op = 0;
   PyObject* shape = nullptr;
-  if (!PyArg_ParseTuple(arguments, "siiO!iddiip:prepare", &description.name, &verb, &dtype, &PyTuple_Type, &shape,
+  if (!PyArg_ParseTuple(arguments, "siiO!iddiipz:prepare", &description.name, &verb, &dtype, &PyTuple_Type, &shape,
                         &reduce_op, &description.prescale, &description.postscale, &description.root_rank,
-                        &description.process_set, &description.transient)) {
+                        &description.process_set, &description.transient, &description.group)) {
     return nullptr;
   }
   std::vector<std::int64_t> dimensions;
-  if (!read_shape(shape, dimensions)) return nullptr;
+  if (!read_numbers(shape, dimensions)) return nullptr;
   hvd_runtime* runtime = runtime_or_raise(internal_error());
   if (runtime == nullptr) return nullptr;
   description.verb = static_cast<hvd_verb>(verb);
@@ -129,7 +134,10 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   description.shape = dimensions.data();
   hvd_op* op = nullptr;
   const hvd_status status = hvd_prepare(runtime, &description, &op);
-  if (status != HVD_OK) return raise_refused(status);
+  if (status != HVD_OK) {
+    (void)raise_not_started(status);
+    return nullptr;
+  }
 
   auto* operation = PyObject_New(Operation, reinterpret_cast<PyTypeObject*>(operation_type));
   if (operation == nullptr) return nullptr;
@@ -144,41 +152,49 @@ bool is_operation(PyObject* object) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == operation_type;
 }
 
-PyObject* start_operation(const Use& use) {
-  return start(reinterpret_cast<Operation*>(use.operation), use.input, use.output, 0);
+bool start_operation(const Use& use, hvd_handle* handle) {
+  auto* operation = reinterpret_cast<Operation*>(use.operation);
+  return start(operation, hvd_use_of(operation->op, use.input, use.output), handle);
 }
 
-PyObject* start_operations(const std::vector<Use>& uses) {
+bool start_operations(const std::vector<Use>& uses, hvd_handle* handle) {
   std::vector<hvd_start_arguments> members;
   members.reserve(uses.size());
   for (const Use& use : uses) {
     const auto* operation = reinterpret_cast<const Operation*>(use.operation);
-    if (runtime_of(operation) == nullptr) return nullptr;
-    members.push_back({operation->op, use.input, use.output, 0});
+    if (runtime_of(operation) == nullptr) return false;
+    members.push_back(hvd_use_of(operation->op, use.input, use.output));
   }
-  return start_together(members);
+  return start_together(members, handle);
 }
 
-PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows) {
+bool start_operation(const Given& given, hvd_handle* handle) {
+  auto* operation = reinterpret_cast<Operation*>(given.operation);
   void *from = nullptr, *to = nullptr;
-  if (!read_pointer(input, &from) || !read_pointer(output, &to)) return nullptr;
-  const long long count = PyLong_AsLongLong(rows);
-  if (count == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  return start(reinterpret_cast<Operation*>(operation), from, to, count);
+  if (!read_pointer(given.input, &from) || !read_pointer(given.output, &to)) return false;
+  hvd_start_arguments arguments = hvd_use_of(operation->op, from, to);
+  arguments.first_dimension = PyLong_AsLongLong(given.rows);
+  if (arguments.first_dimension == -1 && PyErr_Occurred() != nullptr) return false;
+  if (given.splits == nullptr || given.splits == Py_None) return start(operation, arguments, handle);
+  std::vector<std::int64_t> parts;
+  if (!read_numbers(given.splits, parts)) return false;
+  arguments.splits = parts.data();
+  arguments.split_count = parts.size();
+  return start(operation, arguments, handle);
 }
 
-PyObject* start_operations(PyObject* items) {
+bool start_operations(PyObject* items, hvd_handle* handle) {
   const Py_ssize_t count = PyList_Size(items);
-  if (count < 0) return nullptr;
+  if (count < 0) return false;
   std::vector<hvd_start_arguments> members;
   members.reserve(static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!read_group_member(PyList_GetItem(items, i), members)) return nullptr;
+    if (!read_group_member(PyList_GetItem(items, i), members)) return false;
   }
-  PyObject* handle = start_together(members);
-  for (Py_ssize_t i = 0; handle != nullptr && i < count; ++i)
+  if (!start_together(members, handle)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i)
     hand_over(reinterpret_cast<Operation*>(PyTuple_GetItem(PyList_GetItem(items, i), 0)));
-  return handle;
+  return true;
 }
 
 bool add_operation_type(PyObject* module) {

@@ -19,20 +19,24 @@ struct Operation {
 // Makes the type and adds it to the module. False with a Python error set.
 bool add_operation_type(PyObject* module);
 
-// prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient) -> Operation
+// prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> Operation
 PyObject* prepare(PyObject* module, PyObject* arguments);
 
 bool is_operation(PyObject* object);
-// Submit one use of an Operation, or of several in a list of (operation, input, output, rows), and give the handle as a
-// number. Pointers as Python passes them: tensor.data_ptr(). Null with a Python error set.
+// Submit one use of an Operation, or of several in a list of (operation, input, output, rows). Pointers as Python passes
+// them: tensor.data_ptr(). False with a Python error set.
 struct Use {
   PyObject* operation;
   const void* input;
   void* output;
 };
-PyObject* start_operations(const std::vector<Use>& uses);
-PyObject* start_operation(const Use& use);
-PyObject* start_operation(PyObject* operation, PyObject* input, PyObject* output, PyObject* rows);
-PyObject* start_operations(PyObject* members);
+bool start_operations(const std::vector<Use>& uses, hvd_handle* handle);
+bool start_operation(const Use& use, hvd_handle* handle);
+// What submit() is given; `splits`: null or None, or a list of numbers.
+struct Given {
+  PyObject *operation, *input, *output, *rows, *splits;
+};
+bool start_operation(const Given& given, hvd_handle* handle);
+bool start_operations(PyObject* members, hvd_handle* handle);
 
 }  // namespace hvd::python

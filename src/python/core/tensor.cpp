@@ -1,26 +1,8 @@
 #include "python/core/tensor.hpp"
 
-#include <cstring>
-
 namespace hvd::python {
 
-// DLPack 1.x, "C exchange API" (dmlc.github.io/dlpack): the layout is fixed for the major version.
-namespace {
-
-constexpr std::int32_t dlpack_host = 1;  // kDLCPU
-
-struct DlpackTensor {
-  void* data;
-  std::int32_t device_type, device_id;
-  std::int32_t dimensions;
-  std::uint32_t type;  // code, bits and lanes; here only compared
-  std::int64_t* shape;
-  std::int64_t* strides;  // in elements
-  std::uint64_t byte_offset;
-};
-
-}  // namespace
-
+// DLPack's "C exchange API": the layout is fixed for the major version.
 struct DlpackExchange {
   std::uint32_t major, minor;
   void* previous;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "python/core/dlpack.hpp"
 #include "python/core/reference.hpp"
 
 namespace hvd::python {
@@ -32,7 +33,7 @@ class TensorLikeness {
   Reference type_, dtype_, shape_;
   Reference is_neg_;  // the type's method; null where it has none
   const DlpackExchange* dlpack_ = nullptr;
-  std::uint32_t dlpack_type_ = 0;
+  DlpackType dlpack_type_{};
   std::vector<std::int64_t> extents_, strides_;
   std::int64_t count_ = 1;
 };

@@ -5,6 +5,7 @@ A framework's module turns its tensors into addresses, asks for the operation he
 again by `_core.start_again`. Operations and handles are plain data of this process; what the ranks agree about is the C
 library's work.
 """
+import array
 import atexit
 import collections
 import itertools
@@ -55,23 +56,27 @@ MOST_OPERATIONS = 8192
 operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
 # name -> _core.Known, or a group's tuple of them, by which a step after the first one starts it without looking at much
 latest = _core.latest
-# How many distributed optimizers have had parameters of a name; from 0 after each init.
+latest_of_sets = _core.latest_of_sets  # the same for each process set but the global one
+# How many distributed optimizers have had parameters of a name, by (process set id, name); from 0 after each init.
 optimizers_with = collections.Counter()
 # What has state of a job; its begin_anew() is called after a shutdown, when the next job has begun.
 to_begin_anew = weakref.WeakSet()
 _remembered = 0  # operations of `latest`, and those that were replaced there
-# Numbers the operations without a name, by which the ranks match them; from 1 after each init.
-new_unnamed = itertools.count(1).__next__
+_unnamed = {}  # process set id -> counter of its operations without a name
+_first_unnamed = 1  # what such a counter begins with
+_places = {}  # process set id -> (this rank's place, size)
+are_sets_dynamic = False  # whether process sets may be added and removed
 
 
 # ---- the job ----------------------------------------------------------------------------------------------------
 
 
 def init(*members):
-    """Joins the job; nothing happens if this process has done so already. For the arguments see _core.init."""
+    """Joins the job, and says so; False if this process has done so already. For the arguments see _core.init."""
     global _atexit_registered
     with _changing:
-        if not _core.is_initialized():
+        begun = not _core.is_initialized()
+        if begun:
             _forget_everything()
             _core.init(*members)
             _copy_mark()
@@ -83,6 +88,7 @@ def init(*members):
         if not _core.is_initialized():
             raise HorovodInternalError("hvd.init() was undone before it returned: a signal's handler called "
                                        "hvd.shutdown()")
+        return begun
 
 
 def shutdown():
@@ -90,8 +96,7 @@ def shutdown():
     with _changing:
         _core.shutdown()
         _copy_mark()
-        operations.clear()
-        latest.clear()
+        _forget_operations()
 
 
 def _copy_mark():
@@ -102,13 +107,20 @@ def _copy_mark():
         os.environ["HOROVOD_OWNER"] = mark
 
 
-def _forget_everything():
-    global new_unnamed
+def _forget_operations():
     operations.clear()
     latest.clear()
+    latest_of_sets.clear()
+
+
+def _forget_everything():
+    global _first_unnamed
+    _forget_operations()
     optimizers_with.clear()
     _core.forget_all()
-    new_unnamed = itertools.count(1).__next__
+    _unnamed.clear()
+    _places.clear()
+    _first_unnamed = 1
 
 
 def _after_fork_in_child():
@@ -122,32 +134,87 @@ def _after_fork_in_child():
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+# ---- process sets -----------------------------------------------------------------------------------------------
+
+
+def place_in(process_set):
+    """(this rank's place, size) of the set with this id; the place is -1 if this rank is not in it. ValueError if there is
+    no such set."""
+    found = _places.get(process_set)
+    if found is None:
+        place, ranks = _core.process_set(process_set)
+        found = _places[process_set] = (place, len(ranks))
+    return found
+
+
+def add_process_set(ranks):
+    """The id of the new set. Collective over all ranks."""
+    _wait_for_all_ranks()
+    number = _core.add_process_set(ranks)
+    _forget_set(number)
+    return number
+
+
+def remove_process_set(process_set):
+    """Collective over all ranks. What is under way in the set fails."""
+    _wait_for_all_ranks()
+    _core.remove_process_set(process_set)
+    _forget_set(process_set)
+
+
+def _forget_set(process_set):
+    """Its id means another set from now on, or none."""
+    _forget_operations()
+    _unnamed.pop(process_set, None)
+    _places.pop(process_set, None)
+    for key in [key for key in optimizers_with if key[0] == process_set]:
+        del optimizers_with[key]
+
+
+def _wait_for_all_ranks():
+    """With an ear for signals, which the C library does not have while it changes the process sets."""
+    finish(submit(operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ()), 0, 0, 0, None,
+                  None))
+
+
 # ---- operations -------------------------------------------------------------------------------------------------
 
 
-def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0):
+def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
+              group=None):
     """The prepared operation of this key, made of the other arguments if there is none yet."""
     found = operations[key]
     if found is None:
-        found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, 0, 0)
+        found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group)
         operations[key] = found
     return found
 
 
-def remember(name, known):
-    """From now on _core.start_again knows what was started last under the name."""
+def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
+              group=None):
+    """An operation for one use, whose name will not come again."""
+    return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group)
+
+
+def new_unnamed(process_set):
+    """Numbers the operations without a name in the set, by which its ranks match them; from 1 after each init."""
+    counter = _unnamed.get(process_set)
+    if counter is None:
+        counter = _unnamed[process_set] = itertools.count(_first_unnamed)
+    return next(counter)
+
+
+def remember(name, known, process_set):
+    """From now on _core.start_again knows what was started last under the name in the ProcessSet."""
     global _remembered
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
         latest.clear()  # who is used again is found among the operations, and remembered
+        latest_of_sets.clear()
         _remembered = count
-    latest[name] = known
-
-
-def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0):
-    """An operation for one use, whose name will not come again."""
-    return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, 0, 1)
+    of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})
+    of_set[name] = known
 
 
 submit = _core.submit
@@ -158,7 +225,20 @@ finish = _core.finish  # what a synchronous verb does with the handle of its own
 synchronize_all = _core.synchronize_all
 
 
-def barrier():
-    """Returns when every rank has called it."""
-    found = operation("barrier", "barrier.noname", _core.BARRIER, _core.UINT8, ())
+def barrier(process_set=0):
+    """Returns when every rank of the set has called it."""
+    key = ("barrier", process_set)
+    found = operation(key, "barrier.noname", _core.BARRIER, _core.UINT8, (), process_set=process_set)
     finish(submit(found, 0, 0, 0, None, None))
+
+
+def join():
+    """Returns when every rank has called it: the rank that was last. Until then zeros take this rank's place."""
+    global _first_unnamed
+    last = array.array("i", [-1])
+    found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
+    finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
+    # The ranks have started different numbers of operations without a name. From here on they count together again.
+    _first_unnamed += 1 << 32
+    _unnamed.clear()
+    return last[0]

@@ -136,31 +136,54 @@ class TestOptimizerArguments:
             hvd.DistributedOptimizer(self.model)
 
 
-@pytest.mark.parametrize("arguments", [dict(comm="world"), dict(comm=17), dict(comm=[0, 1]),
-                                       dict(process_sets="static")], ids=str)
+@pytest.mark.parametrize("arguments", [dict(comm="world"), dict(comm=17), dict(comm=[0, 1])], ids=str)
 def test_init_arguments(arguments):
     with pytest.raises(ValueError):
         hvd.init(**arguments)
     assert not hvd.is_initialized()
 
 
-def test_init_with_process_sets():
-    with pytest.raises(NotImplementedError):
-        hvd.init(process_sets=[hvd.ProcessSet([0])])
-    hvd.init(comm=[], process_sets="dynamic")
-    hvd.shutdown()
+class TestProcessSetsOfOneRank:
+    """The only set there can be is the global one."""
+
+    def test_it_cannot_be_made_again(self):
+        for ranks in ([0], []):
+            with pytest.raises(ValueError, match="index 0"):
+                hvd.init(process_sets=[hvd.ProcessSet(ranks)])
+            assert hvd.is_initialized()
+            hvd.init(process_sets=[])
+            with pytest.raises(ValueError, match="HOROVOD_DYNAMIC_PROCESS_SETS"):
+                hvd.add_process_set(ranks)
+            hvd.shutdown()
+
+    def test_sets_may_be_dynamic(self, monkeypatch):
+        monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "0")
+        hvd.init(comm=[], process_sets="Dynamic")
+        for wrong in ([0], [], [1], [0, 0], [-1]):
+            with pytest.raises(ValueError):
+                hvd.add_process_set(wrong)
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 1.0
+        hvd.shutdown()
+
+    @pytest.mark.parametrize("sets", ["static", [[0]], [7]], ids=str)
+    def test_what_is_no_set(self, sets):
+        with pytest.raises(ValueError, match="list of ProcessSet"):
+            hvd.init(process_sets=sets)
+        assert not hvd.is_initialized()
 
 
-def test_compression():
+@pytest.mark.parametrize("name,narrow", [("fp16", torch.float16), ("bf16", torch.bfloat16)])
+def test_compression(name, narrow):
+    compression = getattr(hvd.Compression, name)
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         tensor = torch.rand(5, 3).to(dtype)
-        compressed, context = hvd.Compression.fp16.compress(tensor)
-        assert compressed.dtype == torch.float16
-        again = hvd.Compression.fp16.decompress(compressed, context)
+        compressed, context = compression.compress(tensor)
+        assert compressed.dtype == narrow
+        again = compression.decompress(compressed, context)
         assert again.dtype == dtype
-        torch.testing.assert_close(again, tensor, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(again, tensor, rtol=1e-2, atol=1e-2)
     integers = torch.arange(4)
-    assert hvd.Compression.fp16.compress(integers) == (integers, None)
+    assert compression.compress(integers) == (integers, None)
     assert hvd.Compression.none.compress(integers) == (integers, None)
 
 

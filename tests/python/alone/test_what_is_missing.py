@@ -16,7 +16,7 @@ from horovod.runner.util.threads import execute_function_multithreaded, in_threa
 @pytest.mark.parametrize("statement", [
     "import horovod.tensorflow", "import horovod.tensorflow.keras", "from horovod import tensorflow",
     "import horovod.keras", "from horovod.keras import callbacks", "import horovod.mxnet", "import horovod.spark",
-    "import horovod.spark.torch", "import horovod.ray", "import horovod.data", "import horovod.torch.elastic",
+    "import horovod.spark.torch", "import horovod.ray", "import horovod.torch.elastic",
     "from horovod.torch import elastic", "from horovod.torch.elastic import run", "from horovod.common import elastic"])
 def test_an_import_names_what_is_missing_and_what_to_do(statement):
     for _ in range(2):
@@ -54,7 +54,10 @@ def test_what_is_meant_by_gloo_is_there():
 
 @pytest.mark.parametrize("module,names", {
     "horovod.torch.mpi_ops": "ProcessSet add_process_set remove_process_set global_process_set HorovodInternalError "
-                             "check_installed_version gpu_available num_rank_is_power_2 Compression",
+                             "check_installed_version gpu_available num_rank_is_power_2 Compression mpi_lib "
+                             "_handle_map HorovodAllreduce HorovodGroupedAllreduce HorovodAllgather "
+                             "HorovodGroupedAllgather HorovodBroadcast HorovodAlltoall HorovodReducescatter "
+                             "HorovodGroupedReducescatter",
     "horovod.common.util": "EXTENSIONS _cache split_list is_iterable",
 }.items())
 def test_names_that_others_import(module, names):

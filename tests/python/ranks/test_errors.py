@@ -124,11 +124,3 @@ def test_not_a_tensor(hvd):
 def test_unknown_op(hvd):
     with pytest.raises(ValueError):
         hvd.allreduce(torch.ones(1), op=17)
-    with pytest.raises(NotImplementedError, match="Adasum"):
-        hvd.allreduce(torch.ones(1), op=hvd.Adasum)
-
-
-@pytest.mark.parametrize("verb", ["alltoall", "reducescatter", "join"])
-def test_what_is_to_come_says_so(hvd, verb):
-    with pytest.raises(NotImplementedError, match=verb):
-        getattr(hvd, verb)(torch.ones(1))

@@ -1,6 +1,11 @@
 """HorovodBasics: the job and this process's place in it. All frameworks of a process share one runtime."""
+import ctypes
+import functools
+import os
+
 from horovod import _core, _ops
 from horovod.common import process_sets as _process_sets
+from horovod.common.util import get_extension_full_path
 
 
 class HorovodBasics:
@@ -8,15 +13,21 @@ class HorovodBasics:
 
     Average = _core.AVERAGE
     Sum = _core.SUM
-    Adasum = 2
+    Adasum = _core.ADASUM
     Min = _core.MIN
     Max = _core.MAX
     Product = _core.PRODUCT
 
     def __init__(self, pkg_path=None, *args):
-        """The arguments name an extension file elsewhere; here there is one for all frameworks."""
+        """The arguments say where the extension with the C functions lies; see MPI_LIB_CTYPES."""
+        self._extension = (pkg_path, *args)
         if _process_sets._basics is None:
             _process_sets._setup(self)
+
+    @functools.cached_property
+    def MPI_LIB_CTYPES(self):
+        """The C functions horovod_rank() and so on, by ctypes."""
+        return ctypes.CDLL(get_extension_full_path(*self._extension), mode=ctypes.RTLD_GLOBAL)
 
     def init(self, comm=None, process_sets=None):
         """Joins the job that this process was launched into; blocks until all ranks are there.
@@ -25,19 +36,27 @@ class HorovodBasics:
 
         comm: None for all processes; an mpi4py communicator, whose processes become the ranks (it is copied and may be
         freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Its members call this, nobody else.
+        process_sets: a list of ProcessSet, the same on all ranks, that exist from the start; those of communicators are
+        each rank's own. Or "dynamic": sets may be added and removed later. If Horovod is initialised already, the sets of
+        the list get the ids that they have.
         """
-        wanted = _requested_process_sets(process_sets)
+        sets = _requested_process_sets(process_sets)
         _check_communicator(comm)
-        if wanted:
-            raise NotImplementedError("This version of Horovod has the global process set only; "
-                                      "init(process_sets=...) is to come.")
         is_communicator = _process_sets._is_communicator(comm)
-        if is_communicator:
-            _ops.init(*_handle_of(comm))
-        else:
-            _ops.init(0, 0, list(comm) if comm else None)
-        _process_sets._init_process_sets([])
-        _process_sets.global_process_set.mpi_comm = comm if is_communicator else None
+        if not is_communicator and any(each.mpi_comm is not None for each in sets):
+            raise NotImplementedError("init(process_sets=...): sets of mpi4py communicators need init(comm=...) with a "
+                                      "communicator of all of their processes, such as MPI.COMM_WORLD")
+        if not _core.is_initialized():
+            lists = _process_sets._lists_of_ranks(sets, comm) if sets else None
+            dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0").lower() in ("1", "true", "yes", "on")
+            if is_communicator:
+                begun = _ops.init(*_handle_of(comm), None, lists)
+            else:
+                begun = _ops.init(0, 0, list(comm) if comm else None, lists)
+            if begun:
+                _ops.are_sets_dynamic = dynamic
+                _process_sets._begin_anew(comm if is_communicator else None)
+        _process_sets._init_process_sets(sets)
 
     def shutdown(self):
         """Ends Horovod on all ranks; afterwards init() may be called again. Nothing happens if it is not running."""
@@ -114,29 +133,74 @@ class HorovodBasics:
         return False
 
     def start_timeline(self, file_path, mark_cycles=False):
-        _core.world()
-        raise NotImplementedError("This version of Horovod writes no timeline yet.")
+        """Writes what happens to every operation to a file from now on; all ranks call it, rank 0 writes.
+
+        ValueError unless HOROVOD_TIMELINE was set (to a path, or DYNAMIC) when Horovod was initialised.
+        """
+        _core.timeline_start(os.fspath(file_path), mark_cycles)
 
     def stop_timeline(self):
-        """Nothing happens if no timeline is being written."""
-        _core.world()
+        """Closes the timeline's file. Nothing happens if no timeline is being written."""
+        _core.timeline_stop()
+
+    # ---- process sets ---------------------------------------------------------------------------------------------
+
+    HOROVOD_PROCESS_SET_ERROR_INIT = -1
+    HOROVOD_PROCESS_SET_ERROR_DYNAMIC = -2
+    HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET = -3
+    HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET = -4
+    HOROVOD_PROCESS_SET_ERROR_SHUTDOWN = -5
+    HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
 
     def _get_process_set_ids_and_ranks(self):
-        return {0: list(range(self.size()))}
+        """{id: ranks} of all sets. ValueError before init(), RuntimeError if a set goes away meanwhile."""
+        ids = _core.process_set_ids()
+        try:
+            return {number: _core.process_set(number)[1] for number in ids}
+        except ValueError:
+            if not _core.is_initialized():
+                raise
+            raise RuntimeError("the process sets were changed by another thread while they were looked at") from None
 
     def _process_set_size(self, process_set_id):
-        _check_process_set_id(process_set_id)
-        return self.size()
+        return self.size() if process_set_id == 0 else _ops.place_in(process_set_id)[1]
 
     def _process_set_rank(self, process_set_id):
-        _check_process_set_id(process_set_id)
-        return self.rank()
+        if process_set_id == 0:
+            return self.rank()
+        place = _ops.place_in(process_set_id)[0]
+        if place < 0:
+            raise ValueError(f"rank {self.rank()} is not in the process set of id {process_set_id}")
+        return place
 
+    def _check_dynamic(self):
+        _core.process_set_ids()  # ValueError before init()
+        if not _ops.are_sets_dynamic:
+            raise ValueError("process sets can only be added and removed if HOROVOD_DYNAMIC_PROCESS_SETS=1 is set when "
+                             'Horovod is initialised, or by init(process_sets="dynamic")')
 
-def _check_process_set_id(process_set_id):
-    _core.world()
-    if process_set_id != 0:
-        raise ValueError(f"process set id {process_set_id} is unknown; this job has: 0")
+    def _add_process_set_impl(self, ranks):
+        """The id of the new set."""
+        self._check_dynamic()
+        everyone = range(self.size())
+        wrong = [rank for rank in ranks if rank not in everyone]
+        if wrong or len(set(ranks)) < len(ranks):
+            raise ValueError(f"add_process_set: expected ranks from 0 to {len(everyone) - 1}, each once, found "
+                             f"{list(ranks)}")
+        return _ops.add_process_set(list(ranks) or list(everyone))
+
+    def _remove_process_set_impl(self, process_set_id):
+        self._check_dynamic()
+        _ops.remove_process_set(process_set_id)
+        return process_set_id
+
+    def _comm_process_set_id(self, comm):
+        """The id of the set that the processes of an mpi4py communicator are; ValueError if there is none."""
+        ranks = _process_sets._ranks_of(comm, _process_sets.global_process_set.mpi_comm)
+        for number, found in self._get_process_set_ids_and_ranks().items():
+            if found == ranks:
+                return number
+        raise ValueError(f"there is no process set of the ranks {ranks}")
 
 
 def _requested_process_sets(process_sets):
@@ -146,8 +210,13 @@ def _requested_process_sets(process_sets):
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'init(process_sets=...) takes a list of ProcessSet or "dynamic", not {process_sets!r}')
+        os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
         return []
-    return list(process_sets)
+    process_sets = list(process_sets)
+    for each in process_sets:
+        if not isinstance(each, _process_sets.ProcessSet):
+            raise ValueError(f'init(process_sets=...) takes a list of ProcessSet or "dynamic"; found {each!r} in it')
+    return process_sets
 
 
 def _check_communicator(comm):

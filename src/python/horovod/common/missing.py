@@ -6,7 +6,6 @@ _INSTEAD = {
     "horovod.mxnet": "Its binding is to come; horovod.torch is there",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
-    "horovod.data": "torch.utils.data.DataLoader with a DistributedSampler shares out the data",
     "horovod.common.elastic": "Write checkpoints, and start again from the last one when the hosts change",
     "horovod.torch.elastic": "Write checkpoints, without hvd.elastic.run, and start again from the last one when the "
                              "hosts change",

@@ -1,7 +1,10 @@
-"""Process sets: groups of ranks that communicate among themselves. So far there is the one of all ranks."""
+"""Process sets: groups of ranks that communicate among themselves. Set 0 has all ranks."""
+import weakref
+
 from horovod.common.util import is_iterable
 
 _basics = None  # HorovodBasics of the first framework module that was imported
+_registered = weakref.WeakSet()  # those that have an id of this job, but the global one
 
 
 def _is_communicator(x):
@@ -14,10 +17,11 @@ class ProcessSet:
     ranks_or_comm: rank numbers in any order, or an mpi4py communicator.
     """
 
+    process_set_id = None
+    ranks = None
+    mpi_comm = None
+
     def __init__(self, ranks_or_comm):
-        self.process_set_id = None
-        self.ranks = None
-        self.mpi_comm = None
         if _is_communicator(ranks_or_comm):
             assert _basics is not None, "import horovod.torch before making a ProcessSet of a communicator"
             if not _basics.mpi_built():
@@ -32,12 +36,15 @@ class ProcessSet:
             raise ValueError(f"the ranks of a ProcessSet are integers; found {ranks}")
         self.ranks = sorted(ranks)
 
+    def _invalidate(self):
+        """It is no set of the job any more; it may be added again."""
+        self.process_set_id = None
+
     def _check_id(self):
-        """This set's id; raises unless operations can run in it."""
+        """This set's id; TypeError if it has none. Whether operations can run in it is the C library's to say."""
         if self.process_set_id is None:
-            raise TypeError(f"{self} is not registered")
-        if self.process_set_id != 0:
-            raise ValueError(f"{self} is unknown: this version of Horovod has the global process set only")
+            raise TypeError(f"{self} is not registered: give it to hvd.init() or hvd.add_process_set(), and do not use "
+                            "it after hvd.remove_process_set()")
         return self.process_set_id
 
     def size(self):
@@ -47,7 +54,7 @@ class ProcessSet:
         return _basics._process_set_size(self.process_set_id)
 
     def rank(self):
-        """This process's place in the set; None if not registered."""
+        """This process's place in the set; None if not registered, ValueError if this process is not in it."""
         if self.process_set_id is None:
             return None
         return _basics._process_set_rank(self.process_set_id)
@@ -63,7 +70,6 @@ class ProcessSet:
 
 
 global_process_set = ProcessSet([])
-global_process_set.ranks = None
 global_process_set.process_set_id = 0
 
 
@@ -80,17 +86,96 @@ def _setup(basics):
     _basics = basics
 
 
+# ---- sets that exist from the start -----------------------------------------------------------------------------
+
+
+def _lists_of_ranks(process_sets, comm):
+    """The ranks of each set that init() is to make, in the order of ids: those of communicators come first, sorted.
+
+    Collective over the communicator, if any set has one: every rank knows its own sets only.
+    """
+    lists = [process_set.ranks for process_set in process_sets if process_set.mpi_comm is None]
+    own = [_ranks_of(process_set.mpi_comm, comm) for process_set in process_sets if process_set.mpi_comm is not None]
+    if _is_communicator(comm):
+        found = {tuple(ranks) for of_one in comm.allgather(own) for ranks in of_one}
+        if any(rank < 0 for ranks in found for rank in ranks):
+            raise ValueError("init(process_sets=...): the communicator of a ProcessSet has processes that are not in the "
+                             "communicator comm")
+        lists = [list(ranks) for ranks in sorted(found)] + lists
+    return [ranks for ranks in lists if ranks]  # none stands for all, which have a set already
+
+
+def _ranks_of(comm, world):
+    """The ranks that the processes of an mpi4py communicator have in the job of another one; negative: not there."""
+    from mpi4py import MPI
+
+    group, of_world = comm.Get_group(), world.Get_group()
+    try:
+        return sorted(MPI.Group.Translate_ranks(group, list(range(group.Get_size())), of_world))
+    finally:
+        group.Free()
+        of_world.Free()
+
+
+def _begin_anew(comm):
+    """A job has begun: the ids of the one before mean nothing any more."""
+    for process_set in list(_registered):
+        process_set._invalidate()
+    _registered.clear()
+    global_process_set.mpi_comm = comm
+
+
 def _init_process_sets(process_sets):
-    """After init: the global set learns its ranks."""
-    global_process_set.ranks = list(range(_basics.size()))
+    """After init: the global set learns its ranks, each of these its id. KeyError if there is no set of its ranks."""
+    try:
+        sets = _basics._get_process_set_ids_and_ranks()
+    except ValueError:  # shut down meanwhile
+        return
+    everyone = global_process_set.ranks = sets[0]
+    ids = {tuple(ranks): number for number, ranks in sets.items()}
+    seen = {0: "the global process set"}
+    for index, process_set in enumerate(process_sets):
+        if process_set.mpi_comm is not None:
+            process_set.ranks = _ranks_of(process_set.mpi_comm, global_process_set.mpi_comm)
+        ranks = tuple(process_set.ranks or everyone)
+        if ranks not in ids:
+            raise KeyError(f"init(process_sets=...): there is no process set of the ranks {list(ranks)}, and Horovod is "
+                           "initialised already; use hvd.add_process_set()")
+        found = ids[ranks]
+        if found in seen:
+            raise ValueError(f"init(process_sets=...): the process set at index {index}, {list(ranks)}, is the same as "
+                             f"{seen[found]}. Horovod is initialised; call init() again with other sets to go on")
+        seen[found] = f"the one at index {index}"
+        process_set.process_set_id = found
+        _registered.add(process_set)
+
+
+# ---- sets that are made and removed later -----------------------------------------------------------------------
 
 
 def add_process_set(process_set):
-    raise NotImplementedError("This version of Horovod has the global process set only; add_process_set is to come.")
+    """Makes a set of these ranks; returns it. Every rank of the job calls this, members or not, in the same order.
+
+    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process sets are
+    not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.mpi_comm is not None:
+        raise NotImplementedError("add_process_set: a set of an mpi4py communicator is given to "
+                                  "init(process_sets=[...]); here give the ranks' numbers")
+    process_set.process_set_id = _basics._add_process_set_impl(process_set.ranks)
+    _registered.add(process_set)
+    return process_set
 
 
 def remove_process_set(process_set):
-    """True if the set was removed; the global set and sets that are not registered cannot be."""
-    if process_set.process_set_id is None or process_set.process_set_id == 0:
+    """True if the set was removed; the global set and sets that are not registered cannot be. Every rank calls this."""
+    number = process_set.process_set_id
+    if number is None or number == 0:
         return False
-    raise NotImplementedError("This version of Horovod has the global process set only; remove_process_set is to come.")
+    _basics._check_dynamic()
+    process_set._invalidate()
+    _registered.discard(process_set)
+    _basics._remove_process_set_impl(number)
+    return True

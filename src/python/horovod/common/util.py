@@ -25,7 +25,9 @@ def get_ext_suffix():
 
 def get_extension_full_path(pkg_path, *args):
     """args: folders below that of the file pkg_path, and at last the extension's name without its suffix."""
-    return os.path.join(os.path.dirname(os.path.abspath(pkg_path)), *args[:-1], args[-1] + get_ext_suffix())
+    base = os.path.join(os.path.dirname(os.path.abspath(pkg_path)), *args)
+    for_all_pythons = base + ".abi3.so"  # as ours are
+    return for_all_pythons if os.path.exists(for_all_pythons) else base + get_ext_suffix()
 
 
 def check_extension(ext_name, ext_env_var, pkg_path, *args):

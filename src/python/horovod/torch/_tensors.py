@@ -4,6 +4,8 @@ import sys
 import torch
 
 from horovod import _core, _ops
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.util import num_rank_is_power_2
 
 DTYPES = {
     torch.bool: _core.BOOL, torch.uint8: _core.UINT8, torch.int8: _core.INT8, torch.int16: _core.INT16,
@@ -84,33 +86,85 @@ def wants_gradient(tensors):
                                            for tensor in tensors)
 
 
-def full_name_of(prefix, name):
-    return f"{prefix}.noname.{_ops.new_unnamed()}" if name is None else f"{prefix}.{name}"
+def check_group(tensors, verb, name):
+    """Raises unless these tensors can be communicated together."""
+    if not tensors:
+        raise ValueError(f"{verb}: expected at least one tensor, found an empty list")
+    for tensor in tensors:
+        check_tensor(tensor, verb, name)
+    kinds = {tensor.device.type for tensor in tensors}
+    if len(kinds) > 1:
+        raise HorovodInternalError(f"{verb}: the tensors of a group lie in one kind of memory; found "
+                                   f"{' and '.join(sorted(kinds))}")
 
 
-def prepared(name, key, *description):
-    """The prepared operation of a tensor; one for this use alone if the user gave no name."""
-    return _ops.transient(*description) if name is None else _ops.operation(key, *description)
+def check_adasum(process_set, tensor=None):
+    """Raises unless tensors can be reduced by Adasum over the set; the tensor: an example."""
+    if process_set.process_set_id != 0:
+        raise NotImplementedError("op=hvd.Adasum reduces over the global process set only")
+    if _core.is_initialized() and not num_rank_is_power_2(_core.world()[1]):
+        raise NotImplementedError(f"op=hvd.Adasum needs a number of ranks that is a power of two; found "
+                                  f"{_core.world()[1]}")
+    if tensor is not None and not tensor.dtype.is_floating_point:
+        raise ValueError(f"op=hvd.Adasum is for floating-point tensors; found {tensor.dtype}")
 
 
-def group_names(prefix, name, count):
-    base = full_name_of(prefix, name)
-    return [f"{base}_{i}of{count}" for i in range(1, count + 1)]
+def full_name_of(prefix, name, set_id):
+    return f"{prefix}.noname.{_ops.new_unnamed(set_id)}" if name is None else f"{prefix}.{name}"
+
+
+def prepared(name, key, *description, **more):
+    """The prepared operation of a tensor; one for this use alone if the user gave no name.
+
+    key: what tells the operation from all others; `description` and `more` are what _ops.operation takes.
+    """
+    return _ops.transient(*description, **more) if name is None else _ops.operation(key, *description, **more)
+
+
+def names_of_group(prefix, name, count, set_id):
+    """The name of the group, and those of its members."""
+    base = full_name_of(prefix, name, set_id)
+    return base, [f"{base}_{i}of{count}" for i in range(1, count + 1)]
+
+
+def rows_of(tensor):
+    return tensor.shape[0] if tensor.dim() else 0
+
+
+def on_host(tensor):
+    return tensor if tensor.is_cpu else tensor.detach().cpu()
+
+
+def kept_result(handle, index, like):
+    """The index-th result of an operation that is done, in the memory in which it was received, or where `like` is."""
+    result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
+    return result if like.is_cpu else result.to(like.device)
+
+
+def place_in(set_id):
+    """(this rank's place, size) of the set in which an operation is to run."""
+    try:
+        return _ops.place_in(set_id)
+    except ValueError as error:
+        if _core.is_initialized():
+            raise
+        raise HorovodInternalError(str(error)) from None
 
 
 def submit(operation, tensor, output):
     """Starts an operation from `tensor` into `output`, through the host's memory if they lie on a device."""
     if tensor.is_cpu:
         return _ops.submit(operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
-    host = tensor.detach().cpu()
-    address = host.data_ptr()
-    return _ops.submit(operation, address, address, 0, output, host, lambda _, out: _store(out, host))
+    host = on_host(tensor)
+    target = _target_on_host(host, output)
+    return _ops.submit(operation, host.data_ptr(), target.data_ptr(), 0, output, (host, target),
+                       lambda _, out: _store(out, target))
 
 
 def submit_group(operations, tensors, outputs):
     """As submit, for several tensors that become ready together. synchronize returns `outputs`."""
-    sources = [tensor if tensor.is_cpu else tensor.detach().cpu() for tensor in tensors]
-    targets = [output if tensor.is_cpu else source for tensor, source, output in zip(tensors, sources, outputs)]
+    sources = [on_host(tensor) for tensor in tensors]
+    targets = [_target_on_host(source, output) for source, output in zip(sources, outputs)]
     members = [(operation, source.data_ptr(), target.data_ptr(), 0)
                for operation, source, target in zip(operations, sources, targets)]
 
@@ -120,8 +174,15 @@ def submit_group(operations, tensors, outputs):
                 _store(output, target)
         return outputs
 
-    on_host = all(output is target for output, target in zip(outputs, targets))
-    return _ops.submit_group(members, outputs, (sources, targets), None if on_host else store)
+    are_there = all(output is target for output, target in zip(outputs, targets))
+    return _ops.submit_group(members, outputs, (sources, targets), None if are_there else store)
+
+
+def _target_on_host(source, output):
+    """Where the result is received: in place of what is sent, where that is as large."""
+    if output.is_cpu:
+        return output
+    return source if output.shape == source.shape else torch.empty(output.shape, dtype=output.dtype, device="cpu")
 
 
 def _store(output, host):

@@ -26,18 +26,32 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
-    """Communicates floating-point tensors as float16; integers as they are."""
+class _Narrower(Compressor):
+    """Communicates floating-point tensors as a smaller type; integers as they are."""
 
-    @staticmethod
-    def compress(tensor):
+    dtype = None
+
+    @classmethod
+    def compress(cls, tensor):
         if not tensor.dtype.is_floating_point:
             return tensor, None
-        return tensor.to(torch.float16), tensor.dtype
+        return tensor.to(cls.dtype), tensor.dtype
 
     @staticmethod
     def decompress(tensor, ctx):
         return tensor if ctx is None else tensor.to(ctx)
+
+
+class FP16Compressor(_Narrower):
+    """float16: more digits."""
+
+    dtype = torch.float16
+
+
+class BF16Compressor(_Narrower):
+    """bfloat16: the range of float32, so that nothing overflows."""
+
+    dtype = torch.bfloat16
 
 
 class Compression:
@@ -45,3 +59,4 @@ class Compression:
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor

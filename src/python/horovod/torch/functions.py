@@ -59,10 +59,10 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state")
     _adopt(optimizer, parameters, described, root_rank)
     if not optimizer.state:
-        _show_zero_gradients(optimizer, parameters, model)
+        show_zero_gradients(optimizer, parameters, model)
 
 
-def _show_zero_gradients(optimizer, parameters, model):
+def show_zero_gradients(optimizer, parameters, model):
     """Scripts written for Horovod find zero gradients at a fresh distributed optimizer; no step will be made by them."""
     if not hasattr(optimizer, "_distributed") or isinstance(optimizer, torch.optim.SparseAdam):
         return

@@ -1,7 +1,8 @@
 """torch's gradient scaler and distributed optimizers.
 
 A scaler divides the gradients that are there and looks for infinities among them. That is to happen to the gradients of all
-ranks, also to those that only other ranks have computed, so the scaler waits for them first.
+ranks, also to those that only other ranks have computed, so the scaler waits for them first. Where each rank makes its own
+step (Adasum), all leave it out if one of them found an infinity.
 """
 import functools
 
@@ -18,7 +19,11 @@ def wait_for_gradients():
     @functools.wraps(unscale)
     def unscale_of_all_ranks(self, optimizer):
         _synchronize(self, optimizer)
-        return unscale(self, optimizer)
+        result = unscale(self, optimizer)
+        if self.is_enabled() and getattr(optimizer, "_combines_steps", False):
+            found = self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+            optimizer._agree_about_infinities(list(found.values()))
+        return result
 
     @functools.wraps(step)
     def step_of_all_ranks(self, optimizer, *args, **kwargs):

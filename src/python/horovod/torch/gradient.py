@@ -37,7 +37,7 @@ class Gradient:
 
     def hook_up(self):
         """Listens for backward passes."""
-        self.hook = _on_gradient(self.parameter, weakref.ref(self))
+        self.hook = on_gradient(self.parameter, weakref.ref(self))
 
     def unhook(self):
         if self.hook is not None:
@@ -310,7 +310,7 @@ def is_gathered(tensor, settings):
     return tensor.layout == torch.sparse_coo and not settings.sparse_as_dense
 
 
-def _on_gradient(parameter, reference):
+def on_gradient(parameter, reference):
     """Calls has_accumulated of what is referred to whenever a backward pass has added to the parameter's gradient.
 
     The reference is weak: parameters live longer than optimizers.

@@ -17,8 +17,10 @@ from horovod import _ops
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import split_list
 from horovod.torch import grad_scaler, tracing
+from horovod.torch._tensors import check_adasum
+from horovod.torch.adasum_optimizer import _DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, NoneCompressor
-from horovod.torch.functions import broadcast_object
+from horovod.torch.functions import broadcast_object, show_zero_gradients
 from horovod.torch.gradients import Gradients, Settings
 from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_built, size
 
@@ -26,15 +28,17 @@ from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_bu
 class _Names:
     """What the ranks match gradients by: the names that the user gave, or those of places in the groups."""
 
-    def __init__(self, of_parameters):
+    def __init__(self, of_parameters, process_set):
         self.of_parameters = of_parameters
-        self.number = 0  # among the optimizers with parameters of these names
+        self.process_set = process_set
+        self.number = 0  # among the optimizers of the process set with parameters of these names
 
     def take_number(self):
-        """The next one; all ranks make their optimizers in the same order."""
-        self.number = max((_ops.optimizers_with[name] for name in self.of_parameters.values()), default=0)
-        for name in self.of_parameters.values():
-            _ops.optimizers_with[name] = self.number + 1
+        """The next one; all ranks of the set make its optimizers in the same order."""
+        keys = [(self.process_set.process_set_id, name) for name in self.of_parameters.values()]
+        self.number = max((_ops.optimizers_with[key] for key in keys), default=0)
+        for key in keys:
+            _ops.optimizers_with[key] = self.number + 1
 
     def find(self, parameter, i, j):
         """That of the j-th parameter of the i-th group."""
@@ -55,9 +59,10 @@ class _Distributed:
         self.groups = groups  # lists of parameters, or None
         self.gradient_views = gradient_views
         self.inner_step = inner_step  # a step that the program had put in the place of the class's, or None
-        self.gradients = None  # where there is nobody to communicate with
+        self.gradients = None  # where there is nobody to communicate with, or steps are combined instead
+        self.passes = None  # by adasum_optimizer
         self.should_synchronize = True
-        self.shown = []  # by functions._show_zero_gradients
+        self.shown = []  # by functions.show_zero_gradients
         self.let_go = lambda: None
 
     def take_back_shown_gradients(self):
@@ -90,9 +95,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     _should_synchronize = _Shown(lambda distributed: distributed.should_synchronize)
 
     @staticmethod
-    def find_duplicates(entries):
+    def find_duplicates(lst):
         """Those that occur more than once."""
-        return {entry for entry, times in collections.Counter(entries).items() if times > 1}
+        return {entry for entry, times in collections.Counter(lst).items() if times > 1}
 
     def set_backward_passes_per_step(self, passes):
         """From now on gradients of that many backward passes are summed locally before they are communicated."""
@@ -126,12 +131,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         finally:
             self._distributed.should_synchronize = True
 
-    def step(self, *args, **kwargs):
+    def step(self, closure=None, *args, **kwargs):
         self._opt_called = True  # what schedulers look for
         distributed, gradients = self._distributed, self._distributed.gradients
         distributed.take_back_shown_gradients()
         if gradients is not None:
-            closure = args[0] if args else kwargs.get("closure")
             if distributed.should_synchronize:
                 if not gradients.is_synchronized:
                     # A closure computes gradients, and what was accumulated before is part of them.
@@ -145,15 +149,20 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             gradients.is_synchronized = gradients.is_ahead = False
             if callable(closure):
                 closure = _of_all_ranks(self, closure)
-                args, kwargs = ((closure, *args[1:]), kwargs) if args else (args, {**kwargs, "closure": closure})
-        if distributed.inner_step is not None:
-            return distributed.inner_step(*args, **kwargs)
-        return self._wrapped_class.step(self, *args, **kwargs)
+        return self._step_of_its_own(closure, *args, **kwargs)
 
     # The wrapped class's step runs the hooks of register_step_pre_hook and its like; they are to run once. A scheduler
     # made before would put a step of the plain optimizer in the place of this one.
     step.hooked = True
     step._wrapped_by_lr_sched = True
+
+    def _step_of_its_own(self, *args, **kwargs):
+        """The step that it made before it was distributed."""
+        if args == (None,):
+            args = ()  # there are optimizers whose step takes no closure
+        if self._distributed.inner_step is not None:
+            return self._distributed.inner_step(*args, **kwargs)
+        return self._wrapped_class.step(self, *args, **kwargs)
 
     def zero_grad(self, *args, **kwargs):
         self._distributed.take_back_shown_gradients()
@@ -248,10 +257,11 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     named_parameters: model.named_parameters(); names match the gradients between ranks.
     compression: hvd.Compression.fp16 communicates gradients as float16.
     backward_passes_per_step: how many backward passes are summed locally before gradients are communicated.
-    op: hvd.Average, hvd.Sum, …
+    op: hvd.Average, hvd.Sum, …; with hvd.Adasum each rank makes its own step, and the changes of the parameters are combined.
     gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
     groups: a number of groups, or lists of parameters, that are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
+    process_set: the ranks whose gradients these are; to all others it is the plain optimizer.
     gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing: faster
         with zero_grad(set_to_none=False), slower with torch's default. By default as HOROVOD_GRADIENT_VIEWS says.
     """
@@ -270,15 +280,17 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
         raise TypeError(f"DistributedOptimizer takes a torch optimizer, not {type(optimizer).__name__}")
     names = _names_of_parameters(optimizer, named_parameters)
     _check_groups(groups)
+    is_global = process_set.process_set_id == 0
     if op == Adasum and size() > 1:
-        raise NotImplementedError("DistributedOptimizer: op=hvd.Adasum is not part of this version of Horovod yet; use "
-                                  "hvd.Average")
+        check_adasum(process_set)
+    if gradient_views and not is_global:
+        raise ValueError("gradient_views: all ranks of the job share that memory; use it with the global process set")
     if gradient_views is None:
-        gradient_views = os.environ.get("HOROVOD_GRADIENT_VIEWS", "0") == "1"
+        gradient_views = is_global and os.environ.get("HOROVOD_GRADIENT_VIEWS", "0") == "1"
     settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set,
                         backward_passes_per_step)
     if isinstance(groups, int):
-        groups = _split(optimizer, names, groups, process_set) if size() > 1 else None
+        groups = _split(optimizer, names, groups, process_set) if size() > 1 and process_set.included() else None
     elif groups is not None:
         groups = [[parameter for parameter in (group if isinstance(group, (list, tuple)) else [group])
                    if parameter.requires_grad] for group in groups]
@@ -287,11 +299,20 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
 
 def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=True):
     is_alone = size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1" or not settings.process_set.included()
-    inner_step = _become_distributed(optimizer)
-    names = _Names(names)
+    settings.process_set._check_id()
+    combines_steps = settings.op == Adasum and size() > 1
+    inner_step = _become_distributed(optimizer, combines_steps)
+    names = _Names(names, settings.process_set)
     distributed = _Distributed(settings, names, groups, gradient_views, inner_step)
     optimizer._distributed = distributed
     if is_alone:
+        return optimizer
+    if combines_steps:
+        if is_numbered:
+            names.take_number()
+        optimizer._listen()
+        show_zero_gradients(optimizer, _parameters_of(optimizer), None)
+        grad_scaler.wait_for_gradients()
         return optimizer
     gradients = Gradients(settings, names)
     if is_numbered:
@@ -311,13 +332,14 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
     return optimizer
 
 
-def _become_distributed(optimizer):
+def _become_distributed(optimizer, combines_steps):
     """Gives the optimizer a class over its own; returns the step that the program had put in the place of the class's."""
     if hasattr(type(optimizer), "_wrapped_class"):  # it is distributed, as in a notebook's cell that is run again
         optimizer._distributed.let_go()
+        optimizer.__class__ = _class_over(optimizer._wrapped_class, combines_steps)
         return optimizer._distributed.inner_step
     try:
-        optimizer.__class__ = _class_over(type(optimizer))
+        optimizer.__class__ = _class_over(type(optimizer), combines_steps)
     except TypeError as error:
         raise TypeError(f"DistributedOptimizer: an object of class {type(optimizer).__name__} cannot become one of a "
                         f"class derived from it ({error})") from None
@@ -327,10 +349,11 @@ def _become_distributed(optimizer):
 
 
 @functools.lru_cache(maxsize=256)
-def _class_over(wrapped_class):
+def _class_over(wrapped_class, combines_steps):
     """A class of the same name over the optimizer's own."""
-    methods = {name: value for name, value in vars(_DistributedOptimizer).items()
-               if name not in ("__dict__", "__weakref__", "__doc__")}
+    methods = {**vars(_DistributedOptimizer), **(vars(_DistributedAdasumOptimizer) if combines_steps else {})}
+    for name in ("__dict__", "__weakref__", "__doc__"):
+        methods.pop(name, None)
     methods["_wrapped_class"] = wrapped_class
     return type(wrapped_class.__name__, (wrapped_class,), methods)
 
@@ -383,7 +406,7 @@ def _check_groups(groups):
 
 
 def _split(optimizer, names, count, process_set):
-    """So many groups of parameters. Ranks may have made theirs in different orders: rank 0's counts."""
+    """So many groups of parameters. Ranks may have made theirs in different orders: the set's first rank's counts."""
     by_name = {names[parameter]: parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad}
-    order = broadcast_object(list(by_name), 0, "DistributedOptimizer.groups", process_set)
+    order = broadcast_object(list(by_name), process_set.ranks[0], "DistributedOptimizer.groups", process_set)
     return split_list([by_name[name] for name in order], count)

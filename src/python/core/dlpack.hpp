@@ -1,0 +1,32 @@
+#pragma once
+// The structures of DLPack 1.x (dmlc.github.io/dlpack) by which tensors pass between libraries; their layout is fixed.
+#include <cstdint>
+
+namespace hvd::python {
+
+constexpr std::int32_t dlpack_host = 1;  // kDLCPU
+
+struct DlpackType {
+  std::uint8_t code, bits;
+  std::uint16_t lanes;
+  bool operator==(const DlpackType&) const = default;
+};
+
+struct DlpackTensor {
+  void* data;
+  std::int32_t device_type, device_id;
+  std::int32_t dimensions;
+  DlpackType type;
+  std::int64_t* shape;
+  std::int64_t* strides;  // in elements; null: contiguous
+  std::uint64_t byte_offset;
+};
+
+// One that has an owner: what a capsule named "dltensor" holds.
+struct DlpackManagedTensor {
+  DlpackTensor tensor;
+  void* context;
+  void (*free)(DlpackManagedTensor* self);  // on any thread
+};
+
+}  // namespace hvd::python

@@ -1,0 +1,95 @@
+#include "python/core/results.hpp"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "api/horovod.h"
+#include "python/core/dlpack.hpp"
+#include "python/core/errors.hpp"
+#include "python/core/session.hpp"
+
+namespace hvd::python {
+namespace {
+
+constexpr const char* fresh = "dltensor";  // whoever adopts the tensor gives its capsule another name
+
+// By hvd_dtype.
+constexpr std::array<DlpackType, 11> types{{{6, 8, 1},
+                                            {1, 8, 1},
+                                            {0, 8, 1},
+                                            {1, 16, 1},
+                                            {0, 16, 1},
+                                            {0, 32, 1},
+                                            {0, 64, 1},
+                                            {2, 16, 1},
+                                            {4, 16, 1},
+                                            {2, 32, 1},
+                                            {2, 64, 1}}};
+
+// A result and what it takes to give it back. It may outlive the session, and end on a thread without Python.
+struct Result {
+  DlpackManagedTensor managed{};
+  std::int64_t shape[HVD_MAX_DIMENSIONS]{};
+  void* owner = nullptr;
+  void (*free_data)(void* owner) = nullptr;
+
+  Result() = default;
+  Result(const Result&) = delete;
+  Result& operator=(const Result&) = delete;
+  ~Result() {
+    if (free_data != nullptr) free_data(owner);
+  }
+};
+
+void free_capsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, fresh) == 0) return;  // it was adopted
+  auto* managed = static_cast<DlpackManagedTensor*>(PyCapsule_GetPointer(capsule, fresh));
+  managed->free(managed);
+}
+
+}  // namespace
+
+PyObject* take_result(PyObject*, PyObject* arguments) {
+  unsigned long long handle = 0;
+  Py_ssize_t index = 0;
+  int dtype = 0;
+  if (!PyArg_ParseTuple(arguments, "Kni:take_result", &handle, &index, &dtype)) return nullptr;
+  if (dtype < 0 || static_cast<std::size_t>(dtype) >= types.size())
+    return raise(PyExc_ValueError, "take_result() takes one of the element types of _core");
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  auto result = std::make_unique<Result>();
+  const auto place = static_cast<std::size_t>(index);
+  DlpackTensor& tensor = result->managed.tensor;
+  hvd_status status = hvd_result_shape(runtime, handle, place, &tensor.dimensions, result->shape);
+  if (status == HVD_OK)
+    status = hvd_result_take(runtime, handle, place, &tensor.data, &result->owner, &result->free_data);
+  if (status != HVD_OK) return raise_refused(status);
+  tensor.device_type = dlpack_host;
+  tensor.type = types[static_cast<std::size_t>(dtype)];
+  tensor.shape = result->shape;
+  result->managed.context = result.get();
+  result->managed.free = [](DlpackManagedTensor* self) { delete static_cast<Result*>(self->context); };
+  PyObject* capsule = PyCapsule_New(&result->managed, fresh, &free_capsule);
+  if (capsule != nullptr) (void)result.release();
+  return capsule;
+}
+
+PyObject* received_splits(PyObject*, PyObject* arguments) {
+  unsigned long long handle = 0;
+  Py_ssize_t index = 0, size = 0;
+  if (!PyArg_ParseTuple(arguments, "Knn:received_splits", &handle, &index, &size)) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  std::vector<std::int64_t> splits(static_cast<std::size_t>(size));
+  const hvd_status status =
+      hvd_result_splits(runtime, handle, static_cast<std::size_t>(index), splits.data(), splits.size());
+  if (status != HVD_OK) return raise_refused(status);
+  PyObject* list = PyList_New(size);
+  for (Py_ssize_t i = 0; list != nullptr && i < size; ++i)
+    PyList_SetItem(list, i, PyLong_FromLongLong(splits[static_cast<std::size_t>(i)]));
+  return list;
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,114 @@
+"""allgather and its kin, whose results are as large as the ranks' tensors together; sparse tensors are reduced by it."""
+import torch
+
+from horovod import _core, _ops
+from horovod.common.process_sets import global_process_set
+from horovod.torch._allreduce import allreduce, grouped_allreduce
+from horovod.torch._job import Average, Sum
+from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, kept_result, names_of_group,
+                                    on_host, prepared, rows_of, wants_gradient)
+
+
+def _operation(tensor, name, full_name, set_id, group=None):
+    """Its rows may differ between ranks and calls, so they are no part of the key."""
+    return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name,
+                    _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group)
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Starts the concatenation of all ranks' tensors along the first dimension, which may differ; returns a handle."""
+    check_tensor(tensor, "allgather", name)
+    set_id = process_set._check_id()
+    found = _operation(tensor, name, full_name_of("allgather", name, set_id), set_id)
+    host = on_host(tensor)
+    return _ops.submit(found, host.data_ptr(), 0, rows_of(tensor), tensor, host,
+                       lambda started, like: kept_result(started, 0, like))
+
+
+class HorovodAllgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        handle = allgather_async(tensor, name, process_set)
+        ctx.rows, ctx.process_set = rows_of(tensor), process_set
+        return _ops.finish(handle)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        process_set = ctx.process_set
+        reduced = allreduce(gradient.contiguous(), op=Average, process_set=process_set)
+        counts = allgather(_count(ctx.rows), process_set=process_set)
+        return reduced.narrow(0, int(counts[:process_set.rank()].sum()), ctx.rows), None, None
+
+
+def _count(rows):
+    return torch.tensor([rows], dtype=torch.int32, device="cpu")
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
+    if wants_gradient([tensor]):
+        return HorovodAllgather.apply(tensor, name, process_set)
+    return _ops.finish(allgather_async(tensor, name, process_set))
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Starts the allgather of several tensors, which become ready together; one handle for all of them."""
+    tensors = list(tensors)
+    check_group(tensors, "grouped_allgather", name)
+    set_id = process_set._check_id()
+    group, names = names_of_group("grouped_allgather", name, len(tensors), set_id)
+    hosts = [on_host(tensor) for tensor in tensors]
+    members = [(_operation(tensor, name, full_name, set_id, group), host.data_ptr(), 0, rows_of(tensor))
+               for tensor, host, full_name in zip(tensors, hosts, names)]
+    return _ops.submit_group(
+        members, tensors, hosts,
+        lambda started, likes: tuple(kept_result(started, index, like) for index, like in enumerate(likes)))
+
+
+class HorovodGroupedAllgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        handle = grouped_allgather_async(tensors, name, process_set)
+        ctx.rows, ctx.process_set = [rows_of(tensor) for tensor in tensors], process_set
+        return _ops.finish(handle)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        process_set = ctx.process_set
+        reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=Average,
+                                    process_set=process_set)
+        counts = grouped_allgather([_count(rows) for rows in ctx.rows], process_set=process_set)
+        own = process_set.rank()
+        return (None, None, *(gradient.narrow(0, int(count[:own].sum()), rows)
+                              for gradient, count, rows in zip(reduced, counts, ctx.rows)))
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """The tuple of the tensors gathered from all ranks. Differentiable."""
+    tensors = list(tensors)
+    if wants_gradient(tensors):
+        return HorovodGroupedAllgather.apply(name, process_set, *tensors)
+    return _ops.finish(grouped_allgather_async(tensors, name, process_set))
+
+
+def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
+    """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits, and gives the result."""
+    if op not in (Average, Sum):
+        raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
+        found = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+        raise ValueError(f"sparse_allreduce_async of tensor {name!r}: expected a tensor of layout torch.sparse_coo, "
+                         f"found {found}; use allreduce_async, or tensor.to_sparse()")
+    tensor = tensor if tensor.is_coalesced() else tensor.coalesce()
+    indices = allgather_async(tensor.indices().transpose(0, 1).contiguous(), name=f"{name}.indices",
+                              process_set=process_set)
+    values = allgather_async(tensor.values().contiguous(), name=f"{name}.values", process_set=process_set)
+
+    def wait():
+        all_values = _ops.synchronize(values)
+        all_indices = _ops.synchronize(indices)
+        if op == Average:
+            all_values = all_values / process_set.size()
+        return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size(), check_invariants=False)
+
+    return wait

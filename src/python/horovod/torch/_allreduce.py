@@ -1,0 +1,214 @@
+"""allreduce and its kin: one tensor, or several that become ready together; into new tensors or in place."""
+import torch
+
+from horovod import _core, _ops
+from horovod.common.process_sets import global_process_set
+from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
+from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, names_of_group,
+                                    prepared, submit, submit_group, wants_gradient)
+from horovod.torch.compression import Compression
+
+
+def _check_reduction(op, verb, process_set, tensors):
+    if op not in (Average, Sum, Adasum, Min, Max, Product):
+        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Adasum, Min, Max, Product, not {op!r}")
+    if op == Adasum:
+        for tensor in tensors:
+            check_adasum(process_set, tensor)
+
+
+# ---- one tensor -------------------------------------------------------------------------------------------------
+
+
+def _allreduce_async(tensor, in_place, name, average, op, prescale_factor, postscale_factor, process_set):
+    """Starts an allreduce in place or into a new tensor."""
+    if average is None:
+        handle = _core.start_again(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set)
+        if handle is not None:
+            return handle
+    op = handle_average_backwards_compatibility(op, average)
+    return _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set):
+    check_tensor(tensor, "allreduce", name)
+    set_id = process_set._check_id()
+    _check_reduction(op, "allreduce", process_set, [tensor])
+    dtype, shape = tensor.dtype, tensor.shape
+    full_name = full_name_of("allreduce", name, set_id)
+    found = prepared(name, (full_name, set_id, dtype, shape, op, prescale_factor, postscale_factor), full_name,
+                     _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor, process_set=set_id)
+    if name is not None and tensor.is_cpu:
+        _ops.remember(name, _core.Known(found, tensor, torch.empty_like, op, prescale_factor, postscale_factor,
+                                        process_set), process_set)
+    return submit(found, tensor, tensor if in_place else torch.empty_like(tensor))
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """Starts the reduction of a tensor over all ranks into a new tensor; returns a handle for poll and synchronize.
+
+    The input must not change before synchronize has returned. Operations are matched between ranks by name; without
+    one, by the order in which they are started. op: Average (default), Sum, Adasum, Min, Max, Product.
+    """
+    return _allreduce_async(tensor, False, name, average, op, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """As allreduce_async, in place."""
+    if average is None:  # what _allreduce_async does first; here it saves a tenth of a step of tiny gradients
+        handle = _core.start_again(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
+        if handle is not None:
+            return handle
+    return _allreduce_async(tensor, True, name, average, op, prescale_factor, postscale_factor, process_set)
+
+
+class HorovodAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
+        op = handle_average_backwards_compatibility(op, average)
+        ctx.how = op, prescale_factor, postscale_factor, process_set
+        result = _ops.finish(_allreduce_async(tensor, False, name, None, *ctx.how))
+        if op in (Min, Max, Product):
+            ctx.save_for_backward(tensor, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        op, prescale_factor, postscale_factor, process_set = ctx.how
+        if ctx.saved_tensors:
+            return (_gradient_by_values(gradient, *ctx.saved_tensors, *ctx.how),) + (None,) * 6
+        return (allreduce(gradient.contiguous(), op=op, prescale_factor=prescale_factor,
+                          postscale_factor=postscale_factor, process_set=process_set),) + (None,) * 6
+
+
+def _gradient_by_values(gradient, tensor, result, op, prescale_factor, postscale_factor, process_set):
+    """The gradient of this rank's tensor through Min, Max or Product, as of one process that holds all ranks' tensors.
+
+    Min and Max: of the ranks that hold the extremum, in equal shares. Product: times the product of all others.
+    """
+    def over_ranks(x, op):
+        return allreduce(x.contiguous(), op=op, process_set=process_set)
+
+    gradient = over_ranks(gradient, Sum)
+    if op == Product and (result != 0).all():  # found alike on all ranks
+        return gradient * (result / tensor)
+    scaled = tensor if prescale_factor == 1.0 else tensor * prescale_factor
+    if op == Product:
+        is_zero = scaled == 0
+        zeros = over_ranks(is_zero.to(torch.int32), Sum)
+        others = over_ranks(torch.where(is_zero, torch.ones_like(scaled), scaled), Product)
+        # Where this rank has the only zero it is all of them; otherwise they are none of it, or have a zero, too.
+        share = torch.where(is_zero, others, others / scaled) * (zeros == is_zero)
+    else:
+        extremum = result if prescale_factor == postscale_factor == 1.0 else over_ranks(scaled, op)
+        holds = scaled == extremum
+        share = (holds / over_ranks(holds.to(torch.int32), Sum)).to(gradient.dtype)
+    return gradient * share * (prescale_factor * postscale_factor)
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+              postscale_factor=1.0, process_set=global_process_set):
+    """The tensor reduced over all ranks, in a new tensor. Differentiable, as in one process.
+
+    The gradient is that of the sum of what the ranks compute from the result.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, context = compression.compress(tensor)
+    if wants_gradient([compressed]):
+        reduced = HorovodAllreduce.apply(compressed, None, name, op, prescale_factor, postscale_factor, process_set)
+    else:
+        reduced = _ops.finish(
+            _allreduce_async(compressed, False, name, None, op, prescale_factor, postscale_factor, process_set))
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=global_process_set):
+    """As allreduce, in place (and not differentiable)."""
+    return _ops.finish(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+# ---- several tensors --------------------------------------------------------------------------------------------
+
+
+def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_factor, postscale_factor, process_set):
+    tensors = tuple(tensors)
+    known_as = None if name is None else f"{name}#{len(tensors)}"  # not to be mistaken for a tensor's name
+    if average is None:
+        handle = _core.start_group_again(tensors, in_place, known_as, op, prescale_factor, postscale_factor,
+                                         process_set)
+        if handle is not None:
+            return handle
+    op = handle_average_backwards_compatibility(op, average)
+    check_group(tensors, "grouped_allreduce", name)
+    set_id = process_set._check_id()
+    _check_reduction(op, "grouped_allreduce", process_set, tensors)
+    group, names = names_of_group("grouped_allreduce", name, len(tensors), set_id)
+    operations = []
+    for tensor, full_name in zip(tensors, names):
+        key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
+        operations.append(prepared(name, key, full_name, _core.ALLREDUCE, DTYPES[tensor.dtype], tensor.shape, op,
+                                   prescale_factor, postscale_factor, process_set=set_id, group=group))
+    if name is not None and all(tensor.is_cpu for tensor in tensors):
+        _ops.remember(known_as, tuple(
+            _core.Known(operation, tensor, torch.empty_like, op, prescale_factor, postscale_factor, process_set)
+            for operation, tensor in zip(operations, tensors)), process_set)
+    return submit_group(operations, tensors, tensors if in_place else tuple(map(torch.empty_like, tensors)))
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                            process_set=global_process_set):
+    """Starts the reduction of several tensors, which become ready together; one handle for all of them."""
+    return _grouped_allreduce_async(tensors, False, name, average, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                             process_set=global_process_set):
+    """As grouped_allreduce_async, in place."""
+    return _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
+
+
+class HorovodGroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, average, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+        op = handle_average_backwards_compatibility(op, average)
+        ctx.how = op, prescale_factor, postscale_factor, process_set
+        results = _ops.finish(_grouped_allreduce_async(tensors, False, name, None, *ctx.how))
+        if op in (Min, Max, Product):
+            ctx.save_for_backward(*tensors, *results)
+        return results
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        op, prescale_factor, postscale_factor, process_set = ctx.how
+        if ctx.saved_tensors:
+            values = zip(gradients, ctx.saved_tensors, ctx.saved_tensors[len(gradients):])
+            reduced = [_gradient_by_values(*each, *ctx.how) for each in values]
+        else:
+            reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=op,
+                                        prescale_factor=prescale_factor, postscale_factor=postscale_factor,
+                                        process_set=process_set)
+        return (None,) * 6 + tuple(reduced)
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+                      postscale_factor=1.0, process_set=global_process_set):
+    """The list of the tensors reduced over all ranks. Differentiable."""
+    op = handle_average_backwards_compatibility(op, average)
+    tensors = list(tensors)
+    compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
+    how = (op, prescale_factor, postscale_factor, process_set)
+    if wants_gradient(compressed):
+        reduced = HorovodGroupedAllreduce.apply(None, name, *how, *compressed)
+    else:
+        reduced = _ops.finish(_grouped_allreduce_async(compressed, False, name, None, *how))
+    return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                       process_set=global_process_set):
+    """As grouped_allreduce, in place (and not differentiable); returns the tensors as a tuple."""
+    return _ops.finish(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))

@@ -1,0 +1,86 @@
+"""alltoall: every rank gets rows of every rank's tensor."""
+import operator
+
+import torch
+
+from horovod import _core, _ops
+from horovod.common.process_sets import global_process_set
+from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_result, on_host, place_in, prepared,
+                                    rows_of, wants_gradient)
+
+
+def _read_splits(splits, rows, size):
+    """The rows for each rank, as numbers; None for equal parts. ValueError if they cannot be meant."""
+    if splits is None:
+        if rows % size:
+            raise ValueError(f"alltoall: expected a first dimension that is a multiple of the number of ranks, {size}, "
+                             f"found {rows}; or give splits")
+        return None
+    if isinstance(splits, torch.Tensor):
+        if splits.dtype != torch.int32 or splits.dim() != 1:
+            raise ValueError(f"alltoall: expected splits of torch.int32 in one dimension, found {splits.dtype} in "
+                             f"{splits.dim()}")
+        splits = splits.tolist()
+    try:
+        splits = [operator.index(split) for split in splits]
+    except TypeError:
+        raise ValueError(f"alltoall: splits are numbers of rows in a list or a tensor, not {splits!r}") from None
+    if len(splits) != size:
+        raise ValueError(f"alltoall: expected splits for {size} ranks, found {len(splits)}")
+    if min(splits) < 0 or sum(splits) > rows:
+        raise ValueError(f"alltoall: splits are not negative, and together no more than the first dimension, {rows}; "
+                         f"found {splits}")
+    return splits
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Starts sending rows of the tensor to every rank; returns a handle, whose result is (output, received_splits).
+
+    splits: the rows for each rank of the set, in the order of ranks; rows that are left over go to nobody. None: equal
+    parts. received_splits are the rows that came from each rank, as int32, where `splits` is if that is a tensor.
+    """
+    check_tensor(tensor, "alltoall", name)
+    set_id = process_set._check_id()
+    _, size = place_in(set_id)
+    rows = rows_of(tensor)
+    parts = _read_splits(splits, rows, size) if tensor.dim() else None  # what has no rows fails when the ranks compare
+    full_name = full_name_of("alltoall", name, set_id)
+    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:], "alltoall"), full_name,
+                     _core.ALLTOALL, DTYPES[tensor.dtype], tensor.shape, process_set=set_id)
+    device = splits.device if isinstance(splits, torch.Tensor) else "cpu"
+    host = on_host(tensor)
+
+    def result(started, like):
+        received = _core.received_splits(started, 0, size)
+        return kept_result(started, 0, like), torch.tensor(received, dtype=torch.int32, device=device)
+
+    return _ops.submit(found, host.data_ptr(), 0, rows, tensor, host, result, parts)
+
+
+class HorovodAlltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):
+        output, received_splits = _ops.finish(alltoall_async(tensor, splits, name, process_set))
+        ctx.received_splits, ctx.rows, ctx.process_set = received_splits, rows_of(tensor), process_set
+        ctx.mark_non_differentiable(received_splits)
+        return output, received_splits
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        sent_back, _ = alltoall(gradient.contiguous(), splits=ctx.received_splits, process_set=ctx.process_set)
+        left_over = ctx.rows - rows_of(sent_back)
+        if left_over:
+            sent_back = torch.cat([sent_back, sent_back.new_zeros((left_over, *sent_back.shape[1:]))])
+        return sent_back, None, None, None
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    """The rows that the ranks sent to this one, in the order of ranks; with splits: (output, received_splits).
+
+    Differentiable. See alltoall_async.
+    """
+    if wants_gradient([tensor]):
+        output, received_splits = HorovodAlltoall.apply(tensor, splits, name, process_set)
+    else:
+        output, received_splits = _ops.finish(alltoall_async(tensor, splits, name, process_set))
+    return output if splits is None else (output, received_splits)

@@ -1,0 +1,60 @@
+"""broadcast: the root's tensor, in a new tensor of every rank or in place."""
+import operator
+
+import torch
+
+from horovod import _core, _ops
+from horovod.common.process_sets import global_process_set
+from horovod.torch._allreduce import allreduce
+from horovod.torch._job import Average, Sum, rank
+from horovod.torch._tensors import DTYPES, check_tensor, full_name_of, prepared, submit, wants_gradient
+
+
+def _broadcast_async(tensor, output, root_rank, name, process_set):
+    check_tensor(tensor, "broadcast", name)
+    set_id = process_set._check_id()
+    try:
+        root_rank = operator.index(root_rank)
+    except TypeError:
+        raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
+    full_name = full_name_of("broadcast", name, set_id)
+    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
+                     _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank, set_id)
+    return submit(found, tensor, torch.empty_like(tensor) if output is None else output)
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts the copy of the root's tensor into a new tensor of every rank; returns a handle.
+
+    root_rank: a rank of the job, also in a process set.
+    """
+    return _broadcast_async(tensor, None, root_rank, name, process_set)
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast_async, in place."""
+    return _broadcast_async(tensor, tensor, root_rank, name, process_set)
+
+
+class HorovodBroadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.root_rank, ctx.process_set = root_rank, process_set
+        return _ops.finish(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        reduced = allreduce(gradient.contiguous(), op=Average, process_set=ctx.process_set)
+        return reduced if rank() == ctx.root_rank else reduced * 0, None, None, None
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """The root's tensor, in a new tensor. Differentiable."""
+    if wants_gradient([tensor]):
+        return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
+    return _ops.finish(broadcast_async(tensor, root_rank, name, process_set))
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """As broadcast, in place (and not differentiable)."""
+    return _ops.finish(broadcast_async_(tensor, root_rank, name, process_set))

@@ -1,0 +1,111 @@
+"""reducescatter and its kin: every rank gets its share of the rows of the reduced tensor."""
+import torch
+
+from horovod import _core, _ops
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import global_process_set
+from horovod.torch._allgather import allgather, grouped_allgather
+from horovod.torch._job import Average, Sum
+from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, names_of_group, place_in, prepared,
+                                    submit, submit_group, wants_gradient)
+from horovod.torch.compression import Compression
+
+
+def _check(tensors, op, verb):
+    if op not in (Average, Sum):
+        raise HorovodInternalError(f"{verb}: op is hvd.Average or hvd.Sum, not {op!r}")
+    if any(tensor.dim() == 0 for tensor in tensors):
+        raise ValueError(f"{verb}: expected tensors with a first dimension to scatter, found one of no dimensions")
+
+
+def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, group=None):
+    key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
+    return prepared(name, key, full_name, _core.REDUCESCATTER, DTYPES[tensor.dtype], tensor.shape, op, prescale_factor,
+                    postscale_factor, process_set=set_id, group=group)
+
+
+def _own_share(tensor, set_id):
+    """An empty tensor for this rank's rows; the first ranks get one more where they do not come out even."""
+    place, size = place_in(set_id)
+    each, more = divmod(tensor.shape[0], size)
+    return tensor.new_empty((each + (place < more), *tensor.shape[1:]))
+
+
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    """Starts the reduction (Average or Sum) of a tensor, of which every rank gets its rows; returns a handle."""
+    check_tensor(tensor, "reducescatter", name)
+    set_id = process_set._check_id()
+    _check([tensor], op, "reducescatter")
+    found = _prepare(tensor, full_name_of("reducescatter", name, set_id), name, op, set_id, prescale_factor,
+                     postscale_factor)
+    return submit(found, tensor, _own_share(tensor, set_id))
+
+
+class HorovodReducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
+        ctx.process_set = process_set
+        ctx.factor = _factor(op, process_set, prescale_factor, postscale_factor)
+        return _ops.finish(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (allgather((gradient * ctx.factor).contiguous(), process_set=ctx.process_set),) + (None,) * 5
+
+
+def _factor(op, process_set, prescale_factor, postscale_factor):
+    """By which gradients are multiplied, as Horovod's users know it: that of the mean over ranks of what they compute."""
+    return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
+                  prescale_factor=1.0, postscale_factor=1.0):
+    """This rank's rows of the reduced tensor. Differentiable."""
+    compressed, context = compression.compress(tensor)
+    how = (name, op, process_set, prescale_factor, postscale_factor)
+    if wants_gradient([compressed]):
+        reduced = HorovodReducescatter.apply(compressed, *how)
+    else:
+        reduced = _ops.finish(reducescatter_async(compressed, *how))
+    return compression.decompress(reduced, context)
+
+
+def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                                postscale_factor=1.0):
+    """Starts the reducescatter of several tensors, which become ready together; one handle for all of them."""
+    tensors = list(tensors)
+    check_group(tensors, "grouped_reducescatter", name)
+    set_id = process_set._check_id()
+    _check(tensors, op, "grouped_reducescatter")
+    group, names = names_of_group("grouped_reducescatter", name, len(tensors), set_id)
+    operations = [_prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, group)
+                  for tensor, full_name in zip(tensors, names)]
+    return submit_group(operations, tensors, [_own_share(tensor, set_id) for tensor in tensors])
+
+
+class HorovodGroupedReducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
+        ctx.process_set = process_set
+        ctx.factor = _factor(op, process_set, prescale_factor, postscale_factor)
+        return tuple(_ops.finish(grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor,
+                                                             postscale_factor)))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return (None,) * 5 + grouped_allgather([(gradient * ctx.factor).contiguous() for gradient in gradients],
+                                               process_set=ctx.process_set)
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
+                          process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    """The list of this rank's rows of the reduced tensors. Differentiable."""
+    tensors = list(tensors)
+    compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
+    how = (name, op, process_set, prescale_factor, postscale_factor)
+    if wants_gradient(compressed):
+        reduced = HorovodGroupedReducescatter.apply(*how, *compressed)
+    else:
+        reduced = _ops.finish(grouped_reducescatter_async(compressed, *how))
+    return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
