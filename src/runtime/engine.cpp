@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
+#include "native/posix/affinity.hpp"
 #include "native/posix/thread.hpp"
 
 namespace hvd::runtime {
@@ -110,8 +112,29 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
+// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it is.
+void Engine::choose_core() const {
+  if (config_.thread_affinity.empty()) return;
+  const std::string& text = config_.thread_affinity;
+  std::vector<std::string> cores = items_of(text);
+  auto local_rank = static_cast<std::size_t>(layout_.node.me.value);
+  auto ranks = static_cast<std::size_t>(layout_.node.size());
+  auto mask =
+      cores.size() < ranks ? Result<posix::CpuMask>(posix::CpuMask()) : posix::CpuMask::parse(cores[local_rank]);
+  Status bound =
+      !mask ? Status(mask.error())
+      : mask->count() == 1
+          ? posix::set_affinity(*mask)
+          : Status(Error(ErrorCode::invalid_argument,
+                         "expected a core for each of the " + std::to_string(ranks) + " ranks of the node, 0,4,8,12"));
+  if (!bound)
+    log::error("HOROVOD_THREAD_AFFINITY=" + text + " is not followed on " + describe(world_, world_.rank) + ": " +
+               bound.error().message);
+}
+
 void Engine::run(Deadline start_deadline) {
   is_engine_thread = true;
+  choose_core();
   posix::WaitWord& word = board_.wake_word(board_.me());
   observers_.open();
   connect(start_deadline);

@@ -93,6 +93,7 @@ class Engine {
   };
 
   void run(Deadline start_deadline);
+  void choose_core() const;
   void connect(Deadline deadline);
   bool progress();
   bool notice_losses();
