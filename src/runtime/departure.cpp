@@ -64,7 +64,7 @@ Departure::Step Departure::next() {
     case Phase::announcing: phase_ = Phase::telling; return AnnounceLoss{lost_, reason_->message};
     case Phase::telling:
       phase_ = Phase::held_back;
-      if (agreed_) return Leave{is_in_order_};
+      if (is_in_order_) return Leave{};
       return TellNeighbours{lost_, reason_->message};
     case Phase::held_back:
       if (is_stopped_by_another_ && reason_->code == ErrorCode::shut_down && !wish_) {
@@ -83,15 +83,15 @@ bool Departure::decide() {
   bool is_running = phase_ == Phase::running;
   if (start_failure_ && !is_running) {
     end(*start_failure_);
-  } else if (failed_batch_ && !is_cause_unknown()) {
-    end(*failed_batch_);
+  } else if (agreed_ && is_work_done_ && is_running) {
+    is_in_order_ = true;
+    end(*agreed_);
   } else if (verdict_) {
     end(*verdict_);
   } else if (const auto& loss = announced_ ? announced_ : noticed_) {
     end({ErrorCode::peer_lost, loss->why});
-  } else if (agreed_ && is_work_done_ && is_running) {
-    is_in_order_ = true;
-    end(*agreed_);
+  } else if (failed_batch_ && !is_cause_unknown()) {
+    end(*failed_batch_);
   } else if (stall_) {
     end(*stall_);
   } else if (answer_due_ && is_running && settings_.now() >= *answer_due_) {
@@ -105,7 +105,7 @@ bool Departure::decide() {
 void Departure::end(const Error& reason) {
   bool refuses_to_start = phase_ == Phase::connecting && reason.code != ErrorCode::timeout;
   bool concerns_all = reason.code == ErrorCode::peer_lost || refuses_to_start;
-  phase_ = concerns_all && !agreed_ ? Phase::announcing : Phase::telling;
+  phase_ = concerns_all ? Phase::announcing : Phase::telling;
   reason_ = reason;
   lost_ = whose();
 }

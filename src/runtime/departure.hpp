@@ -5,15 +5,15 @@
 //  1. Connecting: the links are made. A start that is refused ends the rank and is announced. One that takes too long is
 //     not announced: the first rank to reach its own limit would be blamed. That the log has ended is only remembered.
 //  2. Running: the wish to stop is sent, once. If the log does not end within 10 s, this rank warns and leaves alone.
-//  3. The log has ended, by agreement of all. What it scheduled is carried out, then this rank leaves in order. A loss
-//     that comes before ends it, too, but is not announced: every rank reads the end in its own log.
+//  3. The log has ended, by agreement of all. What it scheduled is carried out, then this rank leaves in order. From
+//     then on no loss concerns it; one that comes before ends it as in 4.
 //  4. A loss ends the rank: the one that the leader has heard of, else the one that a rank of this node has announced,
 //     else the one that this rank has noticed itself.
-//  5. A failed batch ends the rank. If something else made it fail, whoever knows the cause is given
-//     HOROVOD_PEER_TIMEOUT to announce it.
+//  5. A failed batch ends the rank, unless a loss is known: that is why it failed. If something else made it fail,
+//     whoever knows the cause is given HOROVOD_PEER_TIMEOUT to announce it.
 //  6. Announcing: a rank that ends because of a loss says so on the board before anything else, so that its own end is
 //     not taken for the cause.
-//  7. Telling: the neighbours in the tree of nodes are told, either that this rank leaves or of the loss.
+//  7. Telling: the neighbours in the tree of nodes are told, of the loss or that this rank leaves in order.
 //  8. Held back: another rank has stopped the job and gave no reason. It may have failed, and then the launcher must see
 //     its end first, or it would take a rank that failed because of it for the cause. So this rank waits for 5 s, or
 //     until its own program wishes to stop.
@@ -84,9 +84,7 @@ class Departure {
     Rank lost;
     std::string_view why;
   };
-  struct Leave {  // the neighbours, and in order the board
-    bool in_order;
-  };
+  struct Leave {};  // in order: the board, and the neighbours
   struct End {
     const Error& reason;
   };

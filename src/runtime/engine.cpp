@@ -223,8 +223,8 @@ void Engine::carry_out(const Departure::Step& step) {
                  [&](const Departure::TellNeighbours& it) {
                    if (leader_) leader_->leave_because(it.lost, it.why);
                  },
-                 [&](const Departure::Leave& it) {
-                   if (it.in_order) board_.leave();
+                 [&](const Departure::Leave&) {
+                   board_.leave();
                    if (leader_) leader_->leave();
                  },
                  [&](const Departure::End& it) { end(it.reason); },

@@ -50,7 +50,7 @@ class Rig {
             [](const Departure::Warn&) { return std::string("warn"); },
             [](const Departure::AnnounceLoss& it) { return "announce the loss of " + std::to_string(it.lost.value); },
             [](const Departure::TellNeighbours& it) { return "tell neighbours of " + std::to_string(it.lost.value); },
-            [](const Departure::Leave& it) { return std::string(it.in_order ? "leave in order" : "leave"); },
+            [](const Departure::Leave&) { return std::string("leave in order"); },
             [](const Departure::End& it) { return "end: " + std::string(name_of(it.reason.code)); },
         },
         step);
@@ -180,13 +180,13 @@ const std::vector<Row> table{
 
     {connecting_late, nothing, {}},
     {connecting_late, links_are_there, {}},  // the engine then says that there is no work
-    {connecting_late, start_is_refused, {"leave", "end: unsupported"}},
-    {connecting_late, start_takes_too_long, {"leave", timeout}},
+    {connecting_late, start_is_refused, {"announce the loss of 2", "tell neighbours of 2", "end: unsupported"}},
+    {connecting_late, start_takes_too_long, {"tell neighbours of 2", timeout}},
     {connecting_late, stop_is_wished, {"send the wish ''"}},
     {connecting_late, all_is_done, {}},
-    {connecting_late, loss_is_announced, {"leave", lost}},
-    {connecting_late, loss_is_noticed, {"leave", lost}},
-    {connecting_late, leader_hears_of_a_loss, {"leave", lost}},
+    {connecting_late, loss_is_announced, {"announce the loss of 1", "tell neighbours of 1", lost}},
+    {connecting_late, loss_is_noticed, {"announce the loss of 3", "tell neighbours of 3", lost}},
+    {connecting_late, leader_hears_of_a_loss, {"announce the loss of 2", "tell neighbours of 2", lost}},
     {connecting_late, seconds_pass_10, {}},
 
     {running, nothing, {}},
@@ -239,13 +239,13 @@ const std::vector<Row> table{
     {finishing, stop_is_wished, {"send the wish ''", "wait for 10 s"}},
     {finishing, log_ends_for_a_reason, {}},
     {finishing, all_is_done, {"leave in order", "wait for 5 s"}},
-    {finishing, batch_fails, {"leave", lost}},
-    {finishing, batch_fails_for_want_of_memory, {"leave", "end: out of memory"}},
+    {finishing, batch_fails, {"announce the loss of 2", "tell neighbours of 2", lost}},
+    {finishing, batch_fails_for_want_of_memory, {"tell neighbours of 2", "end: out of memory"}},
     {finishing, batch_fails_as_a_consequence, {"wait for 7 s"}},
-    {finishing, loss_is_announced, {"leave", lost}},
-    {finishing, loss_is_noticed, {"leave", lost}},
-    {finishing, leader_hears_of_a_loss, {"leave", lost}},
-    {finishing, rank_is_stalled, {"leave", "wait for 5 s"}},
+    {finishing, loss_is_announced, {"announce the loss of 1", "tell neighbours of 1", lost}},
+    {finishing, loss_is_noticed, {"announce the loss of 3", "tell neighbours of 3", lost}},
+    {finishing, leader_hears_of_a_loss, {"announce the loss of 2", "tell neighbours of 2", lost}},
+    {finishing, rank_is_stalled, {"tell neighbours of 2", "wait for 5 s"}},
     {finishing, seconds_pass_10, {}},
 
     {held_back, nothing, {"wait for 5 s"}},
@@ -336,6 +336,26 @@ TEST(Departure, names_the_cause_that_is_announced_while_a_batch_has_failed_from_
   rig.pass(seconds(6));
   rig.departure.loss_announced(Rank{1}, "rank 1 is lost");
   EXPECT_EQ(reason_of(rig), "rank 1 is lost");
+}
+
+TEST(Departure, names_a_known_loss_rather_than_the_batch_that_failed_from_it) {
+  for (const Fact* fact : {&loss_is_announced, &loss_is_noticed, &leader_hears_of_a_loss}) {
+    Rig rig;
+    rig.departure.connected();
+    rig.departure.batch_failed(peer_lost("a link was closed"));
+    fact->state(rig);
+    EXPECT_NE(reason_of(rig), "a link was closed") << fact->name;
+  }
+}
+
+TEST(Departure, leaves_in_order_whoever_is_lost_after_the_agreed_end) {
+  for (const Fact* fact : {&loss_is_announced, &loss_is_noticed, &leader_hears_of_a_loss}) {
+    Rig rig;
+    finishing.reach(rig);
+    rig.departure.work_done();
+    fact->state(rig);
+    EXPECT_EQ(rig.steps(), (Steps{"leave in order", "wait for 5 s"})) << fact->name;
+  }
 }
 
 TEST(Departure, says_how_a_batch_failed_when_nobody_has_told_the_cause) {
