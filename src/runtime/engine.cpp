@@ -2,19 +2,17 @@
 
 #include <algorithm>
 
+#include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
+#include "native/posix/affinity.hpp"
 #include "native/posix/thread.hpp"
 
 namespace hvd::runtime {
 
 namespace {
 
-// How long a peer's engine may take to answer; a program may take as long as it likes.
-constexpr auto engine_deadline = std::chrono::seconds(10);
-// From the shutdown of a rank that has failed, as by an exception, to the end of its process.
-constexpr auto time_to_end = std::chrono::seconds(5);
 constexpr unsigned looks_between_clocks = 1024;
 // Between two looks at a link that cannot wake us.
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
@@ -22,6 +20,23 @@ constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
 
 std::chrono::nanoseconds earlier(std::chrono::nanoseconds sleep, std::chrono::nanoseconds other) {
   return sleep == posix::WaitWord::forever ? other : std::min(sleep, other);
+}
+
+// A sleep that ends after that time, not just before.
+std::chrono::nanoseconds sleep_until(Clock::time_point time) {
+  return std::max(time - Clock::now(), Clock::duration::zero()) + std::chrono::milliseconds(1);
+}
+
+Departure::Settings departure_settings(const Engine::Parts& parts) {
+  Departure::Settings settings;
+  settings.me = parts.world->rank;
+  settings.time_for_cause = milliseconds_of(parts.config->peer_timeout_s);
+  settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
+  Rank leader = parts.layout->node.rank_at(control::NodeBoard::leader);
+  settings.describe_leader = [&world = *parts.world, leader] {
+    return describe(world, leader) + what_it_does(world, leader);
+  };
+  return settings;
 }
 
 }  // namespace
@@ -36,6 +51,7 @@ Engine::Engine(Parts parts)
       handles_(*parts.handles),
       observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
+      departure_(departure_settings(parts)),
       stalls_(*parts.config) {
   auto sets = std::make_shared<ProcessSets>(world_.size());
   for (const std::vector<Rank>& ranks : parts.sets) sets->add(ranks);
@@ -110,17 +126,42 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
+// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it is.
+void Engine::choose_core() const {
+  if (config_.thread_affinity.empty()) return;
+  const std::string& text = config_.thread_affinity;
+  std::vector<std::string> cores = items_of(text);
+  auto local_rank = static_cast<std::size_t>(layout_.node.me.value);
+  auto ranks = static_cast<std::size_t>(layout_.node.size());
+  auto mask =
+      cores.size() < ranks ? Result<posix::CpuMask>(posix::CpuMask()) : posix::CpuMask::parse(cores[local_rank]);
+  Status bound =
+      !mask ? Status(mask.error())
+      : mask->count() == 1
+          ? posix::set_affinity(*mask)
+          : Status(Error(ErrorCode::invalid_argument,
+                         "expected a core for each of the " + std::to_string(ranks) + " ranks of the node, 0,4,8,12"));
+  if (!bound)
+    log::error("HOROVOD_THREAD_AFFINITY=" + text + " is not followed on " + describe(world_, world_.rank) + ": " +
+               bound.error().message);
+}
+
 void Engine::run(Deadline start_deadline) {
   is_engine_thread = true;
+  choose_core();
   posix::WaitWord& word = board_.wake_word(board_.me());
   observers_.open();
   connect(start_deadline);
-  started_.store(phase_ == Phase::ended ? 2 : 1);
+  started_.store(departure_.has_ended() ? 2 : 1);
   started_.notify_all();
   Patience patience(spin_);
   std::chrono::nanoseconds nap = shortest_nap;
   unsigned busy_looks = 0;
-  while (phase_ != Phase::ended) {
+  while (!departure_.has_ended()) {
+    if (departure_.phase() == Departure::Phase::held_back) {
+      hold_back();
+      continue;
+    }
     if (progress()) {
       patience.found_work();
       nap = shortest_nap;
@@ -163,25 +204,24 @@ void Engine::run(Deadline start_deadline) {
 void Engine::connect(Deadline deadline) {
   Patience patience(spin_);
   posix::WaitWord& word = board_.wake_word(board_.me());
-  while (phase_ == Phase::connecting) {
+  while (departure_.phase() == Departure::Phase::connecting) {
     // The links' own words travel over the log, so the tree of nodes comes first.
     Progress tree = leader_ && !has_tree_ ? leader_->connect() : Progress::done;
-    if (tree == Progress::failed) return end(*leader_->verdict());
+    if (tree == Progress::failed) departure_.start_failed(*leader_->verdict());
     if (tree == Progress::done) {
       has_tree_ = true;
       Progress links = runner_->world().connect();
-      if (links == Progress::failed) return end(*runner_->failure());
-      if (links == Progress::done) {
-        phase_ = Phase::running;
-        return;
-      }
+      if (links == Progress::failed) departure_.start_failed(*runner_->failure());
+      if (links == Progress::done) return departure_.connected();
     }
-    if (progress()) continue;
+    if (follow_departure() || progress()) continue;
     if (deadline.passed()) {
       std::string missing = net_ != nullptr ? net_->describe_missing() : "";
-      end({ErrorCode::timeout, "the links between the ranks were not there in time" +
-                                   (missing.empty() ? "" : ": " + missing) +
-                                   "; is a rank stuck in hvd.init()? HOROVOD_START_TIMEOUT sets the time"});
+      departure_.start_failed({ErrorCode::timeout, "the links between the ranks were not there in time" +
+                                                       (missing.empty() ? "" : ": " + missing) +
+                                                       "; is a rank stuck in hvd.init()? HOROVOD_START_TIMEOUT sets "
+                                                       "the time"});
+      follow_departure();
       return;
     }
     if (patience.look_again()) continue;
@@ -195,44 +235,65 @@ bool Engine::progress() {
   bool news = take_submissions();
   if (leader_ && has_tree_) news |= leader_->step();
   news |= read_log();
-  if (phase_ == Phase::running) news |= run_batches();
-  if (phase_ != Phase::ended) {
-    if (notice_losses()) return true;
-    if (ending_ && phase_ == Phase::running && runner_->batches_in_flight() == 0) {
-      board_.leave();
-      has_ended_in_order_ = true;
-      end(*ending_);
-      return true;
-    }
-    if (stop_requested_.load(std::memory_order_acquire) && !stop_sent_) {
-      stop_sent_ = true;
-      stop_deadline_ = Deadline::after(engine_deadline);
-      send(ShutdownRequest{stop_reason_});
-      news = true;
-    }
-    news |= send_waiting();
-  }
+  if (departure_.phase() == Departure::Phase::running) news |= run_batches();
+  if (hear_of_the_end()) return true;
+  news |= follow_departure();
+  if (!departure_.has_ended()) news |= send_waiting();
   return news;
 }
 
-// True if that was the end.
-bool Engine::notice_losses() {
-  if (leader_ && leader_->verdict()) {
-    end(*leader_->verdict());
-    return true;
-  }
+// Tells the departure what others have left for this thread. True if the log has to be executed first: what it says
+// comes before a loss, since all may have agreed to end.
+bool Engine::hear_of_the_end() {
+  if (leader_ && leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   int lost = lost_rank_.load(std::memory_order_acquire);
-  if ((lost < 0 && !board_.has_lost()) || read_log()) return false;
-  // A rank that ends because of a loss says so first: its own end is not the cause.
-  if (auto loss = board_.loss()) {
-    lost_rank_.store(loss->rank.value, std::memory_order_relaxed);
-    end({ErrorCode::peer_lost, std::move(loss->why)});
-    return true;
+  if (lost >= 0 || board_.has_lost()) {
+    if (read_log()) return true;
+    if (auto loss = board_.loss()) departure_.loss_announced(loss->rank, loss->why);
+    else departure_.loss_noticed(Rank{lost});
   }
-  end({ErrorCode::peer_lost, describe(world_, Rank{lost}) +
-                                 " ended or was killed without hvd.shutdown(); what was in flight with it is lost. "
-                                 "Look at that rank's own output for the cause"});
-  return true;
+  if (departure_.has_log_ended() && runner_->batches_in_flight() == 0) departure_.work_done();
+  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  return false;
+}
+
+// True if it demanded anything.
+bool Engine::follow_departure() {
+  departure_due_.reset();
+  for (bool news = false;; news = true) {
+    Departure::Step step = departure_.next();
+    if (const auto* wait = std::get_if<Departure::WaitUntil>(&step)) departure_due_ = wait->when;
+    if (departure_due_ || std::holds_alternative<Departure::GoOn>(step)) return news;
+    carry_out(step);
+  }
+}
+
+void Engine::carry_out(const Departure::Step& step) {
+  std::visit(Overloaded{
+                 [](const Departure::GoOn&) {},
+                 [](const Departure::WaitUntil&) {},
+                 [&](const Departure::SendWish& it) { send(ShutdownRequest{it.reason}); },
+                 [](const Departure::Warn& it) { log::warning(std::string(it.text)); },
+                 [&](const Departure::AnnounceLoss& it) { board_.announce_lost(it.lost, it.why); },
+                 [&](const Departure::TellNeighbours& it) {
+                   if (leader_) leader_->leave_because(it.lost, it.why);
+                 },
+                 [&](const Departure::Leave&) {
+                   board_.leave();
+                   if (leader_) leader_->leave();
+                 },
+                 [&](const Departure::End& it) { end(it.reason); },
+             },
+             step);
+}
+
+// What is still to come of this rank waits, and nothing else is done meanwhile.
+void Engine::hold_back() {
+  posix::WaitWord& word = board_.wake_word(board_.me());
+  std::uint32_t announced = word.announce();
+  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  if (follow_departure()) return word.retract();
+  word.sleep(announced, sleep_until(*departure_due_));
 }
 
 bool Engine::take_submissions() {
@@ -273,7 +334,8 @@ bool Engine::read_log() {
   bool news = false;
   ConstBytes bytes;
   // While links are made their words are still read: a faster node may have come and gone already.
-  while (phase_ != Phase::ended && (!ending_ || phase_ == Phase::connecting) && board_.read(bytes)) {
+  bool is_connecting = departure_.phase() == Departure::Phase::connecting;
+  while (!departure_.has_ended() && (!departure_.has_log_ended() || is_connecting) && board_.read(bytes)) {
     news = true;
     counters_.log_records.add();
     counters_.log_bytes.add(static_cast<std::int64_t>(bytes.size()));
@@ -296,7 +358,7 @@ void Engine::execute(const Record& record) {
                  [&](const AllJoinedRecord& it) { end_joins(it); },
                  [&](const AddSetRecord& it) { add_set(it); },
                  [&](const RemoveSetRecord& it) { remove_set(it.set); },
-                 [&](const ShutdownRecord& it) { agree_to_end(it); },
+                 [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
                  [&](const PublishedRecord& it) {
                    if (Lane* lane = runner_->find(it.set)) lane->exchange().published(it);
                  },
@@ -314,16 +376,6 @@ void Engine::settle_by_name(OpNameView name, const Error* error) {
 void Engine::fail(const FailRecord& record) {
   Error error{record.code, std::string(record.message)};
   settle_by_name(record.name, &error);
-}
-
-void Engine::agree_to_end(const ShutdownRecord& record) {
-  std::string by = record.by == world_.rank ? "this rank" : describe(world_, record.by);
-  std::string why = record.reason.empty() ? "" : ": " + std::string(record.reason);
-  waits_for_who_left_ = record.by != world_.rank && record.reason.empty();
-  ending_ =
-      Error{ErrorCode::shut_down, "Horovod has been shut down by " + by + why +
-                                      ". An operation that not all ranks had submitted before cannot be carried out; "
-                                      "hvd.shutdown() and hvd.init() start anew"};
 }
 
 std::shared_ptr<const ProcessSets> Engine::sets() const {
@@ -479,13 +531,8 @@ bool Engine::run_batches() {
   bool news = runner_->step();
   if (news) batch_moved_ = Clock::now();
   if (runner_->batches_in_flight() < before) handles_.announce();
-  const Error* failure = runner_->failure();
-  if (failure == nullptr) return news;
-  if (failure->is_a_consequence && !cause_deadline_)
-    cause_deadline_ = Deadline::after(milliseconds_of(config_.peer_timeout_s));
-  if (failure->is_a_consequence && !cause_deadline_->passed()) return news;  // notice_losses() will hear of the cause
-  end(*failure);
-  return true;
+  if (const Error* failure = runner_->failure()) departure_.batch_failed(*failure);
+  return news;
 }
 
 void Engine::settle(Operation& operation, const Error* error) {
@@ -520,18 +567,6 @@ void Engine::tell(const Callback& on_done, const Error* error) {
 }
 
 void Engine::end(const Error& reason) {
-  bool refuses_to_start = phase_ == Phase::connecting && reason.code != ErrorCode::timeout;
-  phase_ = Phase::ended;
-  int lost = lost_rank_.load(std::memory_order_relaxed);
-  Rank whose{lost >= 0 ? lost : world_.rank.value};
-  // Not of a start that took too long: whoever came first to its own limit would be taken for the cause.
-  bool concerns_all = reason.code == ErrorCode::peer_lost || refuses_to_start;
-  if (!ending_ && concerns_all) board_.announce_lost(whose, reason.message);
-  if (leader_) {
-    if (ending_) leader_->leave();
-    else leader_->leave_because(whose, reason.message);
-  }
-  if (waits_for_who_left_ && reason.code == ErrorCode::shut_down) wait_for_who_left();
   {
     std::lock_guard lock(ended_mutex_);
     ended_ = std::make_shared<const Error>(reason);
@@ -542,18 +577,6 @@ void Engine::end(const Error& reason) {
   take_last_submissions();
   while (!in_flight_.empty()) settle(*in_flight_.back(), &reason);
   handles_.announce();
-}
-
-// That rank may have left because it has failed. Then its end shall come before the ends of those that fail because of
-// it, or the launcher would take one of them for the cause. Nobody who shuts down, too, has to wait.
-void Engine::wait_for_who_left() {
-  posix::WaitWord& word = board_.wake_word(board_.me());
-  auto deadline = Deadline::after(time_to_end);
-  while (!deadline.passed()) {
-    std::uint32_t announced = word.announce();
-    if (stop_requested_.load(std::memory_order_acquire)) return word.retract();
-    word.sleep(announced, deadline.left() + std::chrono::milliseconds(1));
-  }
 }
 
 // Submitted, but too late: only to be settled.
@@ -585,9 +608,7 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
   // Room in a ring is not announced: look for it.
   if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
-  if (cause_deadline_) sleep = earlier(sleep, cause_deadline_->left() + std::chrono::milliseconds(1));
-  if (!stop_sent_) return sleep;
-  return earlier(sleep, stop_deadline_.left() + std::chrono::milliseconds(1));
+  return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
 }
 
 // What all ranks have agreed on waits for nobody in particular while batches begin and end.
@@ -595,9 +616,9 @@ Clock::time_point Engine::waits_since(const Operation& operation) const {
   return operation.scheduled ? std::max(operation.since, batch_moved_) : operation.since;
 }
 
-// True if that was the end.
+// True if the departure demanded anything for it.
 bool Engine::watch_for_stalls() {
-  if (watch_for_the_end()) return true;
+  if (departure_.phase() != Departure::Phase::running) return false;
   Clock::time_point now = Clock::now();
   if (!stalls_.is_due(now)) return false;
   const Operation* oldest = nullptr;
@@ -614,31 +635,21 @@ bool Engine::watch_for_stalls() {
   Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_) {
     leader_->hear_of_stall(stall);
-    if (leader_->verdict()) end(*leader_->verdict());
+    if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   } else if (!is_halted(world_, writer)) {
     send(stall);
     // A batch under way with a rank that does not answer can never end: each rank leaves it by itself.
     if (final && stall.missing.value >= 0)
-      end({ErrorCode::shut_down,
+      departure_.stalled(
+          {ErrorCode::shut_down,
            "Horovod has been shut down: " +
                stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)});
   } else {
     std::string text = stall_report(world_, {{std::string(stall.name.name), {writer}}}, stall.waited_s, final);
     final ? log::error(text) : log::warning(text);
-    if (final) end({ErrorCode::shut_down, "Horovod has been shut down: " + text});
+    if (final) departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }
-  return phase_ == Phase::ended;
-}
-
-// True if that was the end: nobody answers the wish for it.
-bool Engine::watch_for_the_end() {
-  if (!stop_sent_ || !stop_deadline_.passed()) return false;
-  Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
-  Error alone{ErrorCode::timeout, describe(world_, writer) + what_it_does(world_, writer) +
-                                      " did not answer the wish to shut down within 10 s; this rank left alone"};
-  log::warning(alone.message);  // hvd_shutdown has nothing to say it by
-  end(alone);
-  return true;
+  return follow_departure();
 }
 
 }  // namespace hvd::runtime

@@ -4,6 +4,7 @@
 //  1. Submissions come from the inbox. An op whose slot is known marks its arrival; another sends a ballot.
 //  2. The engine of a node's lowest rank also leads: the coordinator decides, and the log says what (leader.hpp).
 //  3. The log is executed in order: slots are learned and forgotten, batches queue up, the end is the end for all.
+//     How a rank ends, whatever the cause, is decided by its departure (departure.hpp), which the engine only asks.
 //  4. The batch at the head of the queue runs: task steps, until done; its handles are settled and announced.
 //  5. With nothing to do the engine sleeps on its wait word; callers, peers and transports wake it.
 #include <atomic>
@@ -21,6 +22,7 @@
 #include "base/world.hpp"
 #include "control/node_board.hpp"
 #include "runtime/counters.hpp"
+#include "runtime/departure.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/leader.hpp"
@@ -66,7 +68,7 @@ class Engine {
   // Why nothing is accepted any more; nothing while it runs.
   std::shared_ptr<const Error> ended() const;
   // After stop(): all ranks had agreed to end, and carried out what was scheduled before.
-  bool has_ended_in_order() const { return has_ended_in_order_; }
+  bool has_ended_in_order() const { return departure_.is_in_order(); }
   // Any thread: the process sets as far as this rank has read of them.
   std::shared_ptr<const ProcessSets> sets() const;
   // After start(), for reports.
@@ -77,7 +79,6 @@ class Engine {
   ObserverRegistry& observers() { return observers_; }
 
  private:
-  enum class Phase : std::uint8_t { connecting, running, ended };
   // What this rank knows about a slot.
   struct SlotUse {
     NameEntry* entry = nullptr;  // null: free, of a set without this rank, or of an op that it has not submitted
@@ -93,9 +94,13 @@ class Engine {
   };
 
   void run(Deadline start_deadline);
+  void choose_core() const;
   void connect(Deadline deadline);
   bool progress();
-  bool notice_losses();
+  bool hear_of_the_end();
+  bool follow_departure();
+  void carry_out(const Departure::Step& step);
+  void hold_back();
   bool take_submissions();
   void introduce(Operation& operation);
   bool read_log();
@@ -118,15 +123,12 @@ class Engine {
   void settle(Operation& operation, const Error* error);
   static void tell(const Callback& on_done, const Error* error);
   void end(const Error& reason);
-  void wait_for_who_left();
   void take_last_submissions();
   void send(const Request& request);
   bool send_waiting();
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
-  bool watch_for_the_end();
   Clock::time_point waits_since(const Operation& operation) const;
-  void agree_to_end(const ShutdownRecord& record);
 
   const World& world_;
   const Config& config_;
@@ -151,18 +153,12 @@ class Engine {
   std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; waited for by start()
 
   // The thread's own:
-  Phase phase_ = Phase::connecting;
-  bool has_tree_ = false;  // the leaders of the nodes can talk to each other
-  bool stop_sent_ = false;
-  Deadline stop_deadline_ = Deadline::never();
-  // A batch failed because a peer has gone; until then whoever knows why is given time to say so.
-  std::optional<Deadline> cause_deadline_;
-  std::optional<Error> ending_;  // the log has ended; what it scheduled is still carried out
-  bool has_ended_in_order_ = false;
-  bool waits_for_who_left_ = false;    // another rank had it ended
-  std::unique_ptr<Leader> leader_;     // on the lowest rank of each node
-  std::vector<SlotUse> slots_;         // by slot
-  std::vector<Operation*> in_flight_;  // everything submitted and not settled; each knows its place
+  Departure departure_;
+  std::optional<Clock::time_point> departure_due_;  // it is to be asked again by then
+  bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
+  std::unique_ptr<Leader> leader_;                  // on the lowest rank of each node
+  std::vector<SlotUse> slots_;                      // by slot
+  std::vector<Operation*> in_flight_;               // everything submitted and not settled; each knows its place
   std::list<StandIn> stand_ins_;
   std::vector<bool> joined_;  // by seat of my node; empty while nobody is
   bool has_joined_ = false;   // this rank

@@ -65,6 +65,7 @@ TEST(Config, takes_every_knob_of_its_own) {
   Config expected;
   expected.fusion_threshold_bytes = 0;
   expected.cache_capacity = 7;
+  expected.disable_group_fusion = true;
   expected.stall_check_disable = true;
   expected.stall_check_time_s = 5;
   expected.stall_shutdown_time_s = 10;

@@ -80,7 +80,8 @@ def test_parallel_vectors_of_odd_magnitudes_are_averaged(dtype, magnitude):
     """§6.11 stability [T]"""
     finest = torch.finfo(dtype)
     if magnitude == "very small":
-        common = torch.full((128,), float(finest.tiny) * 64, dtype=torch.float64)
+        # Its square is still above sqrt(DBL_MIN), below which vectors are added.
+        common = torch.full((128,), max(float(finest.tiny) * 64, 1e-74), dtype=torch.float64)
     else:
         exponents = torch.linspace(float(numpy.log2(finest.tiny)) / 2 + 1, float(numpy.log2(finest.max)) / 2 - 2, 128)
         common = torch.pow(2.0, exponents.double())

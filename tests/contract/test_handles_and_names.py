@@ -101,6 +101,7 @@ def test_poll_is_false_while_another_rank_has_not_submitted():
 
 @pytest.mark.parametrize("verb", ["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
 @limit(90)
+@at_least(2)
 def test_of_many_async_ops_some_are_not_done_at_once(verb):
     """§2.3 [T]"""
     count = 24

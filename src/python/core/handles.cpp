@@ -174,8 +174,7 @@ Waited collect(PyObject* object, Reference& value) {
   found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
   if (waited == Waited::interrupted) return waited;
-  if (waited == Waited::succeeded && result)
-    value = call_result(result.get(), handle, value.get());
+  if (waited == Waited::succeeded && result) value = call_result(result.get(), handle, value.get());
   if (waited == Waited::succeeded && value) {
     (void)let_go(number);
     return waited;
