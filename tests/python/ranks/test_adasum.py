@@ -23,7 +23,7 @@ def assert_equal_on_all_ranks(hvd, model):
 
 
 def test_parallel_steps_are_averaged_and_orthogonal_ones_added(hvd, rank, size):
-    parallel, orthogonal = torch.nn.Parameter(torch.zeros(size).double()), torch.nn.Parameter(torch.zeros(size).double())
+    parallel, orthogonal = (torch.nn.Parameter(torch.zeros(size).double()) for _ in range(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parallel, orthogonal], lr=1.0),
                                          [("parallel", parallel), ("orthogonal", orthogonal)], op=hvd.Adasum)
     for step in range(1, 4):
@@ -63,7 +63,8 @@ def test_ranks_may_lack_gradients(hvd, rank, size):
     optimizer.step()
     assert_equal_on_all_ranks(hvd, model)
     moved = model.weight.detach() - start.weight.detach()
-    torch.testing.assert_close(moved, torch.full((4, 4), -0.5).double())  # who does not move leaves the others' way as it is
+    # Who does not move leaves the others' way as it is.
+    torch.testing.assert_close(moved, torch.full((4, 4), -0.5).double())
 
 
 def test_gradients_may_be_clipped_before_the_step(hvd, rank):

@@ -125,9 +125,9 @@ def test_an_optimizer_of_a_set_is_that_of_one_process_with_its_batch(hvd, rank, 
             for step in range(4):
                 optimizer.zero_grad()
                 for turn in range(passes):
-                    x = torch.cat([torch.randn(2, 3, generator=torch.Generator().manual_seed(100 * step + 10 * turn + of))
-                                   for of in ranks]).double()
-                    (model(x) ** 2).sum(1).mean().backward()
+                    seeds = [100 * step + 10 * turn + of for of in ranks]
+                    x = torch.cat([torch.randn(2, 3, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+                    (model(x.double()) ** 2).sum(1).mean().backward()
                 optimizer.step()
             return [parameter.detach() for parameter in model.parameters()]
 
@@ -157,8 +157,8 @@ def test_optimizers_of_overlapping_sets_have_parameters_of_the_same_names(hvd, r
 def test_to_who_is_not_in_the_set_the_optimizer_is_a_plain_one(hvd, rank, size):
     with process_sets([0]) as (first,):
         parameter = torch.nn.Parameter(torch.zeros(2))
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)], process_set=first,
-                                             groups=1)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)],
+                                             process_set=first, groups=1)
         (parameter * (rank + 1)).sum().backward()
         optimizer.synchronize()
         with optimizer.skip_synchronize():
