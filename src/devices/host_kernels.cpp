@@ -95,6 +95,14 @@ ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept {
   return tables().list[0].at(dtype, op);
 }
 
+ProductsKernel products_kernel(DataType dtype) noexcept {
+  return tables().list[0].products[static_cast<std::size_t>(dtype)];
+}
+
+WeightedSumKernel weighted_sum_kernel(DataType dtype) noexcept {
+  return tables().list[0].weighted_sum[static_cast<std::size_t>(dtype)];
+}
+
 const char* instruction_set() noexcept {
   return tables().list[0].instruction_set;
 }

@@ -23,6 +23,21 @@ using ReduceKernel = void (*)(const void* const* sources, int source_count, void
                               int destination_count, std::int64_t count, Scale scale);
 ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept;  // never null
 
+// Of two vectors of floats, for Adasum: added up in double, in an order that depends on the count alone.
+struct Products {
+  double dot = 0, left = 0, right = 0;  // of left and right, of left with itself, of right with itself
+};
+using ProductsKernel = Products (*)(const void* left, const void* right, std::int64_t count);
+ProductsKernel products_kernel(DataType dtype) noexcept;  // null for types that are not floating
+
+// to[i] = weights.left * left[i] + weights.right * right[i], computed in double and rounded to the type. `to` may be
+// equal to either source.
+struct Weights {
+  double left = 1, right = 1;
+};
+using WeightedSumKernel = void (*)(const void* left, const void* right, void* to, std::int64_t count, Weights weights);
+WeightedSumKernel weighted_sum_kernel(DataType dtype) noexcept;  // null for types that are not floating
+
 // memcpy that bypasses the cache at the destination; for results that nobody reads soon (4 MB and more).
 void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept;
 

@@ -14,6 +14,8 @@ inline constexpr std::size_t reduce_op_count = 4;
 struct KernelTable {
   const char* instruction_set = "";
   std::array<std::array<ReduceKernel, reduce_op_count>, data_type_count> reduce{};
+  std::array<ProductsKernel, data_type_count> products{};         // null for types that are not floating
+  std::array<WeightedSumKernel, data_type_count> weighted_sum{};  // as above
 
   ReduceKernel& at(DataType dtype, ReduceOp op) noexcept {
     return reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];

@@ -1,4 +1,4 @@
-// f32 and f64: reduced and scaled in their own precision.
+// f32 and f64: reduced and scaled in their own precision; products and weighted sums in double.
 #include "devices/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "devices/adasum_loops.inl"
 #include "devices/kernel_table.hpp"
 #include "devices/reduce_loops.inl"
 
@@ -21,11 +22,26 @@ void reduce_floats(const void* const* sources, int source_count, void* const* de
 }
 
 template <class T>
+Products products_of_floats(const void* left, const void* right, std::int64_t count) {
+  PartialProducts sums;
+  add_products(static_cast<const T*>(left), static_cast<const T*>(right), static_cast<std::size_t>(count), sums);
+  return sums.total();
+}
+
+template <class T>
+void weighted_sum_of_floats(const void* left, const void* right, void* to, std::int64_t count, Weights weights) {
+  add_weighted(static_cast<const T*>(left), static_cast<const T*>(right), static_cast<T*>(to),
+               static_cast<std::size_t>(count), weights);
+}
+
+template <class T>
 void add_kernels_of(DataType dtype, KernelTable& table) noexcept {
   table.at(dtype, ReduceOp::sum) = &reduce_floats<T, Sum>;
   table.at(dtype, ReduceOp::min) = &reduce_floats<T, Minimum>;
   table.at(dtype, ReduceOp::max) = &reduce_floats<T, Maximum>;
   table.at(dtype, ReduceOp::product) = &reduce_floats<T, Product>;
+  table.products[static_cast<std::size_t>(dtype)] = &products_of_floats<T>;
+  table.weighted_sum[static_cast<std::size_t>(dtype)] = &weighted_sum_of_floats<T>;
 }
 
 void add_float_kernels(KernelTable& table) noexcept {

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "devices/adasum_loops.inl"
 #include "devices/kernel_table.hpp"
 #include "devices/reduce_loops.inl"
 
@@ -214,12 +215,67 @@ void reduce_halves(const void* const* sources, int source_count, void* const* de
   reduce_scaled_or_not<Kit, Op>(sources, source_count, destinations, destination_count, n, scale);
 }
 
+// Both run over blocks that are widened to f32 first.
+constexpr std::size_t widened_at_once = 256;
+static_assert(widened_at_once % partial_sums == 0);
+
+template <class Kit>
+HWY_INLINE void widen_block(const std::uint16_t* from, float* to, std::size_t count) {
+  std::size_t index = 0;
+  for (; index + Kit::lanes <= count; index += Kit::lanes) {
+    hn::StoreU(typename Kit::template Step<Kit::lanes>{}.load(from + index), typename Kit::D{}, to + index);
+  }
+  for (; index < count; ++index) {
+    to[index] = hn::GetLane(typename Kit::template Step<1>{}.load(from + index));
+  }
+}
+
+template <class Kit>
+HWY_INLINE void narrow_block(const float* from, std::uint16_t* to, std::size_t count) {
+  std::size_t index = 0;
+  for (; index + Kit::lanes <= count; index += Kit::lanes) {
+    typename Kit::template Step<Kit::lanes>{}.store(hn::LoadU(typename Kit::D{}, from + index), to + index);
+  }
+  for (; index < count; ++index) {
+    typename Kit::template Step<1>{}.store(hn::Set(hn::CappedTag<float, 1>{}, from[index]), to + index);
+  }
+}
+
+template <class Kit>
+Products products_of_halves(const void* left, const void* right, std::int64_t count) {
+  PartialProducts sums;
+  float a[widened_at_once], b[widened_at_once];
+  const auto all = static_cast<std::size_t>(count);
+  for (std::size_t begin = 0; begin < all; begin += widened_at_once) {
+    const std::size_t part = all - begin < widened_at_once ? all - begin : widened_at_once;
+    widen_block<Kit>(static_cast<const std::uint16_t*>(left) + begin, a, part);
+    widen_block<Kit>(static_cast<const std::uint16_t*>(right) + begin, b, part);
+    add_products(a, b, part, sums);
+  }
+  return sums.total();
+}
+
+template <class Kit>
+void weighted_sum_of_halves(const void* left, const void* right, void* to, std::int64_t count, Weights weights) {
+  float a[widened_at_once], b[widened_at_once];
+  const auto all = static_cast<std::size_t>(count);
+  for (std::size_t begin = 0; begin < all; begin += widened_at_once) {
+    const std::size_t part = all - begin < widened_at_once ? all - begin : widened_at_once;
+    widen_block<Kit>(static_cast<const std::uint16_t*>(left) + begin, a, part);
+    widen_block<Kit>(static_cast<const std::uint16_t*>(right) + begin, b, part);
+    add_weighted(a, b, a, part, weights);
+    narrow_block<Kit>(a, static_cast<std::uint16_t*>(to) + begin, part);
+  }
+}
+
 template <class Kit>
 void add_kernels_of(DataType dtype, KernelTable& table) noexcept {
   table.at(dtype, ReduceOp::sum) = &reduce_halves<Kit, Sum>;
   table.at(dtype, ReduceOp::min) = &reduce_halves<Kit, Minimum>;
   table.at(dtype, ReduceOp::max) = &reduce_halves<Kit, Maximum>;
   table.at(dtype, ReduceOp::product) = &reduce_halves<Kit, Product>;
+  table.products[static_cast<std::size_t>(dtype)] = &products_of_halves<Kit>;
+  table.weighted_sum[static_cast<std::size_t>(dtype)] = &weighted_sum_of_halves<Kit>;
 }
 
 void add_half_kernels(KernelTable& table) noexcept {

@@ -103,10 +103,13 @@ int count_differences(RanksInTurn& ranks, Run run) {
   return differences;
 }
 
-int count_differences_of(RanksInTurn& ranks, const Algorithm& algorithm) {
-  RanksInTurn::Tasks tasks = ranks.plan(algorithm, sum_of_floats());
+int count_differences_of(RanksInTurn& ranks, const Algorithm& algorithm, const Collective& collective) {
+  RanksInTurn::Tasks tasks = ranks.plan(algorithm, collective);
   return count_differences(
       ranks, [&](const std::vector<Part>& parts, std::int64_t) { ASSERT_EQ(ranks.run(tasks, parts), Progress::done); });
+}
+int count_differences_of(RanksInTurn& ranks, const Algorithm& algorithm) {
+  return count_differences_of(ranks, algorithm, sum_of_floats());
 }
 
 TEST(Bits, are_equal_on_all_ranks_and_for_50_batch_compositions_wherever_the_order_is_called_fixed) {
@@ -130,6 +133,16 @@ TEST(Bits, of_a_ring_of_more_than_two_change_with_the_batch_so_it_does_not_call_
       EXPECT_FALSE(maker.make()->cost(sum_of_floats(1000), ranks.team(0)).fixed_order);
       EXPECT_GT(count_differences_of(ranks, *maker.make()), 0);
     }
+}
+
+TEST(Bits, of_adasum_are_equal_on_all_ranks_and_for_50_batch_compositions) {
+  Collective collective = sum_of_floats();
+  collective.verb = Verb::adasum;
+  for (const std::vector<int>& shape : {std::vector{2}, {4}, {8}, {2, 2}, {1, 3}}) {
+    RanksInTurn ranks(made_up_world(shape), {"inproc"}, 99);
+    EXPECT_EQ(count_differences_of(ranks, *ranks.selector->choose(collective, ranks.team(0)).value(), collective), 0)
+        << ranks.size();
+  }
 }
 
 TEST(Bits, are_equal_over_several_nodes_whatever_their_shape) {

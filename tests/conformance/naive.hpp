@@ -102,13 +102,15 @@ inline std::vector<double> naive_adasum(const Collective& collective, const std:
   for (; groups.size() > 1; groups.resize(groups.size() / 2))
     for (std::size_t group = 0; group < groups.size() / 2; ++group) {
       std::vector<double>&a = groups[2 * group], &b = groups[2 * group + 1], sum(count);
-      double dot = 0, a_norm = 0, b_norm = 0, least = std::sqrt(std::numeric_limits<double>::min());
+      long double dot = 0, a_norm = 0, b_norm = 0;  // a million products in a row lose digits in double
+      const double least = std::sqrt(std::numeric_limits<double>::min());
       for (std::size_t at = 0; at < count; ++at) {
-        dot += a[at] * b[at];
-        a_norm += a[at] * a[at];
-        b_norm += b[at] * b[at];
+        dot += static_cast<long double>(a[at]) * b[at];
+        a_norm += static_cast<long double>(a[at]) * a[at];
+        b_norm += static_cast<long double>(b[at]) * b[at];
       }
-      double of_a = a_norm < least ? 1 : 1 - dot / (2 * a_norm), of_b = b_norm < least ? 1 : 1 - dot / (2 * b_norm);
+      double of_a = a_norm < least ? 1 : static_cast<double>(1 - dot / (2 * a_norm));
+      double of_b = b_norm < least ? 1 : static_cast<double>(1 - dot / (2 * b_norm));
       for (std::size_t at = 0; at < count; ++at) sum[at] = of_a * a[at] + of_b * b[at];
       groups[group] = std::move(sum);
     }

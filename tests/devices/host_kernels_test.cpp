@@ -275,6 +275,83 @@ TEST(HostKernels, accumulate_halves_in_single_precision_and_round_once) {
   }
 }
 
+// ---- Adasum --------------------------------------------------------------------------------------------------------
+
+// As documented: the element at place i belongs to partial sum i mod 8.
+Products naive_products(const std::vector<double>& left, const std::vector<double>& right) {
+  double sums[3][8] = {};
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    sums[0][i % 8] += left[i] * right[i];
+    sums[1][i % 8] += left[i] * left[i];
+    sums[2][i % 8] += right[i] * right[i];
+  }
+  auto total = [](const double* part) {
+    return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+  };
+  return {total(sums[0]), total(sums[1]), total(sums[2])};
+}
+
+template <class T>
+T from_double(double value) {
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
+  else {
+    T narrow;
+    naive::narrow(static_cast<float>(value), narrow);
+    return narrow;
+  }
+}
+template <class T>
+double to_double(T value) {
+  if constexpr (std::is_floating_point_v<T>) return value;
+  else return naive::widen(value);
+}
+
+template <class T>
+void check_adasum_kernels() {
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  for (const std::size_t count : {0u, 1u, 3u, 7u, 8u, 9u, 31u, 255u, 256u, 257u, 1000u, 4099u}) {
+    std::vector<T> left, right;
+    std::vector<double> wide_left, wide_right;
+    for (std::size_t i = 0; i < count; ++i) {
+      left.push_back(from_double<T>(normal(random)));
+      right.push_back(from_double<T>(normal(random)));
+      wide_left.push_back(to_double(left.back()));
+      wide_right.push_back(to_double(right.back()));
+    }
+    const Products expected = naive_products(wide_left, wide_right);
+    const Weights weights{0.7, -1.0 / 3};
+    for (const KernelTable& table : kernel_tables()) {
+      const auto dtype = static_cast<std::size_t>(dtype_of<T>());
+      const auto length = static_cast<std::int64_t>(count);
+      const Products found = table.products[dtype](left.data(), right.data(), length);
+      EXPECT_EQ(found.dot, expected.dot) << table.instruction_set << " " << count;
+      EXPECT_EQ(found.left, expected.left) << table.instruction_set << " " << count;
+      EXPECT_EQ(found.right, expected.right) << table.instruction_set << " " << count;
+      std::vector<T> sum = left;
+      table.weighted_sum[dtype](sum.data(), right.data(), sum.data(), length, weights);
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_TRUE(naive::same(sum[i], from_double<T>(weights.left * wide_left[i] + weights.right * wide_right[i])))
+            << table.instruction_set << " " << i;
+    }
+  }
+}
+
+TEST(AdasumKernels, give_the_documented_bits_with_every_instruction_set) {
+  check_adasum_kernels<double>();
+  check_adasum_kernels<float>();
+  check_adasum_kernels<F16>();
+  check_adasum_kernels<Bf16>();
+}
+
+TEST(AdasumKernels, are_there_for_floating_types_alone) {
+  for (std::size_t dtype = 0; dtype < data_type_count; ++dtype) {
+    const auto type = static_cast<DataType>(dtype);
+    EXPECT_EQ(products_kernel(type) != nullptr, is_floating(type));
+    EXPECT_EQ(weighted_sum_kernel(type) != nullptr, is_floating(type));
+  }
+}
+
 template <class T>
 T reduce_two(const KernelTable& table, ReduceOp op, T left, T right, Scale scale = {}) {
   T result{};

@@ -197,15 +197,7 @@ class ProgramTask final : public Task {
   void pack_scaled(std::int64_t begin, std::int64_t count, std::byte* to) {
     // A team of one has no round that would apply the postscale.
     devices::Scale scale{scale_.pre, size_ == 1 ? scale_.post : 1.0};
-    if (scale.pre == 1.0 && scale.post == 1.0) return in_.gather(begin, count, to);
-    in_.visit(begin, count, [&](const std::byte* data, std::int64_t part) {
-      std::size_t bytes = static_cast<std::size_t>(part) * element_bytes_;
-      if (data == nullptr) std::fill_n(to, bytes, std::byte{0});
-      const void* source = data == nullptr ? to : data;
-      void* destination = to;
-      kernel_(&source, 1, &destination, 1, part, scale);
-      to += bytes;
-    });
+    in_.gather_scaled(begin, count, to, kernel_, scale);
   }
 
   void unpack(Lane& lane) {

@@ -40,6 +40,19 @@ void SegmentArray::gather(std::int64_t begin, std::int64_t range, std::byte* to)
   });
 }
 
+void SegmentArray::gather_scaled(std::int64_t begin, std::int64_t range, std::byte* to, devices::ReduceKernel kernel,
+                                 devices::Scale scale) const {
+  if (scale.pre == 1.0 && scale.post == 1.0) return gather(begin, range, to);
+  visit(begin, range, [&](const std::byte* data, std::int64_t part) {
+    std::size_t bytes = static_cast<std::size_t>(part) * element_bytes_;
+    if (data == nullptr) std::memset(to, 0, bytes);
+    const void* source = data == nullptr ? to : data;
+    void* destination = to;
+    kernel(&source, 1, &destination, 1, part, scale);
+    to += bytes;
+  });
+}
+
 void SegmentArray::scatter(std::int64_t begin, std::int64_t range, const std::byte* from) const {
   visit(begin, range, [&](std::byte* data, std::int64_t part) {
     std::size_t bytes = static_cast<std::size_t>(part) * element_bytes_;

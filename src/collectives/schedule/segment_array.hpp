@@ -8,6 +8,7 @@
 
 #include "base/data_type.hpp"
 #include "base/tensor_view.hpp"
+#include "devices/host_kernels.hpp"
 
 namespace hvd::collectives {
 
@@ -22,6 +23,9 @@ class SegmentArray {
   std::byte* contiguous(std::int64_t begin, std::int64_t count) const;
   // Copies the range to one place, or from there. A piece that lies there already is left alone.
   void gather(std::int64_t begin, std::int64_t count, std::byte* to) const;
+  // With every element multiplied by both factors; `kernel` is any of the type.
+  void gather_scaled(std::int64_t begin, std::int64_t count, std::byte* to, devices::ReduceKernel kernel,
+                     devices::Scale scale) const;
   void scatter(std::int64_t begin, std::int64_t count, const std::byte* from) const;
   // Appends the range as segments.
   void append_range(std::int64_t begin, std::int64_t count, std::vector<Segment>& to) const;
