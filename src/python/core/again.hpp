@@ -5,8 +5,8 @@
 
 namespace hvd::python {
 
-// Makes the type, and the module's dictionaries: `latest` (name -> Known, or a tuple of them under the name of a group) of
-// the global process set, and `latest_of_sets` (ProcessSet -> such a dictionary). False with a Python error set.
+// Makes the type, and the module's dictionaries: `latest` (name -> Known, or a tuple of them under the name of a group)
+// of the global process set, and `latest_of_sets` (ProcessSet -> such a dictionary). False with a Python error set.
 bool add_known_type(PyObject* module);
 
 // start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle or None

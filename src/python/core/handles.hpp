@@ -8,8 +8,8 @@
 namespace hvd::python {
 
 // Notes what was started, and gives its number: as users know handles, they count from 1 after each init(). `value` is
-// what synchronize() returns, unless `result` is given: then result(handle of the C API, value); `keep` must not be freed
-// before the operation is done. Null for none. Null with a Python error set.
+// what synchronize() returns, unless `result` is given: then result(handle of the C API, value); `keep` must not be
+// freed before the operation is done. Null for none. Null with a Python error set.
 PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep);
 // The next number stands for an operation that was refused.
 void skip_number();

@@ -23,8 +23,8 @@ bool add_operation_type(PyObject* module);
 PyObject* prepare(PyObject* module, PyObject* arguments);
 
 bool is_operation(PyObject* object);
-// Submit one use of an Operation, or of several in a list of (operation, input, output, rows). Pointers as Python passes
-// them: tensor.data_ptr(). False with a Python error set.
+// Submit one use of an Operation, or of several in a list of (operation, input, output, rows). Pointers as Python
+// passes them: tensor.data_ptr(). False with a Python error set.
 struct Use {
   PyObject* operation;
   const void* input;

@@ -138,8 +138,10 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def place_in(process_set):
-    """(this rank's place, size) of the set with this id; the place is -1 if this rank is not in it. ValueError if there is
-    no such set."""
+    """(this rank's place, size) of the set with this id; the place is -1 if this rank is not in it.
+
+    ValueError if there is no such set.
+    """
     found = _places.get(process_set)
     if found is None:
         place, ranks = _core.process_set(process_set)
@@ -173,8 +175,8 @@ def _forget_set(process_set):
 
 def _wait_for_all_ranks():
     """With an ear for signals, which the C library does not have while it changes the process sets."""
-    finish(submit(operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ()), 0, 0, 0, None,
-                  None))
+    found = operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ())
+    finish(submit(found, 0, 0, 0, None, None))
 
 
 # ---- operations -------------------------------------------------------------------------------------------------

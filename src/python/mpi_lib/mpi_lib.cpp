@@ -1,5 +1,5 @@
-// horovod.torch.mpi_lib_v2: the C functions by which other Python code, through ctypes, asks Horovod. Each asks the function
-// of its name in horovod.common.c_functions; ctypes has let go of the GIL, so it is taken first.
+// horovod.torch.mpi_lib_v2: the C functions by which other Python code, through ctypes, asks Horovod. Each asks the
+// function of its name in horovod.common.c_functions; ctypes has let go of the GIL, so it is taken first.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// What the Python function of this name gives for the arguments, in Py_BuildValue's format; -1 with a word on standard error
-// where it fails.
+// What the Python function of this name gives for the arguments, in Py_BuildValue's format; -1 with a word on standard
+// error where it fails.
 template <typename... Arguments>
 int ask(const char* name, const char* format, Arguments... arguments) {
   const Gil gil;

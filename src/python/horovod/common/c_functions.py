@@ -1,5 +1,5 @@
-"""What the C functions horovod_rank() and so on of the extension mpi_lib_v2 answer: numbers, and codes where there is no
-answer. Pointers come as numbers."""
+"""What the C functions horovod_rank() and so on of the extension mpi_lib_v2 answer: numbers, and codes where there is
+no answer. Pointers come as numbers."""
 import ctypes
 import os
 import sys

@@ -99,8 +99,8 @@ def _lists_of_ranks(process_sets, comm):
     if _is_communicator(comm):
         found = {tuple(ranks) for of_one in comm.allgather(own) for ranks in of_one}
         if any(rank < 0 for ranks in found for rank in ranks):
-            raise ValueError("init(process_sets=...): the communicator of a ProcessSet has processes that are not in the "
-                             "communicator comm")
+            raise ValueError("init(process_sets=...): the communicator of a ProcessSet has processes that are not in "
+                             "the communicator comm")
         lists = [list(ranks) for ranks in sorted(found)] + lists
     return [ranks for ranks in lists if ranks]  # none stands for all, which have a set already
 
@@ -139,12 +139,12 @@ def _init_process_sets(process_sets):
             process_set.ranks = _ranks_of(process_set.mpi_comm, global_process_set.mpi_comm)
         ranks = tuple(process_set.ranks or everyone)
         if ranks not in ids:
-            raise KeyError(f"init(process_sets=...): there is no process set of the ranks {list(ranks)}, and Horovod is "
-                           "initialised already; use hvd.add_process_set()")
+            raise KeyError(f"init(process_sets=...): there is no process set of the ranks {list(ranks)}, and Horovod "
+                           "is initialised already; use hvd.add_process_set()")
         found = ids[ranks]
         if found in seen:
-            raise ValueError(f"init(process_sets=...): the process set at index {index}, {list(ranks)}, is the same as "
-                             f"{seen[found]}. Horovod is initialised; call init() again with other sets to go on")
+            raise ValueError(f"init(process_sets=...): the process set at index {index}, {list(ranks)}, is the same "
+                             f"as {seen[found]}. Horovod is initialised; call init() again with other sets to go on")
         seen[found] = f"the one at index {index}"
         process_set.process_set_id = found
         _registered.add(process_set)
@@ -156,8 +156,8 @@ def _init_process_sets(process_sets):
 def add_process_set(process_set):
     """Makes a set of these ranks; returns it. Every rank of the job calls this, members or not, in the same order.
 
-    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process sets are
-    not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
+    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process sets
+    are not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)

@@ -36,7 +36,8 @@ class AsyncDataLoaderMixin:
         class AsyncLoader(AsyncDataLoaderMixin, Loader): ...
 
     The thread begins with the first iteration and makes one epoch after the other, also ahead of the program.
-    async_loader_queue_size: how many batches may wait; 0: no thread. debug_data_loader: say on standard output what happens.
+    async_loader_queue_size: how many batches may wait; 0: no thread.
+    debug_data_loader: say on standard output what happens.
     """
 
     def __init__(self, async_loader_queue_size=64, debug_data_loader=False, *args, **kwargs):

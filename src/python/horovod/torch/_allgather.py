@@ -1,4 +1,4 @@
-"""allgather and its kin, whose results are as large as the ranks' tensors together; sparse tensors are reduced by it."""
+"""allgather and its kin, whose results are as large as the ranks' tensors together; it also reduces sparse tensors."""
 import torch
 
 from horovod import _core, _ops

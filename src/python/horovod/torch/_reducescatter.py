@@ -55,7 +55,7 @@ class HorovodReducescatter(torch.autograd.Function):
 
 
 def _factor(op, process_set, prescale_factor, postscale_factor):
-    """By which gradients are multiplied, as Horovod's users know it: that of the mean over ranks of what they compute."""
+    """By which gradients are multiplied, as Horovod's users know it."""
     return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
 
 

@@ -19,8 +19,8 @@ class _DistributedAdasumOptimizer:
         """Nothing is under way before step()."""
 
     def skip_synchronize(self):
-        raise AssertionError("skip_synchronize() is for optimizers that average gradients: with op=hvd.Adasum the changes "
-                             "of a step are combined, so gradients may be changed before step() as they are")
+        raise AssertionError("skip_synchronize() is for optimizers that average gradients: with op=hvd.Adasum the "
+                             "changes of a step are combined, so gradients may be changed before step() as they are")
 
     def step(self, closure=None, *args, **kwargs):
         self._opt_called = True  # what schedulers look for
@@ -44,8 +44,8 @@ class _DistributedAdasumOptimizer:
         distributed = self._distributed
         distributed.take_back_shown_gradients()
         if distributed.passes.are_there:
-            raise AssertionError("optimizer.zero_grad() was called after loss.backward() but before optimizer.step(): what "
-                                 "the backward pass has computed would be lost")
+            raise AssertionError("optimizer.zero_grad() was called after loss.backward() but before optimizer.step(): "
+                                 "what the backward pass has computed would be lost")
         self._wrapped_class.zero_grad(self, *args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
@@ -93,7 +93,7 @@ class _Passes:
 
 
 def _combine(parameters, starts, compression):
-    """Every parameter moves by the combination of all ranks' moves; also by those of ranks that have no gradient of it."""
+    """Every parameter moves by the combination of all ranks' moves; also where this rank has no gradient of it."""
     moves = []
     for (parameter, name), start in zip(parameters, starts):
         move, context = compression.compress((parameter - start).contiguous())

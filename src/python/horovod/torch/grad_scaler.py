@@ -1,8 +1,8 @@
 """torch's gradient scaler and distributed optimizers.
 
-A scaler divides the gradients that are there and looks for infinities among them. That is to happen to the gradients of all
-ranks, also to those that only other ranks have computed, so the scaler waits for them first. Where each rank makes its own
-step (Adasum), all leave it out if one of them found an infinity.
+A scaler divides the gradients that are there and looks for infinities among them. That is to happen to the gradients of
+all ranks, also to those that only other ranks have computed, so the scaler waits for them first. Where each rank makes
+its own step (Adasum), all leave it out if one of them found an infinity.
 """
 import functools
 

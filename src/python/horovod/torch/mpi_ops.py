@@ -39,7 +39,8 @@ def barrier(process_set=global_process_set):
 def join(device=-1):
     """Says that this rank has no more to contribute; returns when all ranks have said so: the rank that was last.
 
-    Until then zeros take this rank's place in every allreduce, and the other collectives fail on the ranks that start them.
+    Until then zeros take this rank's place in every allreduce, and the other collectives fail on the ranks that start
+    them.
     device: the GPU where the zeros are to be; host tensors do not need it.
     """
     return _ops.join()

@@ -257,7 +257,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     named_parameters: model.named_parameters(); names match the gradients between ranks.
     compression: hvd.Compression.fp16 communicates gradients as float16.
     backward_passes_per_step: how many backward passes are summed locally before gradients are communicated.
-    op: hvd.Average, hvd.Sum, …; with hvd.Adasum each rank makes its own step, and the changes of the parameters are combined.
+    op: hvd.Average, hvd.Sum, …; with hvd.Adasum each rank makes its own step, and the parameters' changes are combined.
     gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
     groups: a number of groups, or lists of parameters, that are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.

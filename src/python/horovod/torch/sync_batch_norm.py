@@ -9,8 +9,8 @@ from horovod.torch.mpi_ops import Sum, allgather, allreduce, size
 class SyncBatchNorm(_BatchNorm):
     """As torch.nn.BatchNorm1d/2d/3d over the whole batch that the ranks have together, of which each may have any part.
 
-    Input: at least two dimensions, the second one of channels. Its operations have fixed names: one such layer may be at
-    work at a time, on all ranks the same.
+    Input: at least two dimensions, the second one of channels. Its operations have fixed names: one such layer may be
+    at work at a time, on all ranks the same.
     """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
@@ -52,8 +52,8 @@ class _Normalise(torch.autograd.Function):
         x = input.to(_type_of_sums(input))
         mean, variance, count = _statistics(x)
         if count <= 1:
-            raise ValueError(f"SyncBatchNorm: expected more than 1 value per channel when training, found {int(count)} on "
-                             "all ranks together")
+            raise ValueError(f"SyncBatchNorm: expected more than 1 value per channel when training, found {int(count)} "
+                             "on all ranks together")
         inverse = torch.rsqrt(variance + eps)
         normal = (x - _along_channels(mean, x)) * _along_channels(inverse, x)
         ctx.save_for_backward(normal, weight, inverse)

@@ -1,0 +1,116 @@
+"""The optimizer with op=hvd.Adasum in the loops that other optimizers are used in."""
+import copy
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def a_power_of_two(size):
+    if size & (size - 1) or size == 1:
+        pytest.skip("Adasum needs 2, 4, 8, ... ranks")
+
+
+def model_and_optimizer(hvd, make=lambda parameters: torch.optim.SGD(parameters, lr=0.5), **options):
+    torch.manual_seed(3)
+    model = torch.nn.Linear(4, 4).double()
+    return model, hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters(), op=hvd.Adasum, **options)
+
+
+def assert_equal_on_all_ranks(hvd, model):
+    for parameter in model.parameters():
+        assert torch.equal(hvd.broadcast(parameter.detach(), 0), parameter.detach())
+
+
+def test_parallel_steps_are_averaged_and_orthogonal_ones_added(hvd, rank, size):
+    parallel, orthogonal = (torch.nn.Parameter(torch.zeros(size).double()) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parallel, orthogonal], lr=1.0),
+                                         [("parallel", parallel), ("orthogonal", orthogonal)], op=hvd.Adasum)
+    for step in range(1, 4):
+        (parallel * 2 + 0).sum().backward()
+        orthogonal[rank].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(parallel.detach(), torch.full((size,), -2.0 * step).double())
+        torch.testing.assert_close(orthogonal.detach(), torch.full((size,), -1.0 * step).double())
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "NAdam", "RAdam", "Rprop",
+                                  "ASGD", "Adamax", "LBFGS", "Adafactor"])
+def test_every_optimizer_of_torch(hvd, rank, name):
+    if not hasattr(torch.optim, name):
+        pytest.skip("not in this torch")
+    model, optimizer = model_and_optimizer(hvd, lambda parameters: getattr(torch.optim, name)(parameters, lr=0.05))
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(rank)).double()
+
+    def closure():
+        for parameter in model.parameters():
+            parameter.grad = None
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        return loss
+
+    losses = [float(optimizer.step(closure)) for _ in range(4)]
+    assert_equal_on_all_ranks(hvd, model)
+    assert losses[-1] < losses[0]
+
+
+def test_ranks_may_lack_gradients(hvd, rank, size):
+    model, optimizer = model_and_optimizer(hvd)
+    start = copy.deepcopy(model)
+    if rank == 0:
+        model(torch.ones(1, 4).double()).sum().backward()
+    optimizer.step()
+    assert_equal_on_all_ranks(hvd, model)
+    moved = model.weight.detach() - start.weight.detach()
+    # Who does not move leaves the others' way as it is.
+    torch.testing.assert_close(moved, torch.full((4, 4), -0.5).double())
+
+
+def test_gradients_may_be_clipped_before_the_step(hvd, rank):
+    model, optimizer = model_and_optimizer(hvd)
+    before = model.bias.detach().clone()
+    (model(torch.ones(1, 4).double()).sum() * 100 * (rank + 1)).backward()
+    torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)
+    optimizer.step()
+    torch.testing.assert_close(model.bias.detach(), before - 0.5)
+
+
+def test_a_gradient_scaler_leaves_a_step_out_on_all_ranks_or_none(hvd, rank):
+    model, optimizer = model_and_optimizer(hvd)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=1000)
+    before = copy.deepcopy(model)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.ones(1, 4).double()).sum()
+        scaler.scale(loss * (float("inf") if step == 1 and rank == 0 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer._distributed.passes.are_there = False  # who leaves the step out begins anew
+        assert scaler.get_scale() == (64.0 if step == 0 else 32.0)
+        assert_equal_on_all_ranks(hvd, model)
+    torch.testing.assert_close(model.bias.detach(), before.bias.detach() - 1.0)
+
+
+def test_copies_and_pickles_and_schedulers(hvd, rank):
+    model, optimizer = model_and_optimizer(hvd)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    before = model.bias.detach().clone()
+    for _ in range(2):
+        model(torch.ones(1, 4).double()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+    torch.testing.assert_close(model.bias.detach(), before - 0.75)
+    copied = copy.deepcopy(optimizer)
+    parameter = copied.param_groups[0]["params"][1]
+    parameter.sum().backward()
+    copied.step()
+    assert torch.equal(hvd.broadcast(parameter.detach(), 0), parameter.detach())
+    assert type(optimizer).__name__ == "SGD" and isinstance(optimizer, torch.optim.SGD) and optimizer.op == hvd.Adasum
+    again = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    model(torch.ones(1, 4).double()).sum().backward()
+    again.synchronize()
+    with again.skip_synchronize():
+        again.step()
+    assert_equal_on_all_ranks(hvd, model)

@@ -1,0 +1,33 @@
+"""join: ranks with different numbers of batches."""
+import torch
+
+
+def test_optimizers_go_on_while_ranks_have_joined(hvd, rank, size):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)])
+    for step in range(2 * rank + 1):
+        optimizer.zero_grad()
+        parameter.sum().backward()
+        optimizer.step()
+        training = sum(2 * other + 1 > step for other in range(size))
+        assert torch.equal(parameter.grad, torch.full((3,), training / size))
+    last = hvd.join()
+    assert hvd.allgather(torch.tensor([last])).tolist() == [last] * size
+    hvd.broadcast_parameters([parameter], root_rank=size - 1)
+    assert torch.equal(hvd.allreduce(parameter.detach(), op=hvd.Min), parameter.detach())
+
+
+def test_operations_without_a_name_match_again_after_a_join(hvd, rank, size):
+    for epoch in range(3):
+        for batch in range(rank * 3 + epoch):
+            hvd.allreduce(torch.ones(2), op=hvd.Sum)
+        hvd.join()
+        for _ in range(3):
+            assert torch.equal(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(size)))
+
+
+def test_a_rank_joins_while_what_it_started_is_under_way(hvd, rank, size):
+    handles = [hvd.allreduce_async(torch.full((3,), float(i)), op=hvd.Sum, name=f"under way.{i}") for i in range(20)]
+    assert 0 <= hvd.join() < size
+    for i, handle in enumerate(handles):
+        assert torch.equal(hvd.synchronize(handle), torch.full((3,), float(i * size)))
