@@ -66,7 +66,7 @@ class SimulatedLeader final : public AgreementEffects {
   void given(SlotId slot) override { board_.given(slot); }
   void evicted(SlotId slot) override { board_.evicted(slot); }
   void scheduled(SlotId slot) override { board_.scheduled(slot); }
-  void heard_ballot(std::string_view, Rank) override {}
+  void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
   void lost(Rank rank, std::string_view why) override {
     if (verdict_) return;
@@ -151,7 +151,7 @@ class SimulatedRank {
   std::deque<Batch> batches_;
   int batches_started_ = 0;
   std::optional<Error> failed_batch_;
-  std::vector<SlotId> batch_slots_;
+  RecordStorage storage_;
   Buffer scratch_;
 };
 
@@ -310,7 +310,7 @@ bool SimulatedRank::read_log() {
   bool is_connecting = departure_.phase() == Departure::Phase::connecting;
   while (!fate.is_dead && (!departure_.has_log_ended() || is_connecting) && board.read(bytes)) {
     news = true;
-    auto record = decode_record(bytes, batch_slots_);
+    auto record = decode_record(bytes, storage_);
     if (!record) panic(record.error().message);
     execute(*record);
   }
@@ -320,7 +320,8 @@ bool SimulatedRank::read_log() {
 
 void SimulatedRank::execute(const Record& record) {
   if (const auto* give = std::get_if<GiveRecord>(&record)) {
-    names_[give->slot.value] = give->name;
+    names_[give->slot.value] = give->name.name;
+    board.open(give->slot, {});
   } else if (const auto* scheduled = std::get_if<BatchRecord>(&record)) {
     Batch batch{scheduled->sequence, {}};
     for (SlotId slot : scheduled->slots) {
