@@ -170,7 +170,7 @@ void Engine::run(Deadline start_deadline) {
       continue;
     }
     if (patience.look_again()) continue;
-    if (runner_->are_moved_by_looks()) {
+    if (runner_->progresses_only_when_polled()) {
       watch_for_stalls();
       continue;
     }

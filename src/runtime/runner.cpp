@@ -73,9 +73,9 @@ bool Runner::needs_polling() noexcept {
   return any;
 }
 
-bool Runner::are_moved_by_looks() noexcept {
+bool Runner::progresses_only_when_polled() noexcept {
   for (auto& [set, lane] : lanes_)
-    if (lane->teams().are_moved_by_looks()) return true;
+    if (lane->teams().progresses_only_when_polled()) return true;
   return false;
 }
 

@@ -39,7 +39,7 @@ class Runner {
 
   void arm() noexcept;
   bool needs_polling() noexcept;
-  bool are_moved_by_looks() noexcept;
+  bool progresses_only_when_polled() noexcept;
   void abort(const Error& reason) noexcept;
 
  private:

@@ -133,9 +133,9 @@ bool Teams::needs_polling() noexcept {
   return any;
 }
 
-bool Teams::are_moved_by_looks() noexcept {
+bool Teams::progresses_only_when_polled() noexcept {
   for (Connection& connection : connections_)
-    if (connection.link && connection.link->is_moved_by_looks()) return true;
+    if (connection.link && connection.link->progresses_only_when_polled()) return true;
   return false;
 }
 

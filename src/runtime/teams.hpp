@@ -62,8 +62,8 @@ class Teams {
   void arm() noexcept;
   // Some link cannot wake the engine (transport::Link::needs_polling).
   bool needs_polling() noexcept;
-  // Some link moves only while the engine looks (transport::Link::is_moved_by_looks).
-  bool are_moved_by_looks() noexcept;
+  // Some link moves only while the engine looks (transport::Link::progresses_only_when_polled).
+  bool progresses_only_when_polled() noexcept;
   void abort(const Error& reason) noexcept;
 
  private:

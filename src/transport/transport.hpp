@@ -30,8 +30,8 @@ struct Surroundings {
   // This process has called register_asymmetric_barrier() with success: it may wake others without a fence.
   bool asymmetric_wake = false;
 
-  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null: this rank
-  // has none, as the connections to other nodes in a job on one node.
+  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null: this
+  // rank has none, as the connections to other nodes in a job on one node.
   template <typename Service>
   std::shared_ptr<Service> ask() const {
     auto found = services_.find(typeid(Service));
@@ -64,7 +64,8 @@ struct Cost {
 //  allgather           `in` is this seat's share, `out` all shares by seat. Shares are `counts`; if the plan has none,
 //                      they are share_of() the length of `out`.
 //  reduce_scatter      `in` is everything, `out` this seat's share: as allgather, of the length of `in`.
-//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat: see Task::resize().
+//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat: see
+//                      Task::resize().
 //  adasum              as allreduce, but every segment is a tensor with coefficients of its own.
 class NativeCollectives {
  public:
@@ -110,7 +111,7 @@ class Link {
   virtual bool needs_polling() noexcept { return false; }
   // True while something is under way that moves only when it is looked at, and moved a moment ago: then to look on
   // is better than a nap, in which nothing moves.
-  virtual bool is_moved_by_looks() noexcept { return false; }
+  virtual bool progresses_only_when_polled() noexcept { return false; }
   // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };

@@ -263,7 +263,7 @@ TEST_F(Messages, are_matched_by_channel_whatever_their_order) {
   for (std::size_t i = in.size(); i-- > 0;) pending.push_back(over->recv(previous, bytes_of(in[i]), channel(i)));
   EXPECT_TRUE(over->needs_polling());
   for (auto each : pending) ASSERT_EQ(wait(*over, each), Progress::done);
-  EXPECT_FALSE(over->is_moved_by_looks());
+  EXPECT_FALSE(over->progresses_only_when_polled());
   for (std::size_t i = 0; i < in.size(); ++i)
     EXPECT_EQ(in[i], i * 100 + static_cast<std::uint32_t>(previous.value)) << i;
 }

@@ -178,7 +178,7 @@ bool MpiLink::needs_polling() noexcept {
   return true;
 }
 
-bool MpiLink::is_moved_by_looks() noexcept {
+bool MpiLink::progresses_only_when_polled() noexcept {
   return !aborted_ && (under_way_.is_moving() || collectives_.under_way().is_moving());
 }
 

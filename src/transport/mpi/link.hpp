@@ -36,7 +36,7 @@ class MpiLink final : public Link {
   const Error& failure() const override { return failure_; }
   NativeCollectives* native() noexcept override { return &collectives_; }
   bool needs_polling() noexcept override;
-  bool is_moved_by_looks() noexcept override;
+  bool progresses_only_when_polled() noexcept override;
   // Receives are cancelled; what a peer has begun to send is waited for, and where that does not end the process does:
   // memory that was given back must not change any more. Collectives use memory of their own, which is left to MPI.
   void abort(const Error& reason) noexcept override;
