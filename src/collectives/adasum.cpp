@@ -21,7 +21,6 @@
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "collectives/schedule/segment_array.hpp"
 #include "devices/host_kernels.hpp"
 
 namespace hvd::collectives {

@@ -6,11 +6,13 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
+#include "transport/segment_array.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::collectives {
 
 using transport::Cost;
+using transport::SegmentArray;
 
 class Selector;
 

@@ -12,7 +12,6 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "collectives/schedule/segment_array.hpp"
 #include "transport/splits.hpp"
 
 namespace hvd::collectives {

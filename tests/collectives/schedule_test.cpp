@@ -10,7 +10,6 @@
 #include "collectives/schedule/chunking.hpp"
 #include "collectives/schedule/pairing.hpp"
 #include "collectives/schedule/program.hpp"
-#include "collectives/schedule/segment_array.hpp"
 #include "counted_allocations.hpp"
 #include "ranks_in_turn.hpp"
 #include "sanitized.hpp"

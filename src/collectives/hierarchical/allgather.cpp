@@ -9,7 +9,6 @@
 #include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "collectives/schedule/segment_array.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {

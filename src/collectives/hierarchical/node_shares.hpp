@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/schedule/segment_array.hpp"
 
 namespace hvd::collectives::hierarchical {
 

@@ -10,7 +10,6 @@
 #include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "collectives/schedule/segment_array.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -48,9 +47,9 @@ class RailShares {
     int among = carriers(chunk);
     return (chunk_count(chunk) + among - 1) / among;
   }
-  // On the node all carried shares of a chunk have one length, padding included. Where the nodes have equally many ranks
-  // and all rails carry that is how a batch is dealt out without counts; else the plans have counts, and few of them
-  // serve all sizes.
+  // On the node all carried shares of a chunk have one length, padding included. Where the nodes have equally many
+  // ranks and all rails carry that is how a batch is dealt out without counts; else the plans have counts, and few of
+  // them serve all sizes.
   std::int64_t padded_count(std::int64_t chunk, int rail) const {
     if (rail >= carriers(chunk)) return 0;
     return has_counts(chunk) ? rounded(full_share(chunk), is_short(chunk)) : full_share(chunk);

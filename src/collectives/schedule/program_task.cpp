@@ -20,7 +20,6 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "collectives/schedule/segment_array.hpp"
 #include "devices/host_kernels.hpp"
 
 namespace hvd::collectives {

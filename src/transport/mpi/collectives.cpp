@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/panic.hpp"
-#include "transport/mpi/elements.hpp"
+#include "transport/segment_array.hpp"
 #include "transport/splits.hpp"
 
 namespace hvd::transport::over_mpi {
@@ -26,6 +26,7 @@ class CollectiveTask final : public Task {
         op_(collective.op),
         prescale_(collective.prescale),
         postscale_(collective.postscale),
+        scaled_copy_(devices::reduce_kernel(collective.dtype, ReduceOp::sum)),
         root_(collective.root.value),
         seats_(owner.communicator_.size()),
         me_(owner.communicator_.rank()),
@@ -43,8 +44,8 @@ class CollectiveTask final : public Task {
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
     turn_ = owner_.next_turn_++;
-    input_.assign(in);
-    output_.assign(out);
+    input_.assign(in, dtype_);
+    output_.assign(out, dtype_);
     deal_out();
     next_ = ended_ = 0;
     is_over_ = false;
@@ -198,8 +199,9 @@ class CollectiveTask final : public Task {
     call.count = std::min(step_, total_ - number * step_);
     std::byte* memory = slot.reserve(static_cast<std::size_t>(call.count) * size_of(dtype_));
     call.output = memory;
-    if (verb_ == Verb::allreduce) input_.gather(number * step_, call.count, memory, dtype_, prescale_);
-    else if (me_ == root_) input_.gather(number * step_, call.count, memory, dtype_, 1.0);
+    if (verb_ == Verb::allreduce)
+      input_.gather_scaled(number * step_, call.count, memory, scaled_copy_, {prescale_, 1.0});
+    else if (me_ == root_) input_.gather(number * step_, call.count, memory);
   }
 
   // All seats' parts of the step one after the other, and after them this seat's own.
@@ -218,7 +220,7 @@ class CollectiveTask final : public Task {
     std::byte* together = slot.reserve(static_cast<std::size_t>(all + mine) * size_of(dtype_));
     std::byte* own = together + static_cast<std::size_t>(all) * size_of(dtype_);
     if (verb_ == Verb::allgather) {
-      input_.gather(begin_in_share(number, me_), mine, own, dtype_, 1.0);
+      input_.gather(begin_in_share(number, me_), mine, own);
       call.input = own;
       call.output = together;
       return;
@@ -226,7 +228,7 @@ class CollectiveTask final : public Task {
     std::byte* to = together;
     for (int seat = 0; seat < seats_; ++seat) {
       std::int64_t count = count_in_step(number, seat);
-      input_.gather(share_begin(seat) + begin_in_share(number, seat), count, to, dtype_, prescale_);
+      input_.gather_scaled(share_begin(seat) + begin_in_share(number, seat), count, to, scaled_copy_, {prescale_, 1.0});
       to += static_cast<std::size_t>(count) * size_of(dtype_);
     }
     call.input = together;
@@ -262,7 +264,7 @@ class CollectiveTask final : public Task {
       auto at = static_cast<std::size_t>(seat);
       input_.gather(splits_.sent_begin(seat) + split_begin(number, splits_.sent(seat)),
                     split_count(number, splits_.sent(seat)),
-                    memory + static_cast<std::size_t>(slot.displacements[at]) * size_of(dtype_), dtype_, 1.0);
+                    memory + static_cast<std::size_t>(slot.displacements[at]) * size_of(dtype_));
     }
     call.input = memory;
     call.output = memory + static_cast<std::size_t>(sent) * size_of(dtype_);
@@ -279,8 +281,7 @@ class CollectiveTask final : public Task {
       output_.scatter(
           splits_.received_begin(seat) + split_begin(number, splits_.received(seat)),
           split_count(number, splits_.received(seat)),
-          slot.memory.get() + static_cast<std::size_t>(sent + slot.received_displacements[at]) * size_of(dtype_),
-          dtype_, 1.0);
+          slot.memory.get() + static_cast<std::size_t>(sent + slot.received_displacements[at]) * size_of(dtype_));
     }
   }
 
@@ -294,21 +295,21 @@ class CollectiveTask final : public Task {
         std::int64_t count = std::min(step_, total_ - number * step_);
         // The root may have no place for what it has.
         if (verb_ == Verb::allreduce || output_.count() > 0)
-          output_.scatter(number * step_, count, from, dtype_, postscale_);
+          output_.scatter_scaled(number * step_, count, from, scaled_copy_, {1.0, postscale_});
         return;
       }
       case Verb::allgather:
         for (int seat = 0; seat < seats_; ++seat) {
           std::int64_t count = count_in_step(number, seat);
-          output_.scatter(share_begin(seat) + begin_in_share(number, seat), count, from, dtype_, 1.0);
+          output_.scatter(share_begin(seat) + begin_in_share(number, seat), count, from);
           from += static_cast<std::size_t>(count) * size_of(dtype_);
         }
         return;
       case Verb::alltoall: return unpack_from_seats(number, slot);
       case Verb::reduce_scatter: {
         std::int64_t all = slot.displacements.back() + slot.counts.back();
-        output_.scatter(begin_in_share(number, me_), count_in_step(number, me_),
-                        from + static_cast<std::size_t>(all) * size_of(dtype_), dtype_, postscale_);
+        output_.scatter_scaled(begin_in_share(number, me_), count_in_step(number, me_),
+                               from + static_cast<std::size_t>(all) * size_of(dtype_), scaled_copy_, {1.0, postscale_});
         return;
       }
       default: return;
@@ -331,10 +332,11 @@ class CollectiveTask final : public Task {
   const DataType dtype_;
   const ReduceOp op_;
   double prescale_, postscale_;
+  const devices::ReduceKernel scaled_copy_;
   const int root_, seats_, me_;
   const std::vector<std::int64_t> planned_counts_;
   Splits splits_;  // alltoall
-  Elements input_, output_;
+  SegmentArray input_, output_;
   std::vector<std::int64_t> begins_;  // of the seats' shares
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;

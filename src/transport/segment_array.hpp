@@ -10,7 +10,7 @@
 #include "base/tensor_view.hpp"
 #include "devices/host_kernels.hpp"
 
-namespace hvd::collectives {
+namespace hvd::transport {
 
 // Keeps its memory between batches. Ranges are in elements. Where the data of a segment is null, reading yields zeros
 // and writing does nothing.
@@ -27,6 +27,8 @@ class SegmentArray {
   void gather_scaled(std::int64_t begin, std::int64_t count, std::byte* to, devices::ReduceKernel kernel,
                      devices::Scale scale) const;
   void scatter(std::int64_t begin, std::int64_t count, const std::byte* from) const;
+  void scatter_scaled(std::int64_t begin, std::int64_t count, const std::byte* from, devices::ReduceKernel kernel,
+                      devices::Scale scale) const;
   // Appends the range as segments.
   void append_range(std::int64_t begin, std::int64_t count, std::vector<Segment>& to) const;
 
@@ -54,4 +56,4 @@ class SegmentArray {
   DataType dtype_ = DataType::u8;
 };
 
-}  // namespace hvd::collectives
+}  // namespace hvd::transport

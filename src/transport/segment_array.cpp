@@ -1,9 +1,9 @@
-#include "collectives/schedule/segment_array.hpp"
+#include "transport/segment_array.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-namespace hvd::collectives {
+namespace hvd::transport {
 
 void SegmentArray::assign(std::span<const Segment> segments, DataType dtype) {
   ends_.clear();
@@ -61,10 +61,21 @@ void SegmentArray::scatter(std::int64_t begin, std::int64_t range, const std::by
   });
 }
 
+void SegmentArray::scatter_scaled(std::int64_t begin, std::int64_t range, const std::byte* from,
+                                  devices::ReduceKernel kernel, devices::Scale scale) const {
+  if (scale.pre == 1.0 && scale.post == 1.0) return scatter(begin, range, from);
+  visit(begin, range, [&](std::byte* data, std::int64_t part) {
+    const void* source = from;
+    void* destination = data;
+    if (data != nullptr) kernel(&source, 1, &destination, 1, part, scale);
+    from += static_cast<std::size_t>(part) * element_bytes_;
+  });
+}
+
 void SegmentArray::append_range(std::int64_t begin, std::int64_t range, std::vector<Segment>& to) const {
   visit(begin, range, [&](std::byte* data, std::int64_t part) {
     to.push_back({TensorView{data, part, dtype_, Device{}}, Event{}});
   });
 }
 
-}  // namespace hvd::collectives
+}  // namespace hvd::transport
