@@ -1,4 +1,5 @@
-// Shared memory between the ranks of a node: processes (memfd over connections::NodePeers) or threads (connections::ThreadHub).
+// Shared memory between the ranks of a node: processes (memfd over connections::NodePeers) or threads
+// (connections::ThreadHub).
 //
 // How a link is made:
 //  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's

@@ -1,4 +1,5 @@
-// Messages over TCP between any ranks of the job, on connections that connections::NetPeers makes and has authenticated.
+// Messages over TCP between any ranks of the job, on connections that connections::NetPeers makes and has
+// authenticated.
 #include <string>
 
 #include "base/panic.hpp"

@@ -95,12 +95,13 @@ if(TARGET mpi_members_mpich)
            COMMAND ${horovodrun} 2 sh -c "${two} && exec ${member} on_hosts")
   add_test(NAME ${below}_find_each_other_over_its_store # where there is no PMIx
            COMMAND ${horovodrun} 2 env -u HOROVOD_BOOTSTRAP $<TARGET_FILE:mpi_members_mpich> on_hosts)
-  add_test(NAME ${below}_are_started_by_the_library COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> library_starts_it)
+  add_test(NAME ${below}_are_started_by_the_library
+           COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> library_starts_it)
   add_test(NAME ${below}_are_one COMMAND ${horovodrun} 1 $<TARGET_FILE:mpi_members_mpich> on_hosts)
   add_test(NAME ${below}_are_worlds_of_one_without_the_bridge
            COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> on_hosts)
-  foreach(test find_each_other and_a_script_find_each_other find_each_other_one_program_after_the_other find_each_other_over_its_store
-          are_started_by_the_library are_one are_worlds_of_one_without_the_bridge)
+  foreach(test find_each_other and_a_script_find_each_other find_each_other_one_program_after_the_other
+          find_each_other_over_its_store are_started_by_the_library are_one are_worlds_of_one_without_the_bridge)
     set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 2 ENVIRONMENT
                                                      HVD_HOSTS=localhost,localhost)
   endforeach()

@@ -20,8 +20,8 @@ using testing::made_up_world;
 using testing::Placement;
 using testing::RanksInTurn;
 
-// Under a sanitizer one type of each kind: the type does little more than choose a kernel. Ranks take turns in one thread
-// here, so that there are no races to look for.
+// Under a sanitizer one type of each kind: the type does little more than choose a kernel. Ranks take turns in one
+// thread here, so that there are no races to look for.
 std::vector<DataType> dtypes() {
   if (testing::are_races_looked_for) return {DataType::bf16};
   if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
@@ -172,7 +172,8 @@ TEST_P(Reductions, of_every_operation_and_scale_give_what_the_reference_gives) {
   });
 }
 
-// What a rank that has joined contributes, and what it does with the result. The sizes take every path of shared memory.
+// What a rank that has joined contributes, and what it does with the result. The sizes take every path of shared
+// memory.
 TEST_P(Reductions, take_what_a_rank_lacks_for_zeros_and_give_it_nothing) {
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
     for (std::int64_t count : {1, 40, 1'500, 100'003})

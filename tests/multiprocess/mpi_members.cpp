@@ -235,7 +235,8 @@ void one_starts_it() {
   library_starts_it();
 }
 
-// Two processes are a job and leave MPI to the library. The third, which is none of it, ends its MPI when they are done.
+// Two processes are a job and leave MPI to the library. The third, which is none of it, ends its MPI when they are
+// done.
 void two_beside_a_third() {
   if (launched_rank() == 2) {
     begin(MPI_THREAD_MULTIPLE);
@@ -342,8 +343,9 @@ void only_mpi_on_hosts() {
   check_hosts();
 }
 
-// Between nodes MPICH 4's MPI_Finalize hangs in every other job, of any program, when ranks come to it one after another
-// (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: only say goodbye.
+// Between nodes MPICH 4's MPI_Finalize hangs in every other job, of any program, when ranks come to it one after
+// another (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: only say
+// goodbye.
 void end_without_finalize() {
   const char* descriptor = std::getenv("PMI_FD");
   const char* hosts = std::getenv("HVD_HOSTS");

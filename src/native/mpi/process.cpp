@@ -295,9 +295,9 @@ Status Process::start(const Environment& environment, const Config& config) {
     is_ours_ = true;
     static Process* mine = nullptr;
     mine = this;
-    // After the library's own handlers were registered, so before them it runs. on_exit, since it is told the exit code:
-    // a process that has failed ends at once. In MPI_Finalize it would wait for the others, until they fail because of
-    // it, and the launcher would take one of them for the cause.
+    // After the library's own handlers were registered, so before them it runs. on_exit, since it is told the exit
+    // code: a process that has failed ends at once. In MPI_Finalize it would wait for the others, until they fail
+    // because of it, and the launcher would take one of them for the cause.
     ::on_exit(
         [](int exit_code, void*) {
           if (exit_code != 0 || stays_open.load() || mine->skips_finalize_) return;
@@ -322,7 +322,8 @@ bool Process::meet_world(Deadline deadline) {
   static std::atomic<bool> met{false};
   if (!must_initialize_pmix()) return true;
   auto world = calls_->world();
-  // Alone there is nobody to meet, and without a server OpenPMIx 5.0.11 keeps a lock in there that MPI_Finalize waits for.
+  // Alone there is nobody to meet, and without a server OpenPMIx 5.0.11 keeps a lock in there that MPI_Finalize waits
+  // for.
   if (!world || (*world)->size() == 1 || met.exchange(true)) return true;
   using Fence =
       int (*)(const void* processes, std::size_t, const void* options, std::size_t, void (*)(int, void*), void*);

@@ -46,13 +46,14 @@ class Process {
   Status start(const Environment& environment, const Config& config);
   // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
-  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11): start()
-  // refuses it then. Where PMIx had been finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (frees its topology twice).
+  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11):
+  // start() refuses it then. Where PMIx had been finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (frees its
+  // topology twice).
   bool must_initialize_pmix() const;
-  // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has come out
-  // of it sends something to one that has not. So before the first message of a job of all processes they meet here, by PMIx;
-  // all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time, nor for who is alone. False if not all
-  // come in time.
+  // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has
+  // come out of it sends something to one that has not. So before the first message of a job of all processes they meet
+  // here, by PMIx; all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time,
+  // nor for who is alone. False if not all come in time.
   bool meet_world(Deadline deadline);
   bool is_ours() const { return is_ours_; }
   // What was started here is not finalised either: for who tells the launcher himself that the process leaves in order.
@@ -71,8 +72,8 @@ class Process {
   bool skips_finalize_ = false;
 };
 
-// Calls `action` when the program ends MPI, before anything of it is ended: whoever uses MPI stops then. On the thread that
-// called MPI_Finalize; done when the action returns. Destroyed, it waits for an action that runs.
+// Calls `action` when the program ends MPI, before anything of it is ended: whoever uses MPI stops then. On the thread
+// that called MPI_Finalize; done when the action returns. Destroyed, it waits for an action that runs.
 class FinalizeWatch {
  public:
   FinalizeWatch(const MpiPlugin& calls, std::function<void()> action);

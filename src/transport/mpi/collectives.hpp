@@ -5,8 +5,8 @@
 // to MPI there, unpacked (and postscaled) from there. So a link that is aborted has nothing of the caller's in MPI's
 // hands, and any number of elements passes through counts of 31 bits.
 //
-// All seats make the same steps. An alltoall's seats know only their own numbers: while the first step is under way they
-// agree on the most that any of them needs, by an allreduce that was started before it.
+// All seats make the same steps. An alltoall's seats know only their own numbers: while the first step is under way
+// they agree on the most that any of them needs, by an allreduce that was started before it.
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -188,8 +188,8 @@ class Allreduce final : public Task {
   }
 
   // Every chunk costs two waits for the others, and they overlap only where there are several: measured with 2 and with
-  // 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 % slower there;
-  // 128 and 512 KB for the larger ones: the same). Not tried: other processors.
+  // 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 % slower
+  // there; 128 and 512 KB for the larger ones: the same). Not tried: other processors.
   static std::size_t chunk_bytes_for(std::size_t total, std::size_t slab_bytes) {
     std::size_t largest = slab_bytes / 2;
     std::size_t wanted = total <= (1u << 20) ? 128u << 10 : 256u << 10;

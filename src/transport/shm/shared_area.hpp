@@ -43,7 +43,8 @@ struct alignas(line_pair_bytes) RingHead {
   Flag read;     // bytes that the receiver ever took out
 };
 
-// Of an ordered pair. A piece of an alltoall is posted with its number, from 1 on; short ones are the payload themselves.
+// Of an ordered pair. A piece of an alltoall is posted with its number, from 1 on; short ones are the payload
+// themselves.
 inline constexpr std::size_t pair_places = 2;
 struct PairFlags {
   SmallSlot posts[pair_places];  // by the sender
