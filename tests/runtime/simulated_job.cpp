@@ -654,7 +654,9 @@ bool SimulatedJob::run() {
     let_everybody_look();
     if (is_over()) return true;
     auto next = next_time();
-    if (!next || *next > latest) return false;
+    // Who has just looked when it was due, and does nothing, never will.
+    bool is_stuck = next && *next <= now_ && (events_.empty() || events_.begin()->first > now_);
+    if (!next || is_stuck || *next > latest) return false;
     now_ = std::max(now_, *next);
     while (!events_.empty() && events_.begin()->first <= now_) {
       auto event = std::move(events_.begin()->second);
