@@ -172,6 +172,26 @@ TEST_P(Reductions, of_every_operation_and_scale_give_what_the_reference_gives) {
   });
 }
 
+// What a rank that has joined contributes, and what it does with the result. The sizes take every path of shared memory.
+TEST_P(Reductions, take_what_a_rank_lacks_for_zeros_and_give_it_nothing) {
+  for_every_rank_count([&](RanksInTurn& ranks, auto run) {
+    for (std::int64_t count : {1, 40, 1'500, 100'003})
+      for (auto lacks : {Exercise::Lacks::both, Exercise::Lacks::input, Exercise::Lacks::output}) {
+        if (count > 10'000 && ranks.size() > 4) continue;
+        Exercise what;
+        what.dtype = count == 40 ? DataType::bf16 : DataType::f32;
+        what.count = count;
+        what.segments = count == 1'500 ? 1 : 5;
+        what.joined = static_cast<int>(count) % ranks.size();
+        what.lacks = lacks;
+        what.in_place = lacks == Exercise::Lacks::both;
+        what.prescale = 2.0;
+        what.postscale = 0.5;
+        if (!run(what, 1)) return;
+      }
+  });
+}
+
 class Messages : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Messages, that_arrive_late_and_in_any_order_change_nothing) {
@@ -289,6 +309,21 @@ TEST_P(SeveralNodes, hierarchical_works_with_every_root_and_joined_rank_and_with
       if (verb != Verb::barrier) what.joined = verb == Verb::broadcast ? (rank + 1) % ranks.size() : rank;
       if (!run(verb, what, 1)) return;
     }
+}
+
+TEST_P(SeveralNodes, hierarchical_takes_what_a_rank_lacks_for_zeros_and_gives_it_nothing) {
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    for (Verb verb : {Verb::allreduce, Verb::reduce_scatter})
+      for (auto lacks : {Exercise::Lacks::both, Exercise::Lacks::input, Exercise::Lacks::output}) {
+        Exercise what;
+        what.count = 3'000 + rank;
+        what.segments = 5;
+        what.joined = rank;
+        what.lacks = lacks;
+        what.prescale = 2.0;
+        what.postscale = 0.5;
+        if (!run(verb, what, 1)) return;
+      }
 }
 
 // Their messages inside the nodes take the nodes' links.

@@ -82,7 +82,7 @@ class Stage {
     for (int rank = 0; rank < ranks_; ++rank) {
       Buffer input(elements_in(rank) * element_bytes_);
       for (std::size_t element = 0; element < elements_in(rank); ++element) {
-        double value = rank == what_.joined ? 0.0 : value_of(what_.dtype, what_.op, rank, element, batch);
+        double value = lacks_input(rank) ? 0.0 : value_of(what_.dtype, what_.op, rank, element, batch);
         store(what_.dtype, value, input.data() + element * element_bytes_);
       }
       inputs_.push_back(std::move(input));
@@ -99,7 +99,7 @@ class Stage {
     const Buffer* first = nullptr;  // adasum: all ranks have the same bits
     for (int rank = 0; rank < ranks_; ++rank) {
       auto index = static_cast<std::size_t>(rank);
-      if (rank == what_.joined || !ranks.is_here(rank)) continue;
+      if (lacks_output(rank) || !ranks.is_here(rank)) continue;
       bool in_input = what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input;
       const Buffer& found = in_input ? inputs_[index] : found_[index];
       if (verb_ == Verb::adasum) {
@@ -130,6 +130,9 @@ class Stage {
     return static_cast<std::size_t>(verb_ == Verb::reduce_scatter ? counts_[static_cast<std::size_t>(rank)]
                                                                   : what_.count);
   }
+
+  bool lacks_input(int rank) const { return rank == what_.joined && what_.lacks != Exercise::Lacks::output; }
+  bool lacks_output(int rank) const { return rank == what_.joined && what_.lacks != Exercise::Lacks::input; }
 
   // What a rank sends to another: other numbers in every batch, many of them none.
   std::size_t exchanged(int from, int to) const {
@@ -188,7 +191,8 @@ class Stage {
     auto index = static_cast<std::size_t>(rank);
     auto count = [](std::size_t elements) { return static_cast<std::int64_t>(elements); };
     std::byte *in = inputs_[index].data(), *out = found_[index].data();
-    if (rank == what_.joined) in = out = nullptr;
+    if (lacks_input(rank)) in = nullptr;
+    if (lacks_output(rank)) out = nullptr;
     if (what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input) out = in;
     if (what_.in_place && verb_ == Verb::allgather) {
       in = out + static_cast<std::size_t>(begins_[index]) * element_bytes_;
@@ -239,7 +243,11 @@ std::string Exercise::describe() const {
   return std::string(name_of(dtype)) + " " + name_of(op) + ", " + std::to_string(count) + " elements in " +
          std::to_string(segments) + " tensors, " + (in_place ? "in place" : "out of place") + ", scales " +
          std::to_string(prescale) + " " + std::to_string(postscale) + ", root " + std::to_string(root) + ", joined " +
-         std::to_string(joined) + (even_counts ? ", even counts" : "");
+         std::to_string(joined) +
+         (lacks == Lacks::both    ? ""
+          : lacks == Lacks::input ? " (input)"
+                                  : " (output)") +
+         (even_counts ? ", even counts" : "");
 }
 
 std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats) {

@@ -21,7 +21,8 @@ struct Exercise {
   double prescale = 1.0, postscale = 1.0;
   int root = 0;
   bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan; alltoall: even splits
-  int joined = -1;           // this rank has no tensors
+  int joined = -1;           // this rank has no tensors, or lacks only those of one side
+  enum class Lacks { both, input, output } lacks = Lacks::both;
   std::string describe() const;
 };
 

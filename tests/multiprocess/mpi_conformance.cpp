@@ -173,6 +173,16 @@ TEST(OverMpi, every_operation_scale_root_share_and_joined_rank_gives_what_the_re
       if (verb == Verb::allreduce) what.joined = rank;
       if (!run(what, 2)) return;
     }
+    for (auto lacks : {Exercise::Lacks::both, Exercise::Lacks::input, Exercise::Lacks::output}) {
+      Exercise what;
+      what.count = 200'003;
+      what.segments = 5;
+      what.joined = ranks.size() - 1;
+      what.lacks = lacks;
+      what.prescale = 2.0;
+      what.postscale = 0.5;
+      if (reduces(verb) && !run(what, 2)) return;
+    }
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product})
       for (DataType dtype : {DataType::i32, DataType::f32, DataType::boolean}) {
         Exercise what;

@@ -353,7 +353,8 @@ TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
   }
 }
 
-// Three of the four tensors of a batch lie where all ranks see them; the last, in one round, only on some ranks.
+// Three of the four tensors of a batch lie where all ranks see them; the last, in one round, only on some ranks. Every
+// rank once has none.
 TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
   run_ranks({4}, [](RankThread& rank) {
     int me = rank.rank().value;
@@ -372,7 +373,7 @@ TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
     }
     auto* mine = reinterpret_cast<float*>(regions->at({0, 0}, me));
     std::vector<float> elsewhere(50'000);
-    auto check = [&](Link& link, bool is_elsewhere) {
+    auto check = [&](Link& link, bool is_elsewhere, int joined = -1) {
       auto task = link.native()->plan(Collective{});
       std::vector<Segment> batch;
       for (std::int64_t i = 0; i < 4; ++i) {
@@ -380,18 +381,24 @@ TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
         batch.push_back({TensorView{data, 50'000 - i, DataType::f32, {}}, {}});
         for (std::int64_t k = 0; k < 50'000 - i; ++k) data[k] = static_cast<float>(me + k % 13);
       }
-      ASSERT_EQ(run(*task, rank, batch, batch, 0), Progress::done);
-      int sum = 0;
-      for (Rank member : link.group().ranks) sum += member.value;
+      std::vector<Segment> given = batch;
+      for (Segment& segment : given)
+        if (me == joined) segment.view.data = nullptr;
+      ASSERT_EQ(run(*task, rank, given, given, 0), Progress::done);
+      if (me == joined) return;
+      int sum = 0, ranks = 0;
+      for (Rank member : link.group().ranks)
+        if (member.value != joined) sum += member.value, ++ranks;
       for (const Segment& segment : batch) {
         const auto* data = static_cast<const float*>(segment.view.data);
         for (std::int64_t k = 0; k < segment.view.count; ++k) {
-          ASSERT_EQ(data[k], static_cast<float>(sum + k % 13 * link.group().size()));
+          ASSERT_EQ(data[k], static_cast<float>(sum + k % 13 * ranks));
         }
       }
     };
     for (int round = 0; round < 4; ++round) {
       check(*everyone, round == 2 && me % 2 == 0);
+      check(*everyone, false, round);
       if (pair != nullptr) check(*pair, false);
     }
   });
