@@ -174,6 +174,7 @@ typedef struct hvd_op_description {
   int root_rank;              /* broadcast; a rank of the world, also in a process set */
   int process_set;            /* 0: all ranks */
   int transient;              /* the name will not come again: do not cache what is agreed about it */
+  int reserved;               /* was padding in the first release; ignored */
   hvd_device device;          /* where input and output are; 0: host memory */
   int device_ordinal;
   const char* group; /* null, or a name that operations share which are to be fused with each other alone, if

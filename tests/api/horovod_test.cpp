@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -140,6 +142,159 @@ TEST(Api, keeps_shared_memory_that_is_held_beyond_the_runtime) {
   EXPECT_EQ(data[99], 7);
   data[0] = 8;
   hvd_shared_drop(hold);
+}
+
+// A struct with more fields than ours, of a newer header.
+template <typename Struct>
+struct Newer {
+  Struct known;
+  std::uint64_t unknown = 0;
+};
+
+TEST(Api, takes_a_struct_from_the_future_if_what_is_unknown_in_it_is_zero) {
+  horovod::Runtime job;
+  const std::int64_t shape = 2;
+  float data[2] = {1, 2};
+  Newer<hvd_op_description> description{floats("future", HVD_ALLREDUCE, &shape, 1)};
+  description.known.struct_size = sizeof description;
+  hvd_op* op = nullptr;
+  ASSERT_EQ(hvd_prepare(job.get(), &description.known, &op), HVD_OK) << hvd_last_error();
+  Newer<hvd_start_arguments> uses[2];
+  for (auto& use : uses) {
+    use.known = hvd_use_of(op, data, data);
+    use.known.struct_size = sizeof use;
+  }
+  hvd_handle handle = 0;
+  EXPECT_EQ(hvd_start(job.get(), &uses[0].known, 1, &handle), HVD_OK) << hvd_last_error();
+  EXPECT_EQ(hvd_wait(job.get(), handle, -1), HVD_OK);
+  hvd_release(job.get(), handle);
+  uses[0].unknown = description.unknown = 1;
+  EXPECT_EQ(hvd_start(job.get(), &uses[0].known, 1, &handle), HVD_UNSUPPORTED);
+  EXPECT_EQ(hvd_prepare(job.get(), &description.known, &op), HVD_UNSUPPORTED);
+  EXPECT_NE(std::string(hvd_last_error()).find("a field behind them is set"), std::string::npos) << hvd_last_error();
+}
+
+TEST(Api, names_the_struct_whose_size_was_forgotten) {
+  horovod::Runtime job;
+  const std::int64_t shape = 2;
+  hvd_op_description description = floats("no size", HVD_ALLREDUCE, &shape, 1);
+  description.struct_size = 0;
+  hvd_op* op = nullptr;
+  EXPECT_EQ(hvd_prepare(job.get(), &description, &op), HVD_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(hvd_last_error()).find("hvd_op_description.struct_size is 0"), std::string::npos);
+}
+
+struct Heard {
+  hvd_runtime* runtime = nullptr;
+  int calls = 0;
+  hvd_status status = HVD_TIMEOUT, wait = HVD_OK;
+};
+
+TEST(Api, calls_back_when_an_operation_is_over_where_nobody_may_wait) {
+  horovod::Runtime job;
+  const std::int64_t shape = 2;
+  float data[2] = {1, 2};
+  hvd_op_description description = floats("with callback", HVD_ALLREDUCE, &shape, 1);
+  hvd_op* op = nullptr;
+  horovod::check(hvd_prepare(job.get(), &description, &op));
+  Heard heard{job.get()};
+  hvd_start_arguments use = hvd_use_of(op, data, data);
+  use.context = &heard;
+  use.on_done = [](void* context, hvd_status status, const char*) {
+    auto& it = *static_cast<Heard*>(context);
+    ++it.calls;
+    it.status = status;
+    hvd_stop(it.runtime);  // is refused: the thread that would have to end is this one
+    int id = 0, rank = 0;
+    it.wait = hvd_add_process_set(it.runtime, &rank, 1, &id);
+  };
+  hvd_handle handle = 0;
+  horovod::check(hvd_start(job.get(), &use, 1, &handle));
+  EXPECT_EQ(hvd_wait(job.get(), handle, -1), HVD_OK);
+  hvd_release(job.get(), handle);
+  EXPECT_EQ(heard.calls, 1);
+  EXPECT_EQ(heard.status, HVD_OK);
+  EXPECT_EQ(heard.wait, HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(hvd_is_running(job.get()), 1);
+}
+
+TEST(Api, survives_a_callback_that_throws) {
+  horovod::Runtime job;
+  const std::int64_t shape = 1;
+  float data = 1;
+  hvd_op_description description = floats("throws", HVD_ALLREDUCE, &shape, 1);
+  hvd_op* op = nullptr;
+  horovod::check(hvd_prepare(job.get(), &description, &op));
+  for (int i = 0; i < 2; ++i) {
+    hvd_start_arguments use = hvd_use_of(op, &data, &data);
+    use.on_done = [](void*, hvd_status, const char*) { throw std::runtime_error("by a program"); };
+    hvd_handle handle = 0;
+    horovod::check(hvd_start(job.get(), &use, 1, &handle));
+    EXPECT_EQ(hvd_wait(job.get(), handle, -1), HVD_OK);
+    hvd_release(job.get(), handle);
+  }
+}
+
+TEST(Api, hands_a_result_over_once_and_it_outlives_the_job) {
+  float* taken = nullptr;
+  void* owner = nullptr;
+  void (*free_data)(void*) = nullptr;
+  float rows[2] = {3, 4};
+  {
+    horovod::Runtime job;
+    const std::int64_t shape = 2;
+    hvd_op_description description = floats("taken", HVD_ALLGATHER, &shape, 1);
+    hvd_op* op = nullptr;
+    horovod::check(hvd_prepare(job.get(), &description, &op));
+    hvd_start_arguments use = hvd_use_of(op, rows, nullptr);
+    use.first_dimension = 2;
+    hvd_handle handle = 0;
+    horovod::check(hvd_start(job.get(), &use, 1, &handle));
+    horovod::check(hvd_wait(job.get(), handle, -1));
+    void* data = nullptr;
+    ASSERT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data), HVD_OK);
+    taken = static_cast<float*>(data);
+    EXPECT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data), HVD_INVALID_ARGUMENT);
+    hvd_release(job.get(), handle);
+  }
+  EXPECT_EQ(taken[1], 4);
+  free_data(owner);
+}
+
+TEST(Api, checks_the_splits_of_an_alltoall) {
+  horovod::Runtime job;
+  const std::int64_t shape = 2;
+  float rows[2] = {3, 4};
+  hvd_op_description description = floats("splits", HVD_ALLTOALL, &shape, 1);
+  hvd_op* op = nullptr;
+  horovod::check(hvd_prepare(job.get(), &description, &op));
+  auto outcome = [&](std::vector<std::int64_t> splits) {
+    hvd_start_arguments use = hvd_use_of(op, rows, nullptr);
+    use.first_dimension = 2;
+    use.splits = splits.data();
+    use.split_count = splits.size();
+    hvd_handle handle = 0;
+    hvd_status status = hvd_start(job.get(), &use, 1, &handle);
+    if (status != HVD_OK) return status;
+    status = hvd_wait(job.get(), handle, -1);
+    std::int64_t received = 0;
+    EXPECT_EQ(hvd_result_splits(job.get(), handle, 0, &received, 1), HVD_OK);
+    EXPECT_EQ(received, splits[0]);
+    hvd_release(job.get(), handle);
+    return status;
+  };
+  EXPECT_EQ(outcome({2}), HVD_OK) << hvd_last_error();
+  EXPECT_EQ(outcome({1}), HVD_OK) << "the rows behind it are left out";
+  EXPECT_EQ(outcome({3}), HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(outcome({-1}), HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(outcome({1, 1}), HVD_INVALID_ARGUMENT);
+}
+
+TEST(Api, deals_rows_out_as_evenly_as_it_can) {
+  EXPECT_EQ(hvd_rows_of(5, 0, 3), 2);
+  EXPECT_EQ(hvd_rows_of(5, 2, 3), 1);
+  EXPECT_EQ(hvd_rows_of(0, 1, 3), 0);
+  EXPECT_EQ(hvd_rows_of(5, 3, 3), -1);
 }
 
 }  // namespace

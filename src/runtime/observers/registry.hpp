@@ -17,9 +17,9 @@ class ObserverRegistry {
   // `first` are there from the start. `wake` ends the engine's sleep.
   ObserverRegistry(std::vector<Observer*> first, std::function<void()> wake);
 
-  // Any thread but the engine's; wait for its next look. After add() the observer hears of everything; after remove() no
-  // call into it is under way or can come. What is in flight then is in the middle of its life: the first that an
-  // observer hears of an operation may be its end.
+  // Any thread but the engine's; wait for its next look. After add() the observer hears of everything; after remove()
+  // no call into it is under way or can come. An operation may be in flight meanwhile: the first that an observer hears
+  // of it may be its end.
   void add(Observer& observer);
   void remove(Observer& observer);
 

@@ -4,8 +4,8 @@
 //  1. The engine only leaves records of 24 bytes in a queue (trace_queue.hpp); an operation's name once.
 //  2. A thread of its own (hvd-timeline) takes them every 50 ms, or when the queue fills up, makes events of them
 //     (trace_events.hpp) and writes them (trace_file.hpp).
-//  3. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to end,
-//     and one event says how many. For a use that was taken there is room to its end.
+//  3. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to
+//     end, and one event says how many. For a use that was taken there is room to its end.
 //  4. When the file cannot be written any more, a warning says so, and nothing is recorded from then on.
 #include <atomic>
 #include <cstddef>

@@ -49,7 +49,7 @@ Status TimelineSwitch::open(const std::string& path, bool marks_cycles) {
   settings.header.job = world_.job;
   settings.marks_batches = marks_cycles;
   auto timeline = Timeline::open(std::move(settings));
-  if (!timeline) return timeline.error();
+  if (!timeline) return Error(ErrorCode::invalid_argument, timeline.error().message + "; name a file that can be made");
   timeline_ = std::move(*timeline);
   path_ = path;
   observers_.add(*timeline_);

@@ -12,7 +12,7 @@
 
 namespace hvd::runtime {
 
-// Rank 0 writes; the others, if all shall (HOROVOD_TIMELINE_ALL_RANKS), each to a file of its own, and to none otherwise.
+// Rank 0 writes; the others only if all shall (HOROVOD_TIMELINE_ALL_RANKS), each to a file of its own.
 class TimelineSwitch {
  public:
   TimelineSwitch(const World& world, const Config& config, ObserverRegistry& observers)
@@ -21,7 +21,7 @@ class TimelineSwitch {
 
   // What HOROVOD_TIMELINE names, unless it is DYNAMIC. A file that cannot be written is worth a warning.
   void start_as_configured();
-  // Any thread but the engine's. Nothing happens if the file is being written already. Refused without HOROVOD_TIMELINE.
+  // Any thread but the engine's. Nothing happens if that file is being written. Refused without HOROVOD_TIMELINE.
   Status start(const std::string& path, bool marks_cycles);
   void stop();
 

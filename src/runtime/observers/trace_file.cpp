@@ -1,11 +1,13 @@
 #include "runtime/observers/trace_file.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/panic.hpp"
 
@@ -15,6 +17,43 @@ namespace {
 
 constexpr std::uint64_t least_space = 64 << 10, most_space = 4 << 20;
 
+// A byte of a file in memory, which can be stored to at once.
+class MappedByte {
+ public:
+  // `value` is what stands there. is_there() is false where the file system maps nothing, or the place is none.
+  MappedByte(int file, std::uint64_t place, char value) {
+    auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    auto begin = static_cast<off_t>(place / page * page);
+    void* memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file, begin);
+    if (memory == MAP_FAILED) return;
+    memory_ = memory;
+    bytes_ = page;
+    byte_ = static_cast<char*>(memory) + place % page;
+    if (!make_writable(value)) byte_ = nullptr;
+  }
+  ~MappedByte() {
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+  MappedByte(const MappedByte&) = delete;
+  MappedByte& operator=(const MappedByte&) = delete;
+
+  bool is_there() const { return byte_ != nullptr; }
+  volatile char& operator*() { return *byte_; }
+
+ private:
+  // By a system call that stores there: where we would get SIGBUS, it fails.
+  bool make_writable(char value) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+    posix::FileDescriptor from(ends[0]), to(ends[1]);
+    return ::write(to.get(), &value, 1) == 1 && ::read(from.get(), byte_, 1) == 1;
+  }
+
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  char* byte_ = nullptr;
+};
+
 }  // namespace
 
 Error TraceFile::cannot(const char* what, int errno_value) const {
@@ -23,7 +62,7 @@ Error TraceFile::cannot(const char* what, int errno_value) const {
 
 Result<TraceFile> TraceFile::create(const std::string& path) {
   // Without O_NONBLOCK a named pipe would wait for a reader.
-  posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
+  posix::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
   int refused = errno;
   TraceFile trace(path, std::move(file));
   if (!trace.file_) return trace.cannot("create", refused);
@@ -96,13 +135,22 @@ Status TraceFile::make_room(std::uint64_t end) {
 }
 
 Status TraceFile::move_bracket(std::uint64_t to) {
-  HVD_RETURN_IF_ERROR(write(" ", bracket_));
-  if (auto status = write("]", to); !status) {
-    (void)write("]", bracket_);
-    return status;
+  if (to == bracket_) return {};
+  std::uint64_t from = std::exchange(bracket_, to);
+  {
+    MappedByte old_place(file_.get(), from, ']'), new_place(file_.get(), to, ' ');
+    if (old_place.is_there() && new_place.is_there()) {
+      *old_place = ' ';
+      *new_place = ']';
+      return {};
+    }
   }
-  bracket_ = to;
-  return {};
+  HVD_RETURN_IF_ERROR(write(" ", from));
+  auto status = write("]", to);
+  if (status) return status;
+  bracket_ = from;
+  (void)write("]", from);
+  return status;
 }
 
 Status TraceFile::write(std::string_view bytes, std::uint64_t offset) {

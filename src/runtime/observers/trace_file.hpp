@@ -2,11 +2,12 @@
 // A file that is a JSON array at any instant, also while it grows and after SIGKILL.
 //
 //  1. The closing bracket stands far behind the last event; what lies between is blank, which JSON allows.
-//  2. An event lies within one page, and the rest of a page that it does not fit into stays blank. So a write that is cut
-//     between two pages, as the kernel does when the process is killed, leaves whole events.
+//  2. An event lies within one page, and the rest of a page that it does not fit into stays blank. So a write that is
+//     cut between two pages, as the kernel does when the process is killed, leaves whole events.
 //  3. When the blank space is used up, more of it is written behind the bracket (JSON allows that as well), and the
-//     bracket moves to its end: two writes of one byte, between which alone the file has no bracket. The space doubles
-//     each time, up to 4 MiB, so this is rare.
+//     bracket moves to its end. Two calls of pwrite() would not do: a busy disk makes the second one wait, and a
+//     process that is killed there leaves no bracket. So both places are mapped and made writable first; then the
+//     bracket moves by two stores, one after the other. The space doubles each time, up to 4 MiB, so this is rare.
 //  4. A disk that is full is noticed when space is written: the file stays as it is.
 #include <cstddef>
 #include <cstdint>

@@ -239,23 +239,29 @@ class CollectiveTask final : public Task {
     return static_cast<int>(split_begin(number + 1, split) - split_begin(number, split));
   }
 
+  // Where something goes one way only, an element of no meaning goes the other way: with Open MPI 4.1 a rank that only
+  // sends, or only receives, what is too long for an eager message may wait for ever.
+  static int padded(int count, int opposite) { return count == 0 && opposite > 0 ? 1 : count; }
+
   // What goes to the seats one after the other, and then room for what comes from them.
   void pack_for_seats(std::int64_t number, Slot& slot, CollectiveCall& call) {
     int sent = 0, received = 0;
     for (auto* list : {&slot.counts, &slot.displacements, &slot.received_counts, &slot.received_displacements})
       list->clear();
     for (int seat = 0; seat < seats_; ++seat) {
-      slot.counts.push_back(split_count(number, splits_.sent(seat)));
+      int there = split_count(number, splits_.sent(seat)), back = split_count(number, splits_.received(seat));
+      slot.counts.push_back(padded(there, back));
       slot.displacements.push_back(sent);
       sent += slot.counts.back();
-      slot.received_counts.push_back(split_count(number, splits_.received(seat)));
+      slot.received_counts.push_back(padded(back, there));
       slot.received_displacements.push_back(received);
       received += slot.received_counts.back();
     }
     std::byte* memory = slot.reserve(static_cast<std::size_t>(sent + received) * size_of(dtype_));
     for (int seat = 0; seat < seats_; ++seat) {
       auto at = static_cast<std::size_t>(seat);
-      input_.gather(splits_.sent_begin(seat) + split_begin(number, splits_.sent(seat)), slot.counts[at],
+      input_.gather(splits_.sent_begin(seat) + split_begin(number, splits_.sent(seat)),
+                    split_count(number, splits_.sent(seat)),
                     memory + static_cast<std::size_t>(slot.displacements[at]) * size_of(dtype_), dtype_, 1.0);
     }
     call.input = memory;
@@ -271,7 +277,8 @@ class CollectiveTask final : public Task {
     for (int seat = 0; seat < seats_; ++seat) {
       auto at = static_cast<std::size_t>(seat);
       output_.scatter(
-          splits_.received_begin(seat) + split_begin(number, splits_.received(seat)), slot.received_counts[at],
+          splits_.received_begin(seat) + split_begin(number, splits_.received(seat)),
+          split_count(number, splits_.received(seat)),
           slot.memory.get() + static_cast<std::size_t>(sent + slot.received_displacements[at]) * size_of(dtype_),
           dtype_, 1.0);
     }
