@@ -131,6 +131,8 @@ class Ranks(OneProcess):
                 work = work @ work / 160
 
     def wrap(self, optimizer, model, named=True, begin=True, **options):
+        if self.process_set is not self.hvd.global_process_set:
+            options.pop("gradient_views", None)  # all ranks of the job share that memory
         optimizer = self.hvd.DistributedOptimizer(
             optimizer, named_parameters=model.named_parameters() if named else None, process_set=self.process_set,
             **options)
