@@ -2,8 +2,8 @@
 // How this rank's part in the job ends: facts in, the next step out. A pure object of the engine's thread that knows no
 // board, no links and no clock but the one it is given, so that every order of facts is a table test.
 //
-//  1. Connecting: the links are made. A start that is refused ends the rank and is announced. One that takes too long is
-//     not announced: the first rank to reach its own limit would be blamed. That the log has ended is only remembered.
+//  1. Connecting: the links are made. A start that is refused ends the rank and is announced. One that takes too long
+//     is not announced: the first rank to reach its own limit would be blamed. A log that has ended is only remembered.
 //  2. Running: the wish to stop is sent, once. If the log does not end within 10 s, this rank warns and leaves alone.
 //  3. The log has ended, by agreement of all. What it scheduled is carried out, then this rank leaves in order. From
 //     then on no loss concerns it; one that comes before ends it as in 4.
@@ -14,9 +14,9 @@
 //  6. Announcing: a rank that ends because of a loss says so on the board before anything else, so that its own end is
 //     not taken for the cause.
 //  7. Telling: the neighbours in the tree of nodes are told, of the loss or that this rank leaves in order.
-//  8. Held back: another rank has stopped the job and gave no reason. It may have failed, and then the launcher must see
-//     its end first, or it would take a rank that failed because of it for the cause. So this rank waits for 5 s, or
-//     until its own program wishes to stop.
+//  8. Held back: another rank has stopped the job and gave no reason. It may have failed, and then the launcher must
+//     see its end first, or it would take a rank that failed because of it for the cause. So this rank waits for 5 s,
+//     or until its own program wishes to stop.
 //  9. Ended: the reason is what every handle and every later call gets.
 #include <chrono>
 #include <cstdint>

@@ -63,7 +63,7 @@ class Engine {
   static bool runs_here();
   // Asks all ranks to stop; returns when this engine has. A reason is told to all; without one the program wished it.
   void stop(std::string reason = "");
-  // Any thread: a peer is gone. Everything in flight fails, unless the job had agreed to end.
+  // Any thread: a peer is lost. Everything in flight fails, unless the job had agreed to end.
   void report_lost(Rank peer);
   // Why nothing is accepted any more; nothing while it runs.
   std::shared_ptr<const Error> ended() const;

@@ -12,7 +12,8 @@ namespace {
 // Of the tree of nodes. Wide, since a level costs a crossing of the network and a child only a small frame.
 constexpr int most_children = 8;
 
-constexpr auto goodbye_patience = std::chrono::seconds(1);
+// How long the neighbours may take to accept that this rank leaves.
+constexpr auto leave_patience = std::chrono::seconds(1);
 // How long a node may take to say who is missing there.
 constexpr auto answer_patience = std::chrono::seconds(1);
 
@@ -156,7 +157,7 @@ bool Leader::hear(Neighbour from, Link& link) {
   return news;
 }
 
-// The leader at the other end is gone, or as good as.
+// The leader at the other end is lost, or as good as.
 void Leader::link_failed(Neighbour at, const Error& error) {
   lost(link_to(at)->peer(), error.message);
 }
@@ -174,7 +175,7 @@ void Leader::arm() {
 }
 
 void Leader::leave() {
-  auto deadline = Deadline::after(goodbye_patience);
+  auto deadline = Deadline::after(leave_patience);
   if (parent_) parent_->leave(deadline);
   for (auto& child : children_) child->leave(deadline);
 }

@@ -47,9 +47,9 @@ class Leader final : private AgreementEffects {
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
   // Somebody (perhaps this rank itself) has waited long: one report for all who wait.
   void hear_of_stall(const StallRequest& stall);
-  // Why this rank must end, if it must: a stall that nothing else ends, a neighbour that is gone.
+  // Why this rank must end, if it must: a stall that nothing else ends, a neighbour that is lost.
   const std::optional<Error>& verdict() const { return verdict_; }
-  // This rank ends by agreement of all; the neighbours need not be told why.
+  // This rank leaves, by agreement of all; the neighbours need not be told why.
   void leave();
   // This rank ends, since that one is lost; so must all others.
   void leave_because(Rank lost, std::string_view why);

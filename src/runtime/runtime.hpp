@@ -90,7 +90,7 @@ class Runtime {
   // An owner of memory from allocate_shared, which may outlive free_shared() and the runtime; null if there is none.
   std::shared_ptr<void> hold_shared(void* memory);
 
-  // A peer of my node is gone.
+  // A peer of my node is lost.
   void report_lost(Rank peer) { engine_->report_lost(peer); }
 
  private:

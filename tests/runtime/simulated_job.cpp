@@ -43,7 +43,7 @@ class SimulatedLeader final : public AgreementEffects {
 
   struct Arrival {
     Rank from;
-    enum class What : std::uint8_t { frame, goodbye, end } what;
+    enum class What : std::uint8_t { frame, leave, end } what;
     Buffer frame;
     std::string how;  // it ended
   };
@@ -82,7 +82,7 @@ class SimulatedLeader final : public AgreementEffects {
   NodeBoard& board_;
   std::vector<Rank> neighbours_;  // the parent, if there is one, then the children
   bool has_parent_ = false;
-  std::set<Rank> links_, gone_;
+  std::set<Rank> links_, left_;
   std::unique_ptr<NodeAgreement> agreement_;
   std::deque<Arrival> arrivals_;
   std::optional<Error> verdict_;
@@ -192,7 +192,7 @@ bool SimulatedLeader::step(int batches_in_flight) {
     news = true;
     Arrival arrival = std::move(arrivals_.front());
     arrivals_.pop_front();
-    if (!gone_.contains(arrival.from)) hear(arrival);
+    if (!left_.contains(arrival.from)) hear(arrival);
   }
   return agreement_->flush(batches_in_flight) || news;
 }
@@ -203,7 +203,7 @@ void SimulatedLeader::hear(const Arrival& arrival) {
       if (auto status = agreement_->receive(*neighbour(arrival.from), arrival.frame); !status)
         panic(status.error().message);
       return;
-    case Arrival::What::goodbye: gone_.insert(arrival.from); return;
+    case Arrival::What::leave: left_.insert(arrival.from); return;
     case Arrival::What::end:
       lost(arrival.from, "the control link to " + describe(job_.world_, arrival.from) + " " + arrival.how);
   }
@@ -211,7 +211,7 @@ void SimulatedLeader::hear(const Arrival& arrival) {
 
 void SimulatedLeader::send(Neighbour to, ConstBytes frame) {
   Rank peer = neighbours_[static_cast<std::size_t>(to.child + (has_parent_ ? 1 : 0))];
-  if (has_left_ || !links_.contains(peer) || gone_.contains(peer) || job_.cut_.contains({me_, peer})) return;
+  if (has_left_ || !links_.contains(peer) || left_.contains(peer) || job_.cut_.contains({me_, peer})) return;
   job_.at(job_.arrival(SimulatedJob::Way::control, me_, peer),
           [this, peer, bytes = Buffer(frame.begin(), frame.end())] {
             job_.rank(peer).leader->arrive({me_, Arrival::What::frame, bytes, ""});
@@ -223,7 +223,7 @@ void SimulatedLeader::leave() {
   for (Rank peer : neighbours_)
     if (links_.contains(peer) && !job_.cut_.contains({me_, peer}))
       job_.at(job_.arrival(SimulatedJob::Way::control, me_, peer), [this, peer] {
-        job_.rank(peer).leader->arrive({me_, Arrival::What::goodbye, {}, ""});
+        job_.rank(peer).leader->arrive({me_, Arrival::What::leave, {}, ""});
       });
 }
 
@@ -655,7 +655,9 @@ bool SimulatedJob::run() {
     let_everybody_look();
     if (is_over()) return true;
     auto next = next_time();
-    if (!next || *next > latest) return false;
+    // Who has just looked when it was due, and does nothing, never will.
+    bool is_stuck = next && *next <= now_ && (events_.empty() || events_.begin()->first > now_);
+    if (!next || is_stuck || *next > latest) return false;
     now_ = std::max(now_, *next);
     while (!events_.empty() && events_.begin()->first <= now_) {
       auto event = std::move(events_.begin()->second);

@@ -7,9 +7,9 @@ In the result a rank is a process and a tensor is a thread of it. How the clocks
 1. Ranks of one node have one steady clock; the header of each file says what it showed at the start.
 2. Nodes are first placed by the time of day at the start, which may be off by as much as their clocks are.
 3. Then by the ends of batches after which no rank can be long before another, since each needs what all the others
-   sent: allreduce, allgather, barrier. A batch has one number on all ranks. For each the difference of two nodes is
-   that of the ranks which were done first on each; over a window of batches its median is taken, so that a rank which was
-   late to notice counts for nothing; and between windows it changes in a straight line, as clocks drift.
+   sent: allreduce, allgather, barrier. A batch has one number on all ranks. For each, the difference of two nodes is
+   that of the ranks which were done first on each. Over a window of batches its median is taken, so that a rank counts
+   for nothing which was late to notice. Between windows it changes in a straight line, as clocks drift.
 """
 import argparse
 import bisect

@@ -14,7 +14,11 @@ namespace {
 constexpr auto time_between_writes = std::chrono::milliseconds(50);
 // Records that a use of an operation may still need, its batch's stages included.
 constexpr std::size_t records_of_a_use = 6;
-constexpr std::size_t bytes_at_once = 1 << 20;
+constexpr std::size_t bytes_at_once = 128 << 10;
+// What the writer takes of a core that others want, between two writes: less than 2 %.
+constexpr auto share_of_time = std::chrono::microseconds(700);
+// A yield that takes longer has let somebody else run.
+constexpr auto longest_yield = std::chrono::microseconds(50);
 constexpr std::size_t longest_message = 600;
 constexpr std::size_t most_ways = 256;
 
@@ -66,7 +70,10 @@ void Timeline::submitted(const Operation& operation) {
           ? 0
           : sizeof(TraceOperation) + operation.signature.shape.size() * 8 + operation.entry->name.size();
   std::size_t needed = (open_ + 1) * records_of_a_use + TraceQueue::records_for(text_bytes) + 1;
-  if (!queue_.has_room(queue_.size() / 2 + needed)) wake_.post();
+  if (is_to_be_woken_.load(std::memory_order_relaxed) && !queue_.has_room(queue_.size() / 2 + needed)) {
+    is_to_be_woken_.store(false, std::memory_order_relaxed);
+    wake_.post();
+  }
   if (place.is_open || !queue_.has_room(needed)) {
     ++dropped_;
     return;
@@ -200,43 +207,59 @@ void Timeline::failed(const Operation& operation, const Error& error) {
 // ---- the thread that writes
 
 void Timeline::write() {
-  for (;;) {
-    std::uint32_t announced = wake_.announce();
-    bool ends = ends_.load(std::memory_order_acquire);
-    if (write_what_is_there() && !ends) {
-      wake_.retract();
-      continue;
-    }
-    if (ends) break;
-    wake_.sleep(announced, time_between_writes);
+  while (!ends_.load(std::memory_order_acquire)) {
+    Clock::time_point next = Clock::now() + time_between_writes;
+    bool others_wait = !write_queue();
+    sleep_until(next, !others_wait);
   }
-  wake_.retract();
+  write_queue();
   if (has_failed_.load(std::memory_order_relaxed)) return;
   if (dropped_ > 0) events_.take(what_was_dropped(), {});  // the engine does not call any more
   events_.close(now());
   if (auto status = file_.close(); !status) give_up(status.error());
 }
 
-// True if there was so much that more may have come meanwhile.
-bool Timeline::write_what_is_there() {
+// Until then, the end, or, if so wished, the queue fills up.
+void Timeline::sleep_until(Clock::time_point time, bool or_much_to_do) {
+  for (Clock::time_point now = Clock::now(); now < time; now = Clock::now()) {
+    std::uint32_t announced = wake_.announce();
+    is_to_be_woken_.store(or_much_to_do, std::memory_order_relaxed);
+    if (ends_.load(std::memory_order_acquire)) return wake_.retract();
+    wake_.sleep(announced, time - now);
+    if (or_much_to_do && !is_to_be_woken_.load(std::memory_order_relaxed)) return;
+  }
+  is_to_be_woken_.store(false, std::memory_order_relaxed);
+}
+
+// Writes all that is there; or, once it has had its share of time, only as long as nobody else wants the core. False if
+// somebody did. At the end there is no hurry for anybody else.
+bool Timeline::write_queue() {
+  constexpr unsigned records_between_clocks = 128;
   TraceRecord record;
   std::string text;
-  bool was_much = false;
-  bool has_failed = has_failed_.load(std::memory_order_relaxed);
+  bool has_failed = has_failed_.load(std::memory_order_relaxed), may_go_on = true;
   auto flush = [&] {
     auto status = file_.flush();
     if (!status) give_up(status.error());
     has_failed = !status;
   };
-  while (queue_.take(record, text)) {
+  Clock::time_point began = Clock::now();
+  for (unsigned count = 1; may_go_on && queue_.take(record, text); ++count) {
     if (has_failed) continue;
     events_.take(record, text);
-    if (file_.buffered_bytes() < bytes_at_once) continue;
-    was_much = true;
-    flush();
+    if (file_.buffered_bytes() >= bytes_at_once) flush();
+    if (count % records_between_clocks != 0 || Clock::now() - began < share_of_time) continue;
+    may_go_on = ends_.load(std::memory_order_acquire) || !others_want_the_core();
+    began = Clock::now();
   }
   if (!has_failed) flush();
-  return was_much;
+  return may_go_on;
+}
+
+bool Timeline::others_want_the_core() {
+  Clock::time_point before = Clock::now();
+  std::this_thread::yield();
+  return Clock::now() - before > longest_yield;
 }
 
 void Timeline::give_up(const Error& error) {

@@ -4,9 +4,10 @@
 //  1. The engine only leaves records of 24 bytes in a queue (trace_queue.hpp); an operation's name once.
 //  2. A thread of its own (hvd-timeline) takes them every 50 ms, or when the queue fills up, makes events of them
 //     (trace_events.hpp) and writes them (trace_file.hpp).
-//  3. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to
+//  3. Training comes first: of a core that others want the thread takes less than 2 %.
+//  4. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to
 //     end, and one event says how many. For a use that was taken there is room to its end.
-//  4. When the file cannot be written any more, a warning says so, and nothing is recorded from then on.
+//  5. When the file cannot be written any more, a warning says so, and nothing is recorded from then on.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +67,9 @@ class Timeline final : public Observer {
   int find_way(std::string_view transport, std::string_view algorithm);
 
   void write();
-  bool write_what_is_there();
+  bool write_queue();
+  void sleep_until(Clock::time_point time, bool or_much_to_do);
+  static bool others_want_the_core();
   void give_up(const Error& error);
 
   const Clock::time_point start_;
@@ -91,6 +94,7 @@ class Timeline final : public Observer {
   TraceEvents events_;
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> ends_{false};
+  std::atomic<bool> is_to_be_woken_{false};  // when there is much to do; set by the writer, taken back by the engine
   posix::WaitWord wake_;
   std::thread thread_;
 };

@@ -6,8 +6,11 @@
 
 namespace hvd::runtime {
 
+using namespace std::string_view_literals;
+
 namespace {
 
+constexpr std::string_view negotiate = "NEGOTIATE_", arguments_follow = R"(,"args":{)";
 // So that an event stays within a page, whatever has to be escaped.
 constexpr std::size_t longest_text = 600;
 // More names than this are forgotten all at once; one that comes again gets another row.
@@ -90,8 +93,7 @@ void TraceEvents::take(const TraceRecord& record, std::string_view text) {
       return over(record, &error);
     }
     case TraceRecord::Kind::dropped:
-      event_ = "{\"ph\":\"i\",\"name\":\"DROPPED\",\"s\":\"g\"";
-      add_time_and_row(record.time_ns, 0);
+      mark("DROPPED", record.time_ns);
       event_ += ",\"args\":{\"operations\":";
       add_number(event_, static_cast<std::int64_t>(record.value));
       event_ += '}';
@@ -110,6 +112,23 @@ void TraceEvents::learn_operation(const TraceRecord& record, std::string_view te
   text.remove_prefix(bytes);
   place.row = row_of(place.operation.set, text);
   place.state = Place::State::idle;
+  auto verb = static_cast<Verb>(place.operation.verb);
+  place.verb = std::string(negotiate);
+  add_verb(place.verb, verb);
+  place.arguments.clear();
+  if (hvd::row_of(verb).agreed != VerbRow::Agreed::all_but_first) place.arguments = arguments_of(place);
+}
+
+std::string TraceEvents::arguments_of(const Place& place) const {
+  std::string text = "\"dtype\":\"";
+  text += name_of(static_cast<DataType>(place.operation.dtype));
+  text += "\",\"shape\":\"[";
+  bool has_rows = hvd::row_of(static_cast<Verb>(place.operation.verb)).agreed == VerbRow::Agreed::all_but_first;
+  for (std::size_t i = 0; i < place.shape.size(); ++i) {
+    if (i > 0) text += ", ";
+    add_number(text, i == 0 && has_rows ? place.rows : place.shape[i]);
+  }
+  return text += "]\"";
 }
 
 void TraceEvents::learn_way(const TraceRecord& record, std::string_view text) {
@@ -131,6 +150,7 @@ std::shared_ptr<TraceEvents::Row> TraceEvents::row_of(std::int32_t set, std::str
 
 void TraceEvents::show(Row& row) {
   row.pid = next_pid_++;
+  row.pid_text = ",\"pid\":" + std::to_string(row.pid);
   std::size_t name_begins = row.key.find(' ') + 1;
   std::string name = escaped(std::string_view(row.key).substr(name_begins));
   std::string set = row.key.substr(0, name_begins - 1);
@@ -154,9 +174,7 @@ void TraceEvents::submitted(const TraceRecord& record) {
   if (row.pid == 0) show(row);
   place.state = Place::State::negotiating;
   place.rows = static_cast<std::int64_t>(record.value);
-  name_ = "NEGOTIATE_";
-  add_verb(name_, static_cast<Verb>(place.operation.verb));
-  begin(row, name_, row.ready.empty() ? record.time_ns : std::min(record.time_ns, row.ready.front().first));
+  begin(row, place.verb, row.ready.empty() ? record.time_ns : std::min(record.time_ns, row.ready.front().first));
   for (auto [time_ns, rank] : row.ready)
     if (time_ns <= record.time_ns) instant(row, rank, time_ns);
   instant(row, rank_, record.time_ns);
@@ -171,16 +189,13 @@ void TraceEvents::agreed(const TraceRecord& record) {
   if (place.state != Place::State::negotiating) return;
   if (marks_batches_ && record.value != last_marked_) {
     last_marked_ = record.value;
-    event_ = "{\"ph\":\"i\",\"name\":\"CYCLE_START\",\"s\":\"g\"";
-    add_time_and_row(record.time_ns, 0);
+    mark("CYCLE_START", record.time_ns);
     add_event();
   }
   Row& row = *place.row;
   row.is_negotiating = false;
   end(row, record.time_ns);
-  name_.clear();
-  add_verb(name_, static_cast<Verb>(place.operation.verb));
-  begin(row, name_, record.time_ns);
+  begin(row, std::string_view(place.verb).substr(negotiate.size()), record.time_ns);
   begin(row, "QUEUE", record.time_ns);
   place.state = Place::State::agreed;
   place.batch = record.value;
@@ -195,13 +210,14 @@ void TraceEvents::started(const TraceRecord& record) {
   const Way& way = ways_[record.number];
   arguments_.clear();
   if (!way.transport.empty()) arguments_ = "\"algorithm\":\"" + escaped(way.algorithm) + '"';
+  name_.clear();
   for (std::uint16_t number : found->second.places) {
     Place& place = places_[number];
     if (place.state != Place::State::agreed || place.batch != record.value) continue;  // it is over
     end(*place.row, record.time_ns);
-    name_.clear();
-    if (way.transport.empty()) name_ = escaped(way.algorithm);
-    else add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
+    // One for the batch, since its operations are of one verb.
+    if (name_.empty() && way.transport.empty()) name_ = escaped(way.algorithm);
+    else if (name_.empty()) add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
     begin(*place.row, name_, record.time_ns, arguments_);
   }
 }
@@ -212,15 +228,8 @@ void TraceEvents::over(const TraceRecord& record, const std::string* error) {
   Row& row = *place.row;
   row.is_negotiating = false;
   if (place.state == Place::State::agreed) end(row, record.time_ns);
-  arguments_ = "\"dtype\":\"";
-  arguments_ += name_of(static_cast<DataType>(place.operation.dtype));
-  arguments_ += "\",\"shape\":\"[";
-  bool has_rows = hvd::row_of(static_cast<Verb>(place.operation.verb)).agreed == VerbRow::Agreed::all_but_first;
-  for (std::size_t i = 0; i < place.shape.size(); ++i) {
-    if (i > 0) arguments_ += ", ";
-    add_number(arguments_, i == 0 && has_rows ? place.rows : place.shape[i]);
-  }
-  arguments_ += "]\"";
+  if (place.arguments.empty()) arguments_ = arguments_of(place);
+  else arguments_ = place.arguments;
   if (place.state != Place::State::negotiating) {
     arguments_ += ",\"batch\":";
     add_number(arguments_, static_cast<std::int64_t>(place.batch));
@@ -248,28 +257,37 @@ void TraceEvents::close(std::int64_t time_ns) {
 }
 
 void TraceEvents::begin(Row& row, std::string_view name, std::int64_t time_ns, std::string_view arguments) {
-  event_ = "{\"ph\":\"B\",\"name\":\"";
-  event_ += name;
-  event_ += '"';
-  add_time_and_row(in_order(row, time_ns), row.pid);
-  if (!arguments.empty()) event_.append(",\"args\":{").append(arguments) += '}';
+  event_ = R"({"ph":"B","name":")"sv;
+  event_.append(name) += '"';
+  add_time(in_order(row, time_ns));
+  event_ += row.pid_text;
+  if (!arguments.empty()) event_.append(arguments_follow).append(arguments) += '}';
   add_event();
 }
 
 void TraceEvents::end(Row& row, std::int64_t time_ns, std::string_view arguments) {
-  event_ = "{\"ph\":\"E\"";
-  add_time_and_row(in_order(row, time_ns), row.pid);
-  if (!arguments.empty()) event_.append(",\"args\":{").append(arguments) += '}';
+  event_ = R"({"ph":"E")"sv;
+  add_time(in_order(row, time_ns));
+  event_ += row.pid_text;
+  if (!arguments.empty()) event_.append(arguments_follow).append(arguments) += '}';
   add_event();
 }
 
 void TraceEvents::instant(Row& row, int rank, std::int64_t time_ns) {
-  event_ = "{\"ph\":\"X\",\"name\":\"";
+  event_ = R"({"ph":"X","name":")"sv;
   add_number(event_, rank);
   event_ += '"';
-  add_time_and_row(in_order(row, time_ns), row.pid);
-  event_ += ",\"dur\":0";
+  add_time(in_order(row, time_ns));
+  event_.append(row.pid_text).append(R"(,"dur":0)"sv);
   add_event();
+}
+
+// For all rows. More may follow before add_event().
+void TraceEvents::mark(std::string_view name, std::int64_t time_ns) {
+  event_ = R"({"ph":"i","s":"g","name":")"sv;
+  event_.append(name) += '"';
+  add_time(time_ns);
+  event_ += R"(,"pid":0)"sv;
 }
 
 void TraceEvents::metadata(const char* what, int pid, std::string_view arguments) {
@@ -285,11 +303,14 @@ std::int64_t TraceEvents::in_order(Row& row, std::int64_t time_ns) {
   return row.last_ns;
 }
 
-void TraceEvents::add_time_and_row(std::int64_t time_ns, int pid) {
-  event_ += ",\"ts\":";
-  add_number(event_, time_ns / 1000);
-  event_ += ",\"pid\":";
-  add_number(event_, pid);
+void TraceEvents::add_time(std::int64_t time_ns) {
+  std::int64_t time_us = time_ns / 1000;
+  if (time_us != last_us_) {
+    last_us_ = time_us;
+    time_text_ = R"(,"ts":)"sv;
+    add_number(time_text_, time_us);
+  }
+  event_ += time_text_;
 }
 
 void TraceEvents::add_event() {

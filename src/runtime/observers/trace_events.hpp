@@ -44,6 +44,7 @@ class TraceEvents {
   struct Row {
     int pid = 0;  // 0: has not been shown yet
     std::string key;
+    std::string pid_text;  // ,"pid":17
     std::int64_t last_ns = 0;
     std::vector<std::pair<std::int64_t, int>> ready;  // time and rank, before this rank submits it
     bool is_negotiating = false;
@@ -52,6 +53,8 @@ class TraceEvents {
     std::shared_ptr<Row> row;
     TraceOperation operation{};
     std::vector<std::int64_t> shape;
+    std::string verb;       // NEGOTIATE_ALLREDUCE
+    std::string arguments;  // of the last event; empty where they differ from use to use
     enum class State : std::uint8_t { idle, negotiating, agreed } state = State::idle;
     std::int64_t rows = 0;
     std::uint64_t batch = 0;
@@ -68,6 +71,7 @@ class TraceEvents {
   void started(const TraceRecord& record);
   void over(const TraceRecord& record, const std::string* error);
   void leave_batch(const Place& place);
+  std::string arguments_of(const Place& place) const;
   std::shared_ptr<Row> row_of(std::int32_t set, std::string_view name);
   void show(Row& row);
 
@@ -76,7 +80,8 @@ class TraceEvents {
   void instant(Row& row, int rank, std::int64_t time_ns);
   void metadata(const char* what, int pid, std::string_view arguments);
   std::int64_t in_order(Row& row, std::int64_t time_ns);
-  void add_time_and_row(std::int64_t time_ns, int pid);
+  void add_time(std::int64_t time_ns);
+  void mark(std::string_view name, std::int64_t time_ns);
   void add_event();
 
   TraceFile& file_;
@@ -92,6 +97,8 @@ class TraceEvents {
   };
   std::unordered_map<std::uint64_t, Batch> batches_;  // that are under way
   std::uint64_t last_marked_ = ~std::uint64_t{0};
+  std::int64_t last_us_ = -1;
+  std::string time_text_;  // ,"ts":… of last_us_: many events have one time
   std::string event_, arguments_, name_;
 };
 

@@ -74,12 +74,11 @@ Result<TraceFile> TraceFile::create(const std::string& path) {
   if (::ftruncate(trace.file_.get(), 0) != 0) return trace.cannot("empty", errno);
   std::string blank(least_space, ' ');
   blank.front() = '[';
-  blank[blank.size() - 2] = ']';
-  blank.back() = '\n';
+  blank.back() = ']';
   HVD_RETURN_IF_ERROR(trace.write(blank, 0));
   trace.written_ = 1;
   trace.size_ = blank.size();
-  trace.bracket_ = trace.size_ - 2;
+  trace.bracket_ = trace.size_ - 1;
   return trace;
 }
 
@@ -123,15 +122,17 @@ Status TraceFile::close() {
 // For events up to there.
 Status TraceFile::make_room(std::uint64_t end) {
   if (end <= bracket_) return {};
-  std::uint64_t more = std::max(std::clamp(size_, least_space, most_space), end + 2 - size_);
-  std::string blank((more + page_bytes - 1) / page_bytes * page_bytes, ' ');
-  blank.back() = '\n';
-  if (auto status = write(blank, size_); !status) {
+  std::uint64_t more = std::max(std::clamp(size_, least_space, most_space), end + 1 - size_);
+  std::uint64_t new_size = size_ + (more + page_bytes - 1) / page_bytes * page_bytes;
+  static const std::string blank(least_space, ' ');
+  for (std::uint64_t at = size_; at < new_size; at += blank.size()) {
+    auto status = write(std::string_view(blank).substr(0, new_size - at), at);
+    if (status) continue;
     (void)::ftruncate(file_.get(), static_cast<off_t>(size_));
     return status;
   }
-  size_ += blank.size();
-  return move_bracket(size_ - 2);
+  size_ = new_size;
+  return move_bracket(size_ - 1);
 }
 
 Status TraceFile::move_bracket(std::uint64_t to) {

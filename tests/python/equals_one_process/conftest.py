@@ -14,7 +14,7 @@ os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "15")
 
 @pytest.fixture(autouse=True)
 def hvd():
-    horovod.torch.init()
+    training.start(horovod.torch)
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     yield horovod.torch
@@ -24,6 +24,6 @@ def hvd():
 @pytest.fixture
 def equals_one_process(hvd):
     def compare(train, rtol=1e-6, atol=1e-9, warns=None):
-        expected = training.run(train, training.OneProcess(hvd.size()))
+        expected = training.run(train, training.OneProcess(training.start(hvd).size()))
         training.check(expected, training.run_on_all_ranks(hvd, train), rtol, atol, warns)
     return compare

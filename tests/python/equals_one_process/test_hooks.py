@@ -160,7 +160,8 @@ def test_a_step_in_the_backward_pass(equals_one_process):
         for name, parameter in model.named_parameters():
             optimizer = torch.optim.Adam([parameter], lr=0.01)
             if world.distributed:
-                optimizer = world.hvd.DistributedOptimizer(optimizer, [(name, parameter)])
+                optimizer = world.hvd.DistributedOptimizer(optimizer, [(name, parameter)],
+                                                           process_set=world.process_set)
             optimizers[parameter] = optimizer
 
         def step(parameter):

@@ -218,7 +218,8 @@ def test_contrastive_loss_over_all_ranks(equals_one_process, hvd):
         for x, _ in world.batches():
             one, other = F.normalize(model(x), dim=1), F.normalize(model(x + 0.1), dim=1)
             if world.distributed:
-                one, other = hvd.allgather(one, name="one"), hvd.allgather(other, name="other")
+                one, other = (hvd.allgather(each, name, world.process_set)
+                              for each, name in ((one, "one"), (other, "other")))
             # The gradient of an allgather is averaged, as in Horovod.
             learn(optimizer, loss(one @ other.T / 0.5, torch.arange(len(one))) * world.size)
         return model, optimizer

@@ -15,6 +15,7 @@ A test writes a training loop once, as a function of a world, and gives it to `e
 2. It runs on all ranks: the world gives each rank its part of the same batches, and wrap() does what every script
    does: hvd.DistributedOptimizer, hvd.broadcast_parameters, hvd.broadcast_optimizer_state. Every rank begins with
    other values.
+   With four ranks the even and the odd ones do so side by side, each in a process set of their own.
 3. What it returned (tensors, numbers, models, optimizers with state and options, lists of such) is equal on all ranks
    to the last bit, and equal to one process within rounding. Nothing warns that did not warn in one process.
 
@@ -23,6 +24,7 @@ fail, too; then all meet again, and tell each other.
 """
 import contextlib
 import itertools
+import os
 import traceback
 import warnings
 
@@ -31,6 +33,7 @@ import torch
 STEPS = 20
 ROWS = 8  # of a whole batch
 FEATURES, CLASSES = 6, 3
+HALVES = []  # process sets of four ranks
 
 loss = torch.nn.functional.cross_entropy
 
@@ -91,13 +94,23 @@ class OneProcess:
         return value
 
 
+def start(hvd):
+    """Initialises Horovod; returns the process set in which this rank is to train."""
+    if os.environ.get("HOROVOD_SIZE") == "4" and not HALVES:
+        HALVES.extend([hvd.ProcessSet([0, 2]), hvd.ProcessSet([1, 3])])
+    hvd.init(process_sets=HALVES)
+    return next((each for each in HALVES if each.included()), hvd.global_process_set)
+
+
 class Ranks(OneProcess):
     """The world of a rank."""
     distributed = True
 
-    def __init__(self, hvd):
-        super().__init__(hvd.size())
-        self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
+    def __init__(self, hvd, process_set):
+        super().__init__(process_set.size())
+        self.hvd, self.process_set = hvd, process_set
+        self.rank, self.size = process_set.rank(), process_set.size()
+        self.root = process_set.ranks[0]
 
     def network(self, make=network, *arguments, **options):
         torch.manual_seed(17 + self.rank)
@@ -118,17 +131,20 @@ class Ranks(OneProcess):
                 work = work @ work / 160
 
     def wrap(self, optimizer, model, named=True, begin=True, **options):
+        if self.process_set is not self.hvd.global_process_set:
+            options.pop("gradient_views", None)  # all ranks of the job share that memory
         optimizer = self.hvd.DistributedOptimizer(
-            optimizer, named_parameters=model.named_parameters() if named else None, **options)
+            optimizer, named_parameters=model.named_parameters() if named else None, process_set=self.process_set,
+            **options)
         if begin:
             self.begin(model, optimizer)
         return optimizer
 
     def begin(self, model, optimizer=None):
-        self.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        self.hvd.broadcast_parameters(model.state_dict(), self.root, process_set=self.process_set)
         # Horovod has no broadcast for LBFGS.
         if optimizer is not None and not isinstance(optimizer, torch.optim.LBFGS):
-            self.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            self.hvd.broadcast_optimizer_state(optimizer, self.root, process_set=self.process_set)
 
     def synchronize(self, optimizer):
         optimizer.synchronize()
@@ -138,7 +154,7 @@ class Ranks(OneProcess):
 
     def average(self, value):
         tensor = torch.as_tensor(value, dtype=torch.float64).detach()
-        return self.hvd.allreduce(tensor, name="average").item()
+        return self.hvd.allreduce(tensor, name="average", process_set=self.process_set).item()
 
 
 # ---- what a loop returned ---------------------------------------------------------------------------------------
@@ -183,27 +199,27 @@ def run(train, world):
 def run_on_all_ranks(hvd, train):
     """What run() gave on each rank; if it failed on any, an AssertionError with the causes on all of them."""
     done, failure = None, None
+    process_set = start(hvd)
     try:
-        done = run(train, Ranks(hvd))
+        done = run(train, Ranks(hvd, process_set))
     except Exception:
         failure = traceback.format_exc()
-    outcomes = _exchanged(hvd, (done, failure))
+    outcomes = _exchanged(hvd, process_set, (done, failure))
     failures = [f"rank {rank} of {len(outcomes)}:\n{text}" for rank, (_, text) in enumerate(outcomes) if text]
     if failures:
         raise AssertionError("fails on ranks, not in one process\n" + "\n".join(failures))
     return [done for done, _ in outcomes]
 
 
-def _exchanged(hvd, outcome):
+def _exchanged(hvd, process_set, outcome):
     """The outcomes of all ranks. A rank that failed may have left operations that the others wait for."""
     if outcome[1] is None:
         try:
-            return hvd.allgather_object(outcome)
+            return hvd.allgather_object(outcome, process_set=process_set)
         except hvd.HorovodInternalError:
             pass  # another rank failed, and left the job
     hvd.shutdown()
-    hvd.init()
-    return hvd.allgather_object(outcome)
+    return hvd.allgather_object(outcome, process_set=start(hvd))
 
 
 def check(expected, found, rtol, atol, warns):

@@ -10,10 +10,11 @@ from horovod.torch._tensors import DTYPES
 from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 
 
-def broadcast_parameters(params, root_rank):
+def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """Copies the root's parameters to all ranks, in place.
 
     params: model.state_dict(), a list of tensors, or a list of (name, tensor) such as model.named_parameters().
+    root_rank: a rank of the job, also in a process set.
     """
     if isinstance(params, dict):
         params = sorted(params.items())
@@ -27,16 +28,18 @@ def broadcast_parameters(params, root_rank):
     for name, tensor in params:
         if not isinstance(tensor, torch.Tensor):
             continue  # a state_dict may hold other things (get_extra_state)
-        started.append(_start_broadcast(tensor, root_rank, name or f"broadcast_parameters.noname.{next(unnamed)}"))
+        name = name or f"broadcast_parameters.noname.{next(unnamed)}"
+        started.append(_start_broadcast(tensor, root_rank, name, process_set))
     for finish in started:
         finish()
 
 
-def _start_broadcast(tensor, root_rank, name):
+def _start_broadcast(tensor, root_rank, name, process_set):
     """Starts an in-place broadcast, of a copy if the tensor is not contiguous; returns a function that ends it."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     # What the library does not know to reduce (complex, small floating-point types) travels as bytes.
-    handle = broadcast_async_(dense if dense.dtype in DTYPES else dense.reshape(-1).view(torch.uint8), root_rank, name)
+    sent = dense if dense.dtype in DTYPES else dense.reshape(-1).view(torch.uint8)
+    handle = broadcast_async_(sent, root_rank, name, process_set)
 
     def finish():
         synchronize(handle)
@@ -47,7 +50,7 @@ def _start_broadcast(tensor, root_rank, name):
     return finish
 
 
-def broadcast_optimizer_state(optimizer, root_rank, model=None):
+def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Copies the root's optimizer state and options (learning rate, …) to all ranks.
 
     What the root has is adopted, whatever this rank has; nothing is stepped, and an optimizer that is fresh at the root is
@@ -56,8 +59,8 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state: it is not a set of tensors of known shape")
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state")
-    _adopt(optimizer, parameters, described, root_rank)
+    described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state", process_set)
+    _adopt(optimizer, parameters, described, root_rank, process_set)
     if not optimizer.state:
         show_zero_gradients(optimizer, parameters, model)
 
@@ -128,7 +131,7 @@ def _in_the_order_of(known_as, optimizer, parameters):
     return parameters
 
 
-def _adopt(optimizer, parameters, described, root_rank):
+def _adopt(optimizer, parameters, described, root_rank, process_set):
     options, known_as, states, others = described
     problem = None
     if len(options) != len(optimizer.param_groups):
@@ -136,7 +139,8 @@ def _adopt(optimizer, parameters, described, root_rank):
     else:
         parameters = _in_the_order_of(known_as, optimizer, parameters)
         problem = parameters if isinstance(parameters, str) else None
-    problems = {who: found for who, found in enumerate(allgather_object(problem, "broadcast_optimizer_state")) if found}
+    answers = allgather_object(problem, "broadcast_optimizer_state", process_set)
+    problems = {who: found for who, found in zip(process_set.ranks, answers) if found}
     if problems:  # on all ranks, so that none waits for the others
         who, found = next(iter(problems.items()))
         raise ValueError(f"broadcast_optimizer_state: the optimizers of rank {root_rank} (there) and rank {who} (here) "
@@ -161,7 +165,7 @@ def _adopt(optimizer, parameters, described, root_rank):
                 state[key] = value
                 continue
             state[key] = found[key] if key in found and value.fits(found[key]) else value.make(parameter)
-            started.append(_start_broadcast(state[key], root_rank, f"{key}.{occurrences[key]}"))
+            started.append(_start_broadcast(state[key], root_rank, f"{key}.{occurrences[key]}", process_set))
             occurrences[key] += 1
     for finish in started:
         finish()
@@ -200,10 +204,10 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     return obj if at_root else _from_bytes(data)
 
 
-def allgather_object(obj, name=None):
+def allgather_object(obj, name=None, process_set=global_process_set):
     """The list of all ranks' objects, in the order of ranks."""
     name = name or "allgather_object"
     data = _to_bytes(obj)
-    lengths = allgather(torch.tensor([data.numel()], device="cpu"), name=f"{name}.sz")
-    everything = allgather(data, name=f"{name}.t")
+    lengths = allgather(torch.tensor([data.numel()], device="cpu"), f"{name}.sz", process_set)
+    everything = allgather(data, f"{name}.t", process_set)
     return [_from_bytes(part) for part in torch.split(everything, lengths.tolist())]

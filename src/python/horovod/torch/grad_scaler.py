@@ -34,6 +34,8 @@ def wait_for_gradients():
             gradients = _gradients_of(optimizer)
             if gradients is not None:  # the step may have been left out
                 gradients.is_synchronized = gradients.is_ahead = False
+            elif getattr(optimizer, "_combines_steps", False):
+                optimizer._distributed.passes.are_there = False
 
     step_of_all_ranks._of_horovod = True
     scaler_class.unscale_, scaler_class.step = unscale_of_all_ranks, step_of_all_ranks
