@@ -98,8 +98,16 @@ std::function<void()> OurLink::call(const Collective& collective, std::vector<Se
   return [this, planned = planned_.back().get()] { run(*planned); };
 }
 
+std::function<void()> OurLink::exchange(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out,
+                                        std::vector<std::int64_t> counts) {
+  auto run_it = call(collective, std::move(in), std::move(out));
+  planned_.back()->counts = std::move(counts);
+  return run_it;
+}
+
 void OurLink::run(Planned& planned) {
   Task& task = *planned.task;
+  if (!planned.counts.empty()) task.resize(planned.counts, planned.counts);
   task.restart(planned.in, planned.out, Sequence{++sequence_});
   Progress progress = task.step();
   while (progress == Progress::pending) {

@@ -30,11 +30,15 @@ class OurLink {
   // A planned task that is restarted over these segments with every call, and stepped until it is done. Valid as long
   // as the link. Collective: all ranks plan and call in the same order.
   std::function<void()> call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out);
+  // An alltoall: as many elements to every seat as from it.
+  std::function<void()> exchange(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out,
+                                 std::vector<std::int64_t> counts);
 
  private:
   struct Planned {
     std::unique_ptr<Task> task;
     std::vector<Segment> in, out;
+    std::vector<std::int64_t> counts{};  // alltoall
   };
   void meet();
   void share_wake_words();

@@ -202,6 +202,69 @@ void allgather(Program& program, std::size_t bytes) {
   program.recorder.measure(workload, program.effort);
 }
 
+// ---- reduce_scatter and alltoall: of so many bytes that every rank has ----
+
+void reduce_scatter(Program& program, std::size_t bytes) {
+  auto *data = reinterpret_cast<float*>(program.buffer), *share = reinterpret_cast<float*>(program.gathered);
+  int rank = program.job.rank(), size = program.job.size();
+  std::size_t each = bytes / sizeof(float) / static_cast<std::size_t>(size),
+              count = each * static_cast<std::size_t>(size);
+  Workload workload;
+  workload.description = description("reducescatter", "float32", bytes);
+  workload.write = [=](int turn) {
+    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(written_value(i, rank, turn));
+  };
+  workload.is_right = [=](int turn) {
+    for (std::size_t i = 0; i < each; ++i)
+      if (share[i] != static_cast<float>(summed_value(each * static_cast<std::size_t>(rank) + i, size, turn)))
+        return false;
+    return true;
+  };
+  Collective collective;
+  collective.verb = Verb::reduce_scatter;
+  collective.count = static_cast<std::int64_t>(count);
+  workload.contenders = {
+      {"mpi",
+       [=] { MPI_Reduce_scatter_block(data, share, static_cast<int>(each), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }},
+      {"ours", program.link.call(collective, one_segment(data, count, DataType::f32),
+                                 one_segment(share, each, DataType::f32))}};
+  program.recorder.measure(workload, program.effort);
+}
+
+void alltoall(Program& program, std::size_t bytes) {
+  std::byte *data = program.buffer, *out = program.gathered;
+  int rank = program.job.rank(), size = program.job.size();
+  auto ranks = static_cast<std::size_t>(size);
+  std::size_t each = bytes / ranks;
+  auto value = [](int from, int to, int turn) { return static_cast<std::byte>(1 + from * 5 + to * 3 + turn % 7); };
+  Workload workload;
+  workload.description = description("alltoall", "uint8", bytes);
+  workload.write = [=](int turn) {
+    for (int to = 0; to < size; ++to)
+      std::memset(data + static_cast<std::size_t>(to) * each, static_cast<int>(value(rank, to, turn)), each);
+  };
+  workload.is_right = [=](int turn) {
+    for (int from = 0; from < size; ++from) {
+      const std::byte* part = out + static_cast<std::size_t>(from) * each;
+      std::byte expected = value(from, rank, turn);
+      if (!std::all_of(part, part + each, [=](std::byte b) { return b == expected; })) return false;
+    }
+    return true;
+  };
+  workload.back_to_back = bytes < rewritten_from_bytes;
+  Collective collective;
+  collective.verb = Verb::alltoall;
+  collective.dtype = DataType::u8;
+  collective.count = static_cast<std::int64_t>(each * ranks);
+  int count = static_cast<int>(each);
+  auto segment = [&](std::byte* memory) { return one_segment(memory, each * ranks, DataType::u8); };
+  workload.contenders = {
+      {"mpi", [=] { MPI_Alltoall(data, count, MPI_BYTE, out, count, MPI_BYTE, MPI_COMM_WORLD); }},
+      {"ours", program.link.exchange(collective, segment(data), segment(out),
+                                     std::vector<std::int64_t>(ranks, static_cast<std::int64_t>(each)))}};
+  program.recorder.measure(workload, program.effort);
+}
+
 // ---- a training step's tensors ----
 
 // Averaged where they lie: the data plane's share of the whole library's steps.
@@ -311,6 +374,8 @@ void run(Program& program) {
     if (!program.is_wanted(bytes)) continue;
     if (options.lists("workloads", "broadcast")) broadcast(program, bytes);
     if (options.lists("workloads", "allgather")) allgather(program, bytes);
+    if (options.lists("workloads", "reducescatter")) reduce_scatter(program, bytes);
+    if (options.lists("workloads", "alltoall")) alltoall(program, bytes);
   }
   if (options.lists("workloads", "fused")) {
     fused(program, "fused_1MB", 1 << 20);
@@ -339,7 +404,9 @@ int main(int argument_count, char** arguments) {
                    {"peer", "mpi"},
                    {"variant", "default"},
                    {"launch", "0"},
-                   {"workloads", "allreduce,float16,bfloat16,broadcast,allgather,fused,fusion_copy,core_exchange"},
+                   {"workloads",
+                    "allreduce,float16,bfloat16,broadcast,allgather,reducescatter,alltoall,fused,"
+                    "fusion_copy,core_exchange"},
                    {"smallest", "8"},
                    {"largest", "268435456"},
                    {"rounds", "5"},
@@ -359,7 +426,8 @@ int main(int argument_count, char** arguments) {
   effort.seconds = options.number("seconds");
   SixteenBitSums sums;
   Program program{job, recorder, link, options, sums, private_memory(largest), nullptr, effort};
-  if (options.lists("workloads", "allgather"))
+  if (options.lists("workloads", "allgather") || options.lists("workloads", "reducescatter") ||
+      options.lists("workloads", "alltoall"))
     program.gathered =
         private_memory(std::min(options.bytes("largest"), largest_gathered) * static_cast<std::size_t>(job.size()));
   if (program.buffer == nullptr)
