@@ -30,7 +30,8 @@ bool LinkState::all_have_read(std::uint64_t v, int& waiting_for) {
 
 bool LinkState::pairs_are_free(int& waiting_for) {
   for (int seat = 0; seat < size; ++seat) {
-    if (area.pair(me, seat).taken.value.load(std::memory_order_acquire) >= pairs[static_cast<std::size_t>(seat)].sent)
+    if (area.pair(me, seat).taken.value.load(std::memory_order_acquire) >=
+        pairs[static_cast<std::size_t>(seat)].sent_end)
       continue;
     waiting_for = seat;
     return false;

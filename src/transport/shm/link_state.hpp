@@ -26,9 +26,15 @@ namespace hvd::transport::shm {
 // Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the
 // number of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to
 // see. Alltoalls leave these numbers alone and count the pieces of every pair of seats instead.
-// Pieces of alltoalls that this seat ever sent to another, and that it had from it.
+// What I know of the alltoalls with another seat (alltoall.cpp). The pieces of a pair are numbered alike on both seats.
 struct Pair {
-  std::uint64_t sent = 0, received = 0;
+  std::uint64_t next = 0;        // the first piece of the next task
+  std::uint64_t sent_end = 0;    // behind the last piece that I sent
+  std::uint64_t both_since = 0;  // from this number on each piece had one of the other seat beside it
+  // Since the last verb of another kind:
+  std::uint64_t begun = 0;                       // the first piece
+  std::uint64_t slab_count = ~std::uint64_t{0};  // of the link
+  bool has_heard = false;                        // the other seat has begun, too
 };
 
 struct LinkState {

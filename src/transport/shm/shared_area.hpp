@@ -43,12 +43,11 @@ struct alignas(line_pair_bytes) RingHead {
   Flag read;     // bytes that the receiver ever took out
 };
 
-// Of an ordered pair. A piece of an alltoall is posted with its number, from 1 on; short ones are the payload
-// themselves.
+// Of an ordered pair: the pieces of alltoalls, posted with their numbers, from 1 on. Short ones are the payload.
 inline constexpr std::size_t pair_places = 2;
 struct PairFlags {
-  SmallSlot posts[pair_places];  // by the sender
-  Flag taken;                    // pieces that the receiver has read
+  SmallSlot posts[2 * pair_places];  // by the sender
+  Flag taken;                        // number of the last piece that the receiver has read
 };
 
 struct SeatArea {
