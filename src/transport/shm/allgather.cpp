@@ -75,11 +75,8 @@ class Allgather final : public Task {
       missing_ = 0;
       return true;
     }
-    base_ = link_.slab_count;
     rounds_ = rounds_of(shares_.largest(), piece_);
-    if (base_ != link_.gathers_end) link_.gathers_begin = base_;
-    link_.slab_count += rounds_;
-    link_.gathers_end = link_.slab_count;
+    base_ = link_.take_chunks(link_.gathers, rounds_);
     if (link_.size > 1) link_.slab_awaited = base_ + rounds_;
     filled_ = copied_ = 0;
     in_at_ = Cursor(in_);
@@ -118,7 +115,7 @@ class Allgather final : public Task {
 
   // Where the seat's piece of a round lies.
   std::byte* place(int seat, std::uint64_t round) const {
-    std::uint64_t use = base_ + round - link_.gathers_begin;
+    std::uint64_t use = base_ + round - link_.gathers.begin;
     int owner = link_.size == 2 ? static_cast<int>((static_cast<std::uint64_t>(seat) + use / depth_) & 1) : seat;
     return link_.area.seat(owner).slab + (use % depth_) * piece_;
   }

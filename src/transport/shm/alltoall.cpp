@@ -92,6 +92,7 @@ class Alltoall final : public Task {
       if (!link_.slab_is_free_of_others(busy)) return false;
       link_.pairs_use_slab = true;
     }
+    ++link_.exchanges;
     has_begun_ = true;
     has_own_ = false;
     peers_.clear();

@@ -26,6 +26,12 @@ namespace hvd::transport::shm {
 // Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the
 // number of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to
 // see. Alltoalls leave these numbers alone and count the pieces of every pair of seats instead.
+// Tasks of one verb that followed each other without another user of the slabs between them.
+struct SlabRun {
+  std::uint64_t begin = 0, end = 0;  // their first chunk, and behind their last one
+  std::uint64_t exchanges = 0;       // LinkState::exchanges meanwhile
+};
+
 // What I know of the alltoalls with another seat (alltoall.cpp). The pieces of a pair are numbered alike on both seats.
 struct Pair {
   std::uint64_t next = 0;        // the first piece of the next task
@@ -64,8 +70,8 @@ struct LinkState {
   std::uint64_t small_read_by_all = 0;  // exchanges that I know all seats have read
   std::uint64_t slab_count = 0;
   std::uint64_t slab_awaited = 0;
-  // The allgathers that followed each other without another user of the slabs between them: their first and last chunk.
-  std::uint64_t gathers_begin = 0, gathers_end = 0;
+  std::uint64_t exchanges = 0;  // alltoalls begun
+  SlabRun gathers, scatters;    // allgathers and reduce_scatters
   std::vector<Pair> pairs;      // by seat
   bool pairs_use_slab = false;  // others may still read what an alltoall put into my slab
 
@@ -81,6 +87,16 @@ struct LinkState {
   // Worth it from here on.
   static constexpr std::size_t streaming_publish_bytes = 8 << 10;
   bool has_to_stream(std::size_t bytes) const { return publishes_past_caches && bytes >= streaming_publish_bytes; }
+
+  // Takes so many chunks for a task of the run's verb. Returns the first.
+  std::uint64_t take_chunks(SlabRun& run, std::uint64_t chunks) {
+    std::uint64_t first = slab_count;
+    if (first != run.end || exchanges != run.exchanges) run.begin = first;
+    slab_count += chunks;
+    run.end = slab_count;
+    run.exchanges = exchanges;
+    return first;
+  }
 
   // The first seat but me whose slot has not reached exchange v, looking from `from` on; size if none.
   int missing_small(std::uint64_t v, int from) {

@@ -1,8 +1,11 @@
 // Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
 //
 // One shot (small): everybody posts everything, each seat reduces its share out of all slots.
-// Rounds (large): in round i every seat puts, for every seat, the i-th piece of that seat's share into its slab,
-// `packed`; then each reduces the pieces of its share out of all slabs, `taken`. A slab holds two rounds.
+// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for that
+// seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
+// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have been
+// used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After another
+// verb, of which the other may still have to unpack its slab, everybody begins with its own.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -63,9 +66,8 @@ class ReduceScatter final : public Task {
       missing_ = 0;
       return true;
     }
-    base_ = link_.slab_count;
     rounds_ = rounds_of(shares_.largest(), piece_);
-    link_.slab_count += rounds_;
+    base_ = link_.take_chunks(link_.scatters, rounds_);
     if (link_.size > 1) link_.slab_awaited = base_ + rounds_;
     packed_ = reduced_ = 0;
     Cursor at(in_);
@@ -90,11 +92,7 @@ class ReduceScatter final : public Task {
 
   Progress step_rounds() {
     while (reduced_ < rounds_) {
-      if (packed_ < rounds_ && packed_ < reduced_ + 2) {
-        int missing = packed_ < 2 ? link_.size : link_.missing(&SeatFlags::taken, base_ + packed_ - 1, 0);
-        if (missing == link_.size) pack();
-        else if (packed_ == reduced_) return turn_.wait_for(missing);
-      }
+      while (packed_ < rounds_ && packed_ < reduced_ + 2) pack();
       int missing = link_.missing(&SeatFlags::packed, base_ + reduced_ + 1, 0);
       if (missing < link_.size) return turn_.wait_for(missing);
       reduce_round();
@@ -103,12 +101,9 @@ class ReduceScatter final : public Task {
   }
 
   void pack() {
-    for (int seat = 0; seat < link_.size; ++seat) {
-      Cursor& at = in_at_[static_cast<std::size_t>(seat)];
-      std::size_t bytes = bytes_of(seat, packed_);
-      if (seat != link_.me && link_.has_to_stream(bytes)) at.gather_streaming(place(link_.me, seat, packed_), bytes);
-      else at.gather(place(link_.me, seat, packed_), bytes);
-    }
+    for (int seat = 0; seat < link_.size; ++seat)
+      if (seat != link_.me)
+        in_at_[static_cast<std::size_t>(seat)].gather(place(link_.me, seat, packed_), bytes_of(seat, packed_));
     ++packed_;
     link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + packed_);
   }
@@ -116,7 +111,15 @@ class ReduceScatter final : public Task {
   void reduce_round() {
     for (int seat = 0; seat < link_.size; ++seat)
       sources_[static_cast<std::size_t>(seat)] = place(seat, link_.me, reduced_);
-    reduce_to_out(bytes_of(link_.me, reduced_));
+    in_at_[static_cast<std::size_t>(link_.me)].walk(bytes_of(link_.me, reduced_),
+                                                    [&](const std::byte* in, std::byte*, std::size_t part) {
+                                                      const void*& own = sources_[static_cast<std::size_t>(link_.me)];
+                                                      // Zeros, in a place that nobody else uses.
+                                                      if (in == nullptr)
+                                                        std::memset(place(link_.me, link_.me, reduced_), 0, part);
+                                                      own = in == nullptr ? place(link_.me, link_.me, reduced_) : in;
+                                                      reduce_to_out(part);
+                                                    });
     ++reduced_;
     link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + reduced_);
   }
@@ -129,9 +132,11 @@ class ReduceScatter final : public Task {
     });
   }
 
-  // Where `owner` keeps what it has for `reader` in a round.
-  std::byte* place(int owner, int reader, std::uint64_t round) {
-    return link_.area.seat(owner).slab + (round & 1) * half_bytes() + static_cast<std::size_t>(reader) * piece_;
+  // Where what one seat has for another lies in a round.
+  std::byte* place(int from, int to, std::uint64_t round) {
+    std::uint64_t use = base_ + round - link_.scatters.begin;
+    if ((use / 2 & 1) != 0) std::swap(from, to);
+    return link_.area.seat(from).slab + (use & 1) * half_bytes() + static_cast<std::size_t>(to) * piece_;
   }
   std::size_t bytes_of(int seat, std::uint64_t round) const {
     std::size_t share = shares_.bytes(seat), begin = round * piece_;
