@@ -223,6 +223,17 @@ INSTANTIATE_TEST_SUITE_P(Every, Messages,
                          ::testing::ValuesIn(cases_that([](const Case& entry) { return entry.for_many; })),
                          name_of_case);
 
+#if !HVD_SANITIZED
+TEST(Alltoall, exchanges_more_than_2_to_the_31_elements_slow) {
+  for (const Case& entry : cases_that([](const Case& one) { return one.verb == Verb::alltoall && one.for_many; })) {
+    SCOPED_TRACE(entry.name());
+    RanksInTurn ranks(made_up_world({2}), {entry.transport});
+    ASSERT_TRUE(ranks.is_connected());
+    testing::exchange_giants(ranks, *algorithm_named(entry.algorithm));
+  }
+}
+#endif
+
 // ---- several nodes -------------------------------------------------------------------------------------------------
 
 struct Nodes {

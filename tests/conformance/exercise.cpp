@@ -307,4 +307,50 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
   return true;
 }
 
+void exchange_giants(Performers& ranks, const collectives::Algorithm& algorithm) {
+  constexpr std::int64_t block = 32 << 20, blocks = 64, end = 1003;
+  auto numbers = [](std::int64_t count, int rank) {
+    Buffer buffer(static_cast<std::size_t>(count));
+    for (std::size_t at = 0; at < buffer.size(); ++at)
+      buffer[at] = static_cast<std::byte>(at * 31 / 7 + static_cast<std::size_t>(rank) * 100);
+    return buffer;
+  };
+  auto add = [](std::vector<Segment>& list, Buffer& buffer) {
+    list.push_back({TensorView{buffer.data(), static_cast<std::int64_t>(buffer.size()), DataType::u8, {}}, {}});
+  };
+  std::vector<Buffer> sent, sent_ends, received(2, Buffer(block)), received_ends(2, Buffer(end));
+  std::vector<Part> parts(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    sent.push_back(numbers(block, rank));
+    sent_ends.push_back(numbers(end, rank + 2));
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < blocks; ++i) {
+      add(parts[rank].in, sent[rank]);
+      add(parts[rank].out, received[rank]);
+    }
+    add(parts[rank].in, sent_ends[rank]);
+    add(parts[rank].out, received_ends[rank]);
+    parts[rank].sent.assign(2, 0);
+    parts[rank].sent[1 - rank] = block * blocks + end;
+    parts[rank].received = parts[rank].sent;
+  }
+  Collective collective;
+  collective.verb = Verb::alltoall;
+  collective.dtype = DataType::u8;
+  ASSERT_TRUE(algorithm.cost(collective, ranks.team()).possible());
+  Performers::Tasks tasks = ranks.plan(algorithm, collective);
+  ASSERT_EQ(ranks.run(tasks, parts), Progress::done);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    if (!ranks.is_here(static_cast<int>(rank))) continue;
+    EXPECT_TRUE(received[rank] == sent[1 - rank]) << "rank " << rank;
+    EXPECT_TRUE(received_ends[rank] == sent_ends[1 - rank]) << "rank " << rank;
+  }
+}
+
+void exchange_giants(RanksInTurn& ranks, const collectives::Algorithm& algorithm) {
+  InTurn performers(ranks);
+  exchange_giants(performers, algorithm);
+}
+
 }  // namespace hvd::testing

@@ -213,6 +213,14 @@ TEST(OverMpi, batches_of_several_megabytes_give_what_the_reference_gives) {
         algorithm);
 }
 
+TEST(OverMpi, exchanges_more_than_2_to_the_31_elements_slow) {
+  OneOfMany ranks("giants");
+  if (ranks.size() != 2) GTEST_SKIP() << "takes two ranks";
+  for (const collectives::Maker& maker : collectives::registry())
+    if (auto algorithm = maker.make(); algorithm->does(Verb::alltoall) && std::string_view(maker.name) != "alone")
+      testing::exchange_giants(ranks, *algorithm);
+}
+
 // ---- messages
 // --------------------------------------------------------------------------------------------------------
 
