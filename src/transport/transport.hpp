@@ -64,8 +64,8 @@ struct Cost {
 //  allgather           `in` is this seat's share, `out` all shares by seat. Shares are `counts`; if the plan has none,
 //                      they are share_of() the length of `out`.
 //  reduce_scatter      `in` is everything, `out` this seat's share: as allgather, of the length of `in`.
-//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat: see
-//                      Task::resize().
+//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat, in other memory:
+//                      see Task::resize().
 //  adasum              as allreduce, but every segment is a tensor with coefficients of its own.
 class NativeCollectives {
  public:

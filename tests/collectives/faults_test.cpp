@@ -38,7 +38,7 @@ std::vector<Segment> whole(std::vector<std::int32_t>& values) {
 Collective integers(Verb verb, std::size_t count, int size) {
   Collective collective;
   collective.verb = verb;
-  collective.dtype = DataType::i32;
+  collective.dtype = row_of(verb).takes_floats_only() ? DataType::f32 : DataType::i32;
   collective.count = static_cast<std::int64_t>(count);
   collective.root = Seat{size - 1};
   return collective;
@@ -50,7 +50,10 @@ Part part_of(Verb verb, int rank, int size, Segment in, Segment out) {
   if (verb == Verb::barrier) return {};
   if (verb == Verb::allgather) in.view.count = share.count();
   if (verb == Verb::reduce_scatter) out.view.count = share.count();
-  return {{in}, {out}};
+  if (verb != Verb::alltoall) return {{in}, {out}};
+  std::vector<std::int64_t> splits(static_cast<std::size_t>(size), in.view.count / size);
+  in.view.count = out.view.count = in.view.count / size * size;
+  return {{in}, {out}, splits, splits};
 }
 
 // ---- a seat that dies, or that stops and wakes up again, at every point at which it can
@@ -256,8 +259,8 @@ TEST_P(FaultsInEveryPhase, leave_the_survivors_of_a_stopped_rank_pending_and_the
 std::vector<Fault> faults() {
   std::vector<Fault> list;
   for (const char* transport : {"inproc", "shm"})
-    for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter})
-      list.push_back({transport, verb});
+    for (const VerbRow& row : verbs())
+      if (row.moves_data()) list.push_back({transport, row.verb});
   list.push_back({"shm", Verb::allreduce, true});
   return list;
 }
@@ -272,8 +275,9 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
   int failures = 0;
   std::mt19937_64 random(31);
   for (const Maker& maker : registry())
-    for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter})
+    for (const VerbRow& row : verbs())
       for (const std::vector<int>& shape : {std::vector{2}, {4}, {2, 3}}) {
+        const Verb verb = row.verb;
         auto algorithm = maker.make();
         RanksInTurn ranks(made_up_world(shape), {"tcp"}, random());
         const int size = ranks.size(), dead = size - 1;

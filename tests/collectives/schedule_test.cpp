@@ -162,14 +162,15 @@ TEST(ProgramTaskDeathTest, names_what_it_expected_when_input_and_output_differ_i
 
 TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
   for (const Maker& maker : registry())
-    for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter, Verb::barrier})
+    for (const VerbRow& row : verbs())
       for (const auto& [shape, count] :
            {std::pair{std::vector{2}, 2000}, {{5}, 2000}, {{2, 2}, 2000}, {{2, 2}, 300}, {{1, 3}, 2000}}) {
         RanksInTurn ranks(made_up_world(shape), {"inproc"}, 3);
         auto algorithm = maker.make();
+        const Verb verb = row.verb;
         Collective collective;
         collective.verb = verb;
-        collective.dtype = DataType::i32;
+        collective.dtype = row.takes_floats_only() ? DataType::f32 : DataType::i32;
         collective.count = count;
         if (!algorithm->cost(collective, ranks.team(0)).possible()) continue;
         RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
@@ -183,7 +184,11 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
                        outs = verb == Verb::reduce_scatter ? share : count;
           Part part{tensors_of(in[index], {ins / 2, ins - ins / 2}),
                     tensors_of(out[index], {outs / 3, outs - outs / 3})};
+          for (auto* list : {&part.in, &part.out})
+            for (Segment& segment : *list) segment.view.dtype = collective.dtype;
           if (verb == Verb::barrier) part = {};
+          if (verb == Verb::alltoall) part.sent.assign(static_cast<std::size_t>(ranks.size()), count / ranks.size());
+          part.received = part.sent;
           parts.push_back(std::move(part));
         }
         // Steps in a fixed order: which messages wait for each other, and so what must be stored, is then the same
