@@ -1,4 +1,5 @@
 """Every rank of a job runs these tests, in the same order; training.py says how."""
+import contextlib
 import os
 
 import pytest
@@ -19,6 +20,15 @@ def hvd():
     torch.set_default_dtype(torch.float64)
     yield horovod.torch
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ranks_leave_together():
+    """Who leaves ends the job for all, and one process set may be done before the other."""
+    yield
+    if horovod.torch.is_initialized():
+        with contextlib.suppress(horovod.torch.HorovodInternalError):
+            horovod.torch.barrier()
 
 
 @pytest.fixture
