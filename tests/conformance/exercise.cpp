@@ -1,5 +1,6 @@
 #include "exercise.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -171,7 +172,7 @@ class Stage {
         for (const Segment& tensor : segments_in(nullptr, what_.dtype, what_.count, what_.segments)) {
           auto count = static_cast<std::size_t>(tensor.view.count);
           std::vector<double> values = naive_adasum(collective, inputs_, first, count);
-          std::memcpy(expected.data() + first * sizeof(double), values.data(), count * sizeof(double));
+          std::copy(values.begin(), values.end(), reinterpret_cast<double*>(expected.data()) + first);
           first += count;
         }
         break;
