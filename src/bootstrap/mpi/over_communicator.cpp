@@ -261,7 +261,8 @@ class OverCommunicator final : public Bootstrap {
     gathering->counts = std::move(counts);
     gathering->displacements.resize(gathering->counts.size());
     std::exclusive_scan(gathering->counts.begin(), gathering->counts.end(), gathering->displacements.begin(), 0);
-    gathering->all.resize(static_cast<std::size_t>(gathering->displacements.back() + gathering->counts.back()));
+    gathering->all.resize(static_cast<std::size_t>(gathering->displacements.back()) +
+                          static_cast<std::size_t>(gathering->counts.back()));
     CollectiveCall call;
     call.verb = Verb::allgather;
     call.input = gathering->mine.data();

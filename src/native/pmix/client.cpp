@@ -30,7 +30,7 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-Error failure(std::string what, pmix_status_t status) {
+Error failure(const std::string& what, pmix_status_t status) {
   ErrorCode code = ErrorCode::system;
   if (status == PMIX_ERR_TIMEOUT) code = ErrorCode::timeout;
   if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
@@ -69,7 +69,7 @@ using Held = std::shared_ptr<Operation>;
 
 // Some calls of PMIx block until the server answers, for ever if it is stopped. They are made on a thread of their own,
 // which is left behind if the deadline passes. Nothing then.
-std::optional<pmix_status_t> bounded(Deadline deadline, std::function<pmix_status_t()> call) {
+std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();
   try {
     std::thread([operation, call] { operation->finish(call()); }).detach();
@@ -252,7 +252,7 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
   // Lets the server forget the request, if it knows how to; our deadline is what we count on.
-  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, 24 * 3600));
+  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started =
