@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 
 namespace hvd::benchmark {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/session.hpp"

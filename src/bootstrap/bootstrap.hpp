@@ -10,7 +10,7 @@
 #include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 
 namespace hvd::bootstrap {
 

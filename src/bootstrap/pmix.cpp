@@ -1,5 +1,5 @@
 // Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun.
-// What speaks PMIx lies in a plugin (pmix_plugin.cpp) that is opened by join(), so only where it is wanted.
+// What speaks PMIx lies in a plugin (pmix/plugin.cpp) that is opened by join(), so only where it is wanted.
 //
 // Of a server that is not ours nothing is taken but this process's rank, the number of ranks and one exchange of
 // values: PRRTE 3 hangs when a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that
@@ -15,7 +15,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "native/mpi/process.hpp"

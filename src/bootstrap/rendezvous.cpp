@@ -9,7 +9,7 @@
 #include "base/sha256.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 

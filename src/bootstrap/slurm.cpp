@@ -31,9 +31,9 @@
 #include "base/comma_list.hpp"
 #include "base/number.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/exchange.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/exchange.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/slurm/files.hpp"
 
 namespace hvd::bootstrap {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/tcp_address.hpp"

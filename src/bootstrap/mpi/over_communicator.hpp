@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/environment.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "native/mpi/process.hpp"
 
 namespace hvd::bootstrap {

@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/number.hpp"
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/host_identity.hpp"

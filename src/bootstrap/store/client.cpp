@@ -6,7 +6,7 @@
 #include <climits>
 #include <thread>
 
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/store/client.hpp"
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"

@@ -12,8 +12,8 @@
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/cards.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {

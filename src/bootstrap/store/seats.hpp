@@ -16,7 +16,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 #include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/panic.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 #include "native/posix/random.hpp"
 
 namespace hvd::connections::tcp {

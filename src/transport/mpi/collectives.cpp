@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/panic.hpp"
-#include "transport/segment_array.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/segment_array.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::transport::over_mpi {
 

@@ -1,7 +1,7 @@
 // A table: number of texts, each with its length before it; then of each rank 2 × the number of its texts (+ 1 if its
 // card is not whole), and the texts' numbers. Numbers are in groups of seven bits, least first, all but the last with
 // the highest bit set.
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -1,4 +1,4 @@
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 
 #include <algorithm>
 

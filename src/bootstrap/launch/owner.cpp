@@ -1,7 +1,7 @@
 // The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left": which process it is, when that began, in
 // which space of process numbers of which host; then a digest of what each group of variables said, by which a child
 // knows whether they still speak of the same place. Process numbers repeat, and so do those of hosts and containers.
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"

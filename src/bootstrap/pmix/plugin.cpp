@@ -1,5 +1,5 @@
 // plugin: pmix
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 
 #include <chrono>
 #include <cstdint>

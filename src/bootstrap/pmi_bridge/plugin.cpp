@@ -11,7 +11,7 @@
 
 #include "base/log.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
