@@ -1,4 +1,3 @@
-// plugin: bridge
 // libhorovod_bridge.so: the bridge for programs that start MPI before, or without, the runtime. Opened by what is
 // preloaded into them (pmi_bridge/preload.c).
 #include <chrono>

@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "bootstrap/pmix/plugin.hpp"
 
 #include <chrono>

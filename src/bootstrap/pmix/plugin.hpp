@@ -14,7 +14,7 @@ namespace hvd::bootstrap {
 struct PmixPlugin {
   posix::PluginStamp stamp;
   std::unique_ptr<Bootstrap> (*make_bootstrap)();
-  // The launcher's half: native/pmix/server.cpp ("// plugin: pmix") defines `std::unique_ptr<Server>
+  // The launcher's half: native/pmix/server.cpp defines `std::unique_ptr<Server>
   // hvd::pmix::make_server()`; its table entry is filled in plugin.cpp. Null in a plugin built without it.
   std::unique_ptr<pmix::Server> (*make_server)();
 };

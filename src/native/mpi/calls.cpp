@@ -1,4 +1,3 @@
-// plugin: mpi
 // Compiled once per ABI, against that ABI's mpi.h, and linked to no MPI library: the names are bound to the one that
 // the process has (process.cpp).
 #include <mpi.h>

@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "native/pmix/client.hpp"
 
 #include <pmix.h>
