@@ -31,7 +31,7 @@ OurLink::OurLink(Ranks ranks)
 OurLink::~OurLink() {
   ranks_.allgather({});
   planned_.clear();
-  if (peers_) peers_->expect_departures();
+  if (peers_) peers_->leave();
   ranks_.allgather({});
 }
 

@@ -223,9 +223,9 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 }
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
-  if (config.mpi == "none" || world.size() == 1) return false;
-  if (config.mpi.empty() && config.cpu_operations == "gloo") return false;
-  return !config.mpi.empty() || has_base || !is_on_one_node(world);
+  MpiWish wish = mpi_wish(config);
+  if (wish.when == MpiWish::When::never || world.size() == 1) return false;
+  return wish.when == MpiWish::When::always || has_base || !is_on_one_node(world);
 }
 
 Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,

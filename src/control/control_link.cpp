@@ -12,8 +12,8 @@ namespace {
 
 using Length = std::uint32_t;
 
-// A frame of no bytes is the goodbye.
-constexpr Length goodbye = 0;
+// A frame of no bytes: the sender leaves.
+constexpr Length leave_mark = 0;
 // No frame comes near it; a length above it means that the stream is broken.
 constexpr Length longest_frame = 256u << 20;
 
@@ -73,7 +73,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
     if (have >= sizeof length) {
       std::memcpy(&length, received_.data() + taken_, sizeof length);
       if (length > longest_frame) return lost("carried something that is not ours");
-      if (length == goodbye) {
+      if (length == leave_mark) {
         peer_has_left_ = true;
         return std::optional<ConstBytes>();
       }
@@ -107,7 +107,7 @@ void ControlLink::arm() {
 
 void ControlLink::leave(Deadline deadline) noexcept {
   if (!socket_) return;
-  ByteWriter(unsent_).put(goodbye);
+  ByteWriter(unsent_).put(leave_mark);
   while (flush() && !unsent_.empty() && !deadline.passed()) {
     pollfd writable{socket_.get(), POLLOUT, 0};
     auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left()).count();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t longest_line = 64 << 10;  // of a server's; far more than any sends
 constexpr std::size_t longest_request = 1000;   // servers have buffers of 1024 bytes
-constexpr auto farewell_time = std::chrono::seconds(2);
+constexpr auto leave_time = std::chrono::seconds(2);
 
 // False when the deadline passed first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
@@ -247,17 +247,17 @@ Status Connection::barrier(Deadline deadline) {
 
 void Connection::abort() noexcept {
   // Also in the midst of somebody's barrier: its answer does not matter any more.
-  auto lock = lock_within(mutex_, farewell_time);
-  (void)send_line("cmd=abort exitcode=1\n", Deadline::after(farewell_time));
+  auto lock = lock_within(mutex_, leave_time);
+  (void)send_line("cmd=abort exitcode=1\n", Deadline::after(leave_time));
 }
 
 void Connection::finalize() noexcept {
   if (::getpid() != process_ || library_finalizes_ || finalized_) return;
   finalized_ = true;
   // A process that exits in the midst of somebody's barrier does not leave in order, and need not wait for it.
-  auto lock = lock_within(mutex_, farewell_time);
+  auto lock = lock_within(mutex_, leave_time);
   if (!lock.owns_lock()) return;
-  (void)ask_alone("cmd=finalize", "finalize_ack", Deadline::after(farewell_time));
+  (void)ask_alone("cmd=finalize", "finalize_ack", Deadline::after(leave_time));
   broken_ = "PMI: this process has left the job";
 }
 
@@ -318,7 +318,7 @@ std::string Connection::answer_for_library(const std::string& request) {
   if (command == "finalize") return "cmd=finalize_ack rc=0";
   if (command == "abort") {
     std::lock_guard lock(mutex_);
-    (void)send_line(request + "\n", Deadline::after(farewell_time));
+    (void)send_line(request + "\n", Deadline::after(leave_time));
     return "";
   }
   auto answer = ask(request, "", Deadline::never());

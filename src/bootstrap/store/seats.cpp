@@ -56,7 +56,7 @@ void StoreSeats::left(std::uint64_t connection, std::string_view why) {
   seat.connection.reset();
   seat.fence_ticket.reset();
   for (auto& [key, exchange] : exchanges_) exchange.about_to_ask.erase(connection);
-  if (!client.said_goodbye) lose(client.rank, why);
+  if (!client.has_left) lose(client.rank, why);
   settle_exchanges();
 }
 
@@ -155,7 +155,7 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
     }
     case Verb::leave:
       if (!in.at_end()) return false;
-      from->second.said_goodbye = true;
+      from->second.has_left = true;
       left(connection, "");  // now, for it may come back before its old connection is seen to end
       if (ticket != 0) answer_done(connection, ticket);
       return true;

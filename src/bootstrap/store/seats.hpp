@@ -57,7 +57,7 @@ class StoreSeats {
   struct Client {
     Rank rank;
     std::int32_t pid = 0;
-    bool said_goodbye = false;
+    bool has_left = false;
   };
   struct WaitingGet {
     std::uint64_t connection = 0;

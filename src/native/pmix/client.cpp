@@ -17,7 +17,7 @@
 namespace hvd::pmix {
 namespace {
 
-constexpr auto farewell_time = std::chrono::seconds(5);
+constexpr auto leave_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
 // PMIx is one per process, so these are too.
@@ -164,7 +164,7 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
 
 Client::~Client() {
   if (::getpid() != process_) return;  // a forked child shares the connection and must leave it alone
-  (void)bounded(Deadline::after(farewell_time), [] { return PMIx_Finalize(nullptr, 0); });
+  (void)bounded(Deadline::after(leave_time), [] { return PMIx_Finalize(nullptr, 0); });
 }
 
 Result<std::uint32_t> Client::read_size(Deadline deadline) {
@@ -265,7 +265,7 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
 }
 
 void Client::abort(std::string_view reason) noexcept {
-  (void)bounded(Deadline::after(farewell_time),
+  (void)bounded(Deadline::after(leave_time),
                 [text = std::string(reason)] { return PMIx_Abort(1, text.c_str(), nullptr, 0); });
 }
 
