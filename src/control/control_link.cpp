@@ -58,7 +58,7 @@ Status ControlLink::flush() {
       return {};
     } else if (errno != EINTR) {
       if (peer_has_left_) break;  // nobody reads it any more, and nobody needs it
-      return lost(std::string("broke (") + std::strerror(errno) + ")");
+      return lost("broke (" + errno_text(errno) + ")");
     }
   }
   unsent_.clear();
@@ -97,7 +97,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
     if (count > 0) continue;
     if (count == 0) return lost("was closed");
     if (failure == EAGAIN || failure == EWOULDBLOCK) return std::optional<ConstBytes>();
-    if (failure != EINTR) return lost(std::string("broke (") + std::strerror(failure) + ")");
+    if (failure != EINTR) return lost("broke (" + errno_text(failure) + ")");
   }
 }
 

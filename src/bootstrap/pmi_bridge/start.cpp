@@ -5,6 +5,8 @@
 namespace hvd::bootstrap {
 namespace {
 
+// The MPI library reads the process's own environment.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 // A variable of the process that has another value, or none, as long as this lives.
 class Replaced {
  public:
@@ -24,6 +26,7 @@ class Replaced {
   const char* name_;
   std::optional<std::string> before_;
 };
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <vector>
 
 #include "base/comma_list.hpp"
@@ -62,7 +61,7 @@ void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
 bool advance(Attempt& attempt, std::string_view secret, std::string& faults, bool& was_closed) {
   if (attempt.stream == nullptr) {
     if (int reason = posix::outcome_of_connecting(attempt.socket.get())) {
-      give_up(attempt, std::strerror(reason), faults);  // NOLINT(concurrency-mt-unsafe)
+      give_up(attempt, errno_text(reason), faults);
       return false;
     }
     if (auto prepared = posix::prepare_connection(attempt.socket.get(), store::lost_host_time); !prepared) {
@@ -119,8 +118,7 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
     const posix::TcpAddress& next = addresses[attempts.size()];
     auto begun = posix::begin_connecting(next, std::nullopt);
     attempts.push_back({next, std::move(begun.socket), nullptr});
-    if (!attempts.back().socket)
-      give_up(attempts.back(), std::strerror(begun.error), faults);  // NOLINT(concurrency-mt-unsafe)
+    if (!attempts.back().socket) give_up(attempts.back(), errno_text(begun.error), faults);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace hvd::connections::tcp {
 
@@ -22,7 +21,7 @@ bool Talk::move() {
                              : ::recv(socket_.get(), message_.data(), 1, MSG_PEEK);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-    if (got < 0) return leave(std::strerror(errno));
+    if (got < 0) return leave(errno_text(errno));
     if (got == 0) return leave("it closed the connection before the handshake was over");
     if (wanted == 0) {
       why_ = "it spoke out of turn";
@@ -44,7 +43,7 @@ bool Talk::send_output() {
     sent = ::send(socket_.get(), output.data(), output.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(output.size())) return true;
-  return leave(sent < 0 ? std::strerror(errno) : "it does not read what it is sent");
+  return leave(sent < 0 ? errno_text(errno) : "it does not read what it is sent");
 }
 
 bool Talk::leave(std::string why) {

@@ -273,7 +273,7 @@ class TcpLink final : public Link {
       case ENETUNREACH:
         return "gives no sign of life: its host or the network to it is down (HOROVOD_PEER_TIMEOUT sets how long that "
                "may last)";
-      default: return std::string("is lost, its TCP connection broke: ") + std::strerror(end.error);
+      default: return "is lost, its TCP connection broke: " + errno_text(end.error);
     }
   }
 
