@@ -17,7 +17,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds head_start(250);  // of an address before the next one
+constexpr std::chrono::milliseconds head_start(250);  // of one address before the next is tried
 constexpr std::chrono::milliseconds no_time(0);
 
 struct Attempt {
@@ -50,7 +50,7 @@ std::vector<posix::TcpAddress> resolve_all(std::string_view list, const std::str
   return addresses;
 }
 
-// One that is done for gives up its socket; the fault is remembered.
+// An attempt that has failed closes its socket; its fault is remembered.
 void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
   faults += (faults.empty() ? "" : "; ") + attempt.address.text() + ": " + why;
   attempt.stream.reset();
@@ -83,7 +83,7 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
   return false;
 }
 
-// Null if somebody is there, but closed the connection at once: it may have no room now.
+// Null if a store is there, but closed the connection at once: it may have no room now.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
                                            Deadline deadline) {
   std::string faults;

@@ -73,7 +73,7 @@ std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix
   try {
     std::thread([operation, call] { operation->finish(call()); }).detach();
   } catch (const std::system_error&) {
-    return call();  // no thread to be had: better without a deadline than not at all
+    return call();  // no thread can be started: a call without a deadline is better than none
   }
   std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) stuck = true;
