@@ -107,7 +107,8 @@ NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NodePeers::~NodePeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    // In a forked child the watcher does not exist and the mutex may be locked for ever: the child must take nothing
+    // apart.
     [[maybe_unused]] State* abandoned = state_.release();
     return;
   }
@@ -170,7 +171,7 @@ void NodePeers::leave() {
   }
 }
 
-// Under the mutex. A failure shows at the watcher, which finds the connection closed.
+// Call it under the mutex. The watcher notices a failure: it finds the connection closed.
 void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
   if (peer.outbox.empty()) {
     auto sent = posix::send_message(peer.socket, message, descriptor);
@@ -195,7 +196,7 @@ void NodePeers::State::watch() {
   }
 }
 
-// Asleep until a peer or this process has something for the watcher. False if it has to stop.
+// Sleeps until a peer or this process has something for the watcher. False if it must stop.
 bool NodePeers::State::wait_for_news() {
   std::vector<pollfd> watched{{poked.get(), POLLIN, 0}};
   {
@@ -258,7 +259,7 @@ void NodePeers::State::empty_outbox(Peer& peer) {
 
 void NodePeers::State::close(Peer& peer) {
   if (!peer.socket) return;
-  // Not left to close(): a child forked in this moment may hold a copy.
+  // close() is not enough: a child forked in this moment may hold a copy.
   ::shutdown(peer.socket.get(), SHUT_RDWR);
   posix::stop_withholding(peer.socket.get());
   peer.socket.reset();

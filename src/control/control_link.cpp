@@ -14,7 +14,7 @@ using Length = std::uint32_t;
 
 // A frame of no bytes: the sender leaves.
 constexpr Length leave_mark = 0;
-// No frame comes near it; a length above it means that the stream is broken.
+// No frame is nearly as long; a length above it means that the stream is broken.
 constexpr Length longest_frame = 256u << 20;
 
 }  // namespace
@@ -87,7 +87,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
       received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
       taken_ = 0;
     }
-    // Grows with what is expected next; what was handed out is gone by now.
+    // Grows for the frame that comes next; frames that were handed out are no longer needed.
     std::size_t before = received_.size();
     std::size_t room = std::max<std::size_t>(4096, sizeof length + length - std::min(have, sizeof length + length));
     received_.resize(before + room);

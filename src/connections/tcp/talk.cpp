@@ -8,7 +8,7 @@ namespace hvd::connections::tcp {
 
 bool Talk::move() {
   for (;;) {
-    // Also what a handshake has to say while it refuses: the other end may learn from it.
+    // Sends also what a handshake says as it refuses: the other end may learn from it.
     if (!send_output()) return false;
     if (handshake_.state() == Handshake::State::refused) {
       why_ = handshake_.why();
@@ -16,7 +16,7 @@ bool Talk::move() {
     }
     if (handshake_.state() == Handshake::State::done) return true;
     std::size_t wanted = handshake_.wanted();
-    // While it waits for leave to introduce itself, nothing may come but the end.
+    // While it waits to introduce itself, nothing may come but the end of the connection.
     ssize_t got = wanted > 0 ? ::recv(socket_.get(), message_.data() + have_, wanted - have_, 0)
                              : ::recv(socket_.get(), message_.data(), 1, MSG_PEEK);
     if (got < 0 && errno == EINTR) continue;
@@ -34,7 +34,8 @@ bool Talk::move() {
   }
 }
 
-// A message is shorter than any socket's buffer: what does not fit was never read by the other end.
+// A message is shorter than any socket's buffer. If it does not fit, the other end has read nothing of what came
+// before.
 bool Talk::send_output() {
   Buffer output = handshake_.take_output();
   if (output.empty()) return true;
