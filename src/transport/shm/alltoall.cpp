@@ -105,7 +105,7 @@ class Alltoall final : public Task {
       if (seat == link_.me) own_ = peer;
       else if (peer.unsent + peer.unreceived > 0) meet(peer);
     }
-    // Not everybody begins with the same seat.
+    // The seats begin with different peers.
     auto after_me = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.seat > link_.me; });
     std::rotate(peers_.begin(), after_me, peers_.end());
     return true;
@@ -219,7 +219,7 @@ class Alltoall final : public Task {
   Splits splits_;
   const std::size_t part_bytes_, place_bytes_;
   Batch in_, out_;
-  std::vector<Peer> peers_;  // with whom I exchange something, from the seat after me on
+  std::vector<Peer> peers_;  // seats that I exchange something with, beginning behind me
   Peer own_{};
   bool has_begun_ = false, has_own_ = false;
   int open_ = 0;  // directions of peers_ in which there is something left
