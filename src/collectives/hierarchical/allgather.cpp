@@ -43,7 +43,7 @@ class Allgather final : public Task {
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  // What I do not want I still have to pass on: it is kept beside the output.
+  // This rank must pass on even what it does not want: that is kept beside the output.
   void assign_output(std::span<const Segment> out) {
     out_.assign(out, dtype_);
     auto is_unwanted = [](const Segment& segment) { return segment.view.data == nullptr && segment.view.count > 0; };
@@ -90,7 +90,7 @@ class Allgather final : public Task {
     return begin(middle_, launch);
   }
 
-  // What one rail brought goes to all ranks of the node.
+  // What one rail has brought goes to all ranks of the node.
   Task* start_spreading(const Launch& launch) {
     bool is_own = shares_.is_own(launch.chunk);
     counts_.assign(shares_.members().size(), 0);
@@ -115,7 +115,7 @@ class Allgather final : public Task {
     in_.append_range(shares_.piece_begin(chunk, me_) - shares_.share_begin(me_), shares_.piece_count(chunk, me_),
                      from_);
   }
-  // Room for what lies in the output already.
+  // Room for what already lies in the output.
   void append_nothing(std::int64_t count) {
     if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
   }

@@ -78,7 +78,7 @@ class Broadcast final : public Task {
     return shares_.padded_segment(memory_[launch.lane], launch.chunk, count);
   }
 
-  // My output; where I want none, memory from which I can still pass it on.
+  // My output; if I want none, memory from which I can pass the data on.
   void append_kept(const Launch& launch, std::int64_t begin_at, std::int64_t count, std::vector<Segment>& to) {
     std::size_t element_bytes = size_of(dtype_);
     std::size_t position = static_cast<std::size_t>(begin_at - shares_.chunk_begin(launch.chunk)) * element_bytes;
@@ -99,7 +99,7 @@ class Broadcast final : public Task {
   const std::int64_t chunk_hint_;  // the size class that the stages are planned for
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // On the root's node what is only passed on, by its place in the chunk; on the others my share, padding included.
+  // On the root's node: what is only passed on, by its place in the chunk. On the others: my share, padding included.
   std::array<Scratch, Pipeline::lane_count> memory_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;

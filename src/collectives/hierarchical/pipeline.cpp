@@ -6,7 +6,8 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// Stage tasks get the batch's number and, below it, their place in the order of their link.
+// The sequence number of a stage's task is the batch's number and, in the low bits, the task's place in the order of
+// its link.
 constexpr int bits_for_place = 24;
 constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
 
@@ -32,7 +33,7 @@ std::int64_t Pipeline::first_ones() const {
   return std::min(chunks_, static_cast<std::int64_t>(lane_count));
 }
 
-// Which stage of which chunk has this place in the node's order.
+// The stage and chunk that have this place in the node's order.
 std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
   if (place < first_ones()) return {Stage::first, place};
   std::int64_t turn = place - first_ones(), takeovers = chunks_ - first_ones();

@@ -15,11 +15,11 @@ namespace hvd::collectives::hierarchical {
 // First and last are done on the node, middle on the rail.
 enum class Stage : std::uint8_t { first, middle, last };
 
-// A stage of a chunk whose turn it is.
+// A stage of a chunk that is the next to start.
 struct Launch {
   Stage stage;
   std::int64_t chunk;
-  std::size_t lane;  // of no other chunk until the last stage of this one is done
+  std::size_t lane;  // no other chunk uses it until the last stage of this one is done
   Sequence place;    // what the stage's task is restarted with
 };
 
@@ -36,10 +36,10 @@ class Pipeline {
   explicit Pipeline(const Team& team) : team_(team) {}
 
   void restart(std::int64_t chunks, Sequence sequence);
-  // Steps what runs, until there is a stage to launch; nothing while all wait, and after the end. Every launch is
-  // answered by started() before the next call.
+  // Steps what runs, until there is a stage to launch. Nothing while all stages wait, and after the end. The caller
+  // answers every launch by started() before the next call.
   std::optional<Launch> next();
-  // The task has been restarted. Null: this rank has nothing to do in this stage.
+  // The task has been restarted. Null: this rank has no part in this stage.
   void started(const Launch& launch, Task* task);
 
   Progress progress() const;

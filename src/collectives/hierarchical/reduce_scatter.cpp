@@ -115,7 +115,7 @@ class ReduceScatter final : public Task {
   NodeShares shares_;
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // What my rail carries of all nodes, and what it brought for mine.
+  // The parts that my rail carries for all nodes, and the part that it has brought for mine.
   std::array<Scratch, Pipeline::lane_count> node_sums_, totals_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;
