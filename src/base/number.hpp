@@ -7,8 +7,8 @@
 
 namespace hvd {
 
-// The number that the text begins with, which is cut off it. Nothing, and the text stays as it is, if it begins with
-// none or with one that is too large.
+// The number that the text begins with, and cuts it off the text. If it begins with none, or with one that is too
+// large: nothing, and the text stays as it is.
 template <typename Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number{};

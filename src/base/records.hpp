@@ -62,7 +62,7 @@ std::optional<Variant> decode_alternative(ByteReader& from) {
   return Variant(std::in_place_index<index>, std::move(record));
 }
 
-// The whole of the bytes; nothing: they are malformed.
+// Decodes all of the bytes; nothing if they are malformed.
 template <typename Variant>
 std::optional<Variant> decode_record(ConstBytes bytes) {
   ByteReader from(bytes);

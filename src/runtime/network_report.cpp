@@ -9,17 +9,17 @@
 namespace hvd::runtime {
 namespace {
 
-// sysfs: /sys/class/net/NAME/type, from the kernel's if_arp.h.
+// The numbers in /sys/class/net/NAME/type, from the kernel's if_arp.h.
 constexpr int infiniband_type = 32;
 
-// -1 if it cannot be read, as the speed of an interface that does not know its own.
+// -1 if it cannot be read, for example the speed of an interface that does not know it.
 long number_in(const std::string& path) {
   long number = -1;
   std::ifstream file(path);
   return file >> number ? number : -1;
 }
 
-// Whether a list of a layer's ways of moving bytes has nothing in it but sockets and memory.
+// Whether a list of a layer's transports has only sockets and memory in it.
 bool is_sockets_only(const std::string& list, std::initializer_list<std::string_view> plain) {
   auto words = items_of(list);
   return !words.empty() && list.front() != '^' && std::all_of(words.begin(), words.end(), [&](const std::string& word) {
