@@ -3,8 +3,8 @@
 
     benchmarks/agreement_simulator/table.py BUILD [--out benchmarks]
 
-BUILD/bin/hvd_agreement_simulator has to be there (target hvd_agreement_simulator). Virtual time: the numbers are the same on
-every machine.
+BUILD/bin/hvd_agreement_simulator has to be there (target hvd_agreement_simulator). Virtual time: the numbers are the
+same on every machine.
 """
 import argparse
 import json
@@ -39,12 +39,14 @@ def bytes_of(count):
 
 
 def scale_table(results):
-    lines = ["| ranks | nodes | messages per node and step | at the root: messages | bytes | added latency | central: messages "
+    lines = ["| ranks | nodes | messages per node and step | at the root: messages | bytes | added latency | central: "
+             "messages "
              "at the root | bytes | added latency | latency, times |", "|--:" * 10 + "|"]
     for hosts, (tree, central) in results.items():
         ours, theirs = tree["steps"][-1], central["steps"][-1]
         lines.append(f"| {tree['ranks']} | {hosts} | {ours['messages'] / hosts:.2f} | {ours['messages_at_root']} | "
-                     f"{bytes_of(ours['bytes_at_root'])} | {time_of(ours['latency_ns'])} | {theirs['messages_at_root']} | "
+                     f"{bytes_of(ours['bytes_at_root'])} | {time_of(ours['latency_ns'])} | "
+                     f"{theirs['messages_at_root']} | "
                      f"{bytes_of(theirs['bytes_at_root'])} | {time_of(theirs['latency_ns'])} | "
                      f"{theirs['latency_ns'] / ours['latency_ns']:.3g} |")
     return lines
@@ -62,21 +64,22 @@ INCIDENTS = (
 
 
 def incident_table(build):
-    lines = ["| at 27 648 ranks, in one step | | messages | at the root | bytes at the root | outcome |", "|--|--|--:|--:|--:|--|"]
+    lines = ["| at 27 648 ranks, in one step | | messages | at the root | bytes at the root | outcome |",
+             "|--|--|--:|--:|--:|--|"]
     for name, options in INCIDENTS:
         for central in (False, True):
             result = simulate(build, HOSTS[-1], central, **options)
             step = result["steps"][-1]
             if "lost_host" in options:
                 after = result["told_after_ns"] - 10_000_000_000
-                outcome = (f"{result['told']} nodes told of it, {result['not_told']} not; all within the patience (10 s) and "
-                           f"{time_of(after)}")
+                outcome = (f"{result['told']} nodes told of it, {result['not_told']} not; all within the patience (10 "
+                           f"s) and {time_of(after)}")
             else:
                 outcome = f"all know {time_of(step['latency_ns'])} after the last rank submitted"
                 if step["failures"]:
                     outcome += f"; {step['failures']} tensor failed on all ranks, the others were reduced"
-            lines.append(f"| {name} | {'central' if central else 'tree'} | {step['messages']} | {step['messages_at_root']} | "
-                         f"{bytes_of(step['bytes_at_root'])} | {outcome} |")
+            lines.append(f"| {name} | {'central' if central else 'tree'} | {step['messages']} | "
+                         f"{step['messages_at_root']} | {bytes_of(step['bytes_at_root'])} | {outcome} |")
     return lines
 
 
@@ -106,7 +109,8 @@ def plot(results):
                          f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{show(10 ** power)}</text>')
         for count in ranks:
             parts.append(f'<text x="{x_of(count):.1f}" y="{top + height + 18}" text-anchor="middle">{count}</text>')
-        parts.append(f'<text x="{x0 + width / 2}" y="{top + height + 38}" text-anchor="middle">ranks ({RANKS_PER_HOST} per node)</text>')
+        parts.append(f'<text x="{x0 + width / 2}" y="{top + height + 38}" text-anchor="middle">ranks ({RANKS_PER_HOST} '
+                     f'per node)</text>')
         for which, name in enumerate(colours):
             points = [(x_of(pair[which]["ranks"]), y_of(pair[which]["steps"][-1][key])) for pair in results.values()]
             path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)

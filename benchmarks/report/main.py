@@ -71,13 +71,15 @@ def main():
     with open(launches.records) as file:
         records = [json.loads(line) for line in file]
     about = machine(records)
-    about["load before"] = f"{load:.1f}" + (" — BUSY: other programs ran, these numbers say little" if load > BUSY else "")
+    about["load before"] = f"{load:.1f}" + (" — BUSY: other programs ran, these numbers say little" if load > BUSY
+                                            else "")
     rows = [row for row in (evaluate(check, records) for check in all_checks()) if row is not None]
     numbers = values(records)
     table = markdown(about, rows, numbers, launches.failures, options.quick)
     (out / "table.md").write_text(table)
     (out / "results.json").write_text(json.dumps(
-        {"machine": about, "rows": rows, "values": numbers, "failures": launches.failures, "records": records}, indent=1))
+        {"machine": about, "rows": rows, "values": numbers, "failures": launches.failures, "records": records},
+        indent=1))
     draw(out / "benchmark.png", about, records, rows)
     print(f"\n{table}\nwritten: {out / 'table.md'}, {out / 'results.json'}, {out / 'benchmark.png'}")
     return 1 if launches.failures or any(row["verdict"] == "WRONG RESULT" for row in rows) else 0

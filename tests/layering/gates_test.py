@@ -70,7 +70,8 @@ class Gates(unittest.TestCase):
 
     def test_siblings_do_not_see_each_other(self):
         self.assert_one_fault("src/devices/host.cpp", '#  include "topology/layout.hpp"\n', "devices must not include")
-        self.assert_one_fault("src/devices/host.cpp", '#include "transport/transport.hpp"\n', "devices must not include")
+        self.assert_one_fault("src/devices/host.cpp", '#include "transport/transport.hpp"\n',
+                              "devices must not include")
 
     def test_collectives_do_not_see_c_libraries(self):
         self.assert_one_fault("src/collectives/ring.cpp", '#include "native/posix/thing.hpp"\n', "collectives must not")
@@ -101,7 +102,8 @@ class Gates(unittest.TestCase):
         self.assert_one_fault("src/python/core/x.cpp", '#include "base/ids.hpp"\n', "python must not include")
 
     def test_entries_of_a_registry_do_not_know_each_other(self):
-        self.assert_one_fault("src/transport/inproc.cpp", '#include "transport/shm/slab.hpp"\n', "must not know each other")
+        self.assert_one_fault("src/transport/inproc.cpp", '#include "transport/shm/slab.hpp"\n',
+                              "must not know each other")
 
     def test_headers_of_libraries_stay_in_native(self):
         for header in ("mpi.h", "nccl.h", "cuda_runtime.h", "hwloc.h", "hwloc/helper.h", "pmix_server.h", "hdf5.h",
@@ -150,7 +152,8 @@ class Gates(unittest.TestCase):
             "bad.c": "#define _GNU_SOURCE\n#include <string.h>\nconst char* f(int s) { return strerrorname_np(s); }\n",
         })
         for name in ("good", "bad"):
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", self.root / f"{name}.so", self.root / f"{name}.c"], check=True)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", self.root / f"{name}.so", self.root / f"{name}.c"],
+                           check=True)
         self.assertEqual(list(libc_symbols.faults_of(str(self.root / "good.so"))), [])
         found = "\n".join(libc_symbols.faults_of(str(self.root / "bad.so")))
         self.assertIn("needs strerrorname_np, which came with glibc 2.32: sites have 2.28", found)
