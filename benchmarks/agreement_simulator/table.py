@@ -123,16 +123,16 @@ def plot(results):
 
 HEAD = """# Agreement at scale
 
-What the agreement between nodes sends and how long it takes, by the simulator in `agreement_simulator/`: the real agreement and
-coordinator code (`src/runtime/agreement`, `coordinator`) over made-up links in virtual time, so the numbers are the same on every
-machine (made on a virtual machine with 2 AMD Zen 4 cores):
+What the agreement between nodes sends and how long it takes, by the simulator in `agreement_simulator/`: the real
+agreement and coordinator code (`src/runtime/agreement`, `coordinator`) over made-up links in virtual time, so the
+numbers are the same on every machine (made on a virtual machine with 2 AMD Zen 4 cores):
 
     ninja hvd_agreement_simulator && benchmarks/agreement_simulator/table.py BUILD
 
-200 tensors a step, 6 ranks a node; links of 10 Gbit/s, 15 us and up to 5 us jitter; 8 us of a core per message sent or received (as
-fitted to virtual nodes), 6 us to wake a sleeper, 50 ns per tensor in a message; ranks submit within 50 us of each other. "Central" is the
-same code with all ranks as direct children of rank 0. The added latency runs from the last rank's submission until all ranks know what
-to do. Bytes are those of our messages, in and out.
+200 tensors a step, 6 ranks a node; links of 10 Gbit/s, 15 us and up to 5 us jitter; 8 us of a core per message sent or
+received (as fitted to virtual nodes), 6 us to wake a sleeper, 50 ns per tensor in a message; ranks submit within 50 us
+of each other. "Central" is the same code with all ranks as direct children of rank 0. The added latency runs from the
+last rank's submission until all ranks know what to do. Bytes are those of our messages, in and out.
 
 ![added latency and bytes at the root](agreement.svg)
 """
@@ -142,12 +142,13 @@ What is predicted for 4 nodes of 2 ranks is compared with virtual nodes by
 
     tests/cluster/nodes with 4 --share BUILD -- benchmarks/agreement_simulator/compare.py BUILD
 
-On that machine, otherwise idle: 6.0 messages and 4944 bytes per step, predicted and measured, in every run. Time of a step in three runs
-of 20 rounds: 133 us predicted, 118 us measured (+12.8 %); 114 and 125 us (-8.7 %); 121 and 118 us (+2.8 %). Fewer rounds are too few on a
-machine that does other things (-21 % was seen with 10).
+On that machine, otherwise idle: 6.0 messages and 4944 bytes per step, predicted and measured, in every run. Time of a
+step in three runs of 20 rounds: 133 us predicted, 118 us measured (+12.8 %); 114 and 125 us (-8.7 %); 121 and 118 us
+(+2.8 %). Fewer rounds are too few on a machine that does other things (-21 % was seen with 10).
 
-In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by the word that
-somebody there has voted (it may concern a slot at which others wait). From the second on a node is one number.
+In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by
+the word that somebody there has voted (it may concern a slot at which others wait). From the second on a node is one
+number.
 """
 
 

@@ -75,7 +75,9 @@ def values(records):
     rows = []
 
     def add(row, name, number, unit, limit, other=None):
-        verdict_text = "" if limit is None else "reached" if number <= limit else f"missed by {number - limit:.3g} {unit}"
+        verdict_text = ""
+        if limit is not None:
+            verdict_text = "reached" if number <= limit else f"missed by {number - limit:.3g} {unit}"
         rows.append({"row": row, "value": name, "measured": number, "unit": unit, "target": limit,
                      "verdict": verdict_text, "other": other or ""})
 

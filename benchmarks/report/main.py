@@ -59,8 +59,9 @@ def main():
     out = pathlib.Path(options.out).resolve()  # part of it becomes a file:// address, which has no relative form
     out.mkdir(parents=True, exist_ok=True)
     load = load_of(out, options.again)
+    programs = pathlib.Path(options.build) / "bin"
     peers = [peer for peer in ("openmpi", "mpich")
-             if shutil.which(f"mpiexec.{peer}") and (pathlib.Path(options.build) / "bin" / f"hvd_data_plane_{peer}").exists()]
+             if shutil.which(f"mpiexec.{peer}") and (programs / f"hvd_data_plane_{peer}").exists()]
     if load > BUSY and not options.again:
         print(f"The machine is busy (load {load:.1f}): what is measured now says little.", flush=True)
     launches = Launches(options.build, out, options.horovodrun, options.quick, options.only.split(","), peers)

@@ -26,7 +26,8 @@ def size_name(size):
 
 
 CROWDED = "where ranks share cores they take turns, and the scheduler says when"
-BEYOND_CACHE = "the message does not fit a core's second-level cache, so our other passes over it run at the speed of what lies behind"
+BEYOND_CACHE = ("the message does not fit a core's second-level cache, so our other passes over it run at the speed of "
+                "what lies behind")
 ONE_COPY = "the peer reads the other's memory in one copy, ours writes what both share and reads it from there"
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 

@@ -13,8 +13,8 @@
 
 namespace hvd {
 
-// The fields of a record, in the order in which they travel: a tuple of pointers to members, specialised for each record.
-// A record without one does not compile.
+// The fields of a record, in the order in which they travel: a tuple of pointers to members, specialised for each
+// record. A record without one does not compile.
 template <typename Record>
 constexpr auto fields_of = Record::is_not_described_here;
 

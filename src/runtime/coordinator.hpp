@@ -1,6 +1,6 @@
 #pragma once
-// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the log;
-// it knows no links, no threads and no time, so every rule of the agreement is a table test.
+// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the
+// log; it knows no links, no threads and no time, so every rule of the agreement is a table test.
 //
 //  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members of its process set
 //     have (ballots.hpp counts them), the name is given a slot and the op is ready, or it fails on all members because

@@ -1,8 +1,8 @@
 #pragma once
 // Prepared operations: what a program said about a tensor once, so that it need not say it again.
 //
-// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So the
-// table has what is held and what is agreed about, and does not grow with what a program has once asked for.
+// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So
+// the table has what is held and what is agreed about, and does not grow with what a program has once asked for.
 #include <atomic>
 #include <functional>
 #include <memory>

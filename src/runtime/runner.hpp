@@ -1,6 +1,6 @@
 #pragma once
-// The lanes of a rank: one for each process set that it is a member of. Batches of one lane run in order, different lanes
-// run at the same time.
+// The lanes of a rank: one for each process set that it is a member of. Batches of one lane run in order, different
+// lanes run at the same time.
 #include <map>
 #include <memory>
 

@@ -447,7 +447,8 @@ class WithMpi(EndTest):
     def write_words(self, mpiexec, *more):
         """Words that are written one by one, and more at a time than a launcher reads at once: every line has one
         label."""
-        program = "import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\nprint('no end', end='')"
+        program = ("import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\n"
+                   "print('no end', end='')")
         job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", sys.executable, "-u", "-c", program)
         self.assertEqual(job.finish(), 0, job.errors)
         job.assert_nothing_is_left(self)

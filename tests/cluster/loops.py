@@ -170,7 +170,8 @@ class Loops(EndTest):
         self.rounds(("rank", "rank", "agent", "watcher", "launcher", "cut"), "-H", "n1:2,n2:2,n3:2", HOROVOD_MPI="none")
 
     def test_over_mpi(self):
-        if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")) or not shutil.which("mpiexec.hydra"):
+        plugin = os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")
+        if not os.path.exists(plugin) or not shutil.which("mpiexec.hydra"):
             self.skipTest("there is no plugin for MPICH, or no mpiexec.hydra")
         self.rounds(("rank", "rank", "keeper", "gate", "daemon", "mpiexec.hydra", "launcher", "cut"), "--mpi", "-H",
                     "n1:2,n2:2,n3:2", HOROVOD_MPI="mpich", HOROVOD_MPIEXEC="mpiexec.hydra",

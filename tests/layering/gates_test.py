@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import includes  # noqa: E402
 import names  # noqa: E402
 import libc_symbols  # noqa: E402
+import lines  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
@@ -64,6 +65,7 @@ class Gates(unittest.TestCase):
         self.write(GOOD)
         self.assertEqual(includes.faults_of(self.root), [])
         self.assertEqual(names.faults_of(self.root), [])
+        self.assertEqual(lines.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
@@ -129,6 +131,13 @@ class Gates(unittest.TestCase):
         self.write(GOOD)
         self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})
         self.assertIn("HOROVOD_SECRET_SWITCH has no row", names.faults_of(self.root)[0])
+
+    def test_long_lines_are_found_in_every_kind_of_file(self):
+        files = ("src/base/x.cpp", "src/x/CMakeLists.txt", "tests/x.py", "tests/cmake/x.cmake", "tests/run")
+        self.write({file: "#!/bin/sh\n" + "é" * 121 + "\n" for file in files})
+        self.write({"README.md": "x" * 121, "src/base/table.cpp": f"// clang-format off\n{'x' * 121}\n",
+                    "src/base/fits.cpp": "é" * 120})
+        self.assertEqual([fault.split(":")[0] for fault in lines.faults_of(self.root)], sorted(files))
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({

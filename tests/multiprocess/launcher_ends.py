@@ -169,7 +169,8 @@ class Ends(LauncherTest):
             self.finish(Job(2, daemon, grace="0.2"), 0)
 
     def test_though_something_forks_all_the_time(self):
-        forking = "trap '' TERM; fork() { (trap '' TERM; setsid sh -c 'sleep 0.01' ; fork) & }; fork; fork; echo ready; sleep 1000"
+        forking = ("trap '' TERM; fork() { (trap '' TERM; setsid sh -c 'sleep 0.01' ; fork) & }; fork; fork; "
+                   "echo ready; sleep 1000")
         for _ in self.rounds():
             job = Job(2, forking, grace="0.2")
             job.wait_for_lines(2)

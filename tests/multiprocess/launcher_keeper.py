@@ -102,7 +102,8 @@ class Keeper(LauncherTest):
     def test_writes_whole_packets_at_once(self):
         """Each read here is of one write, as an mpiexec's may be, which puts a label before it and after every line's
         end; srun cuts lines at 1024 bytes, orterun loses what its labels make longer than 8192."""
-        script = "import os, sys\nfor word in ('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end'): os.write(1, word.encode())"
+        words = "('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end')"
+        script = f"import os, sys\nfor word in {words}: os.write(1, word.encode())"
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         job = subprocess.Popen([*KEEPER, sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE)
         os.close(theirs)

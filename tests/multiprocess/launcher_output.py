@@ -43,7 +43,8 @@ class Output(LauncherTest):
                 ended = subprocess.run(command, check=False, **{full: device, other: subprocess.PIPE})
             self.assertEqual(ended.returncode, 0)
             text = without_notices(getattr(ended, other).decode())
-            told = f"horovodrun: what is printed is lost, since standard {lost} takes no more (No space left on device); the job goes on"
+            told = (f"horovodrun: what is printed is lost, since standard {lost} takes no more (No space left on "
+                    "device); the job goes on")
             self.assertEqual(text.count(told), 1, text)
             self.assertEqual(sum(line.startswith("[") for line in text.splitlines()), 2, text)
 

@@ -59,7 +59,8 @@ class Ranks(LauncherTest):
         self.assertEqual(variables["PMIX_MCA_psec_base_verbose"], "0")
 
     def test_start_jobs_of_their_own_as_the_user_would(self):
-        show = "echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE ${OMP_NUM_THREADS-none} $LD_PRELOAD"
+        show = ("echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE "
+                "${OMP_NUM_THREADS-none} $LD_PRELOAD")
         own = {"HOROVOD_SSH": "my_ssh", "HOROVOD_TERMINATION_GRACE_SECONDS": "7"}
         # Not in the builds of a sanitizer, whose own library must be the first.
         has_bridge = os.path.exists(os.path.join(os.path.dirname(HOROVODRUN), "../lib/libhorovod_pmi_bridge.so"))

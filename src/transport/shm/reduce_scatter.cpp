@@ -1,11 +1,11 @@
 // Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
 //
 // One shot (small): everybody posts everything, each seat reduces its share out of all slots.
-// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for that
-// seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
-// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have been
-// used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After another
-// verb, of which the other may still have to unpack its slab, everybody begins with its own.
+// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for
+// that seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
+// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have
+// been used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After
+// another verb, of which the other may still have to unpack its slab, everybody begins with its own.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
