@@ -36,10 +36,10 @@ if(TARGET horovod)
   target_link_libraries(frames_rank PRIVATE horovod)
   add_test(NAME cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
            COMMAND ${cluster}/frames_test ${PROJECT_BINARY_DIR})
-  add_test(NAME cluster.job_says_which_network_it_uses_and_refuses_sockets_where_a_fabric_is_required
+  add_test(NAME cluster.a_job_names_its_network_and_refuses_sockets_where_a_fabric_is_required
            COMMAND ${cluster}/networks_test ${PROJECT_BINARY_DIR})
   list(APPEND cluster_tests cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
-       cluster.job_says_which_network_it_uses_and_refuses_sockets_where_a_fabric_is_required)
+       cluster.a_job_names_its_network_and_refuses_sockets_where_a_fabric_is_required)
   add_executable(partition_rank ${cluster}/partition_rank.cpp)
   target_link_libraries(partition_rank PRIVATE horovod)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)

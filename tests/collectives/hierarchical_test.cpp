@@ -41,7 +41,7 @@ std::vector<double> carried(const NodeShares& shares, const SegmentArray& batch,
   return values;
 }
 
-TEST(NodeShares, let_the_rails_carry_every_element_once_and_each_equally_much_however_uneven_the_shares_are) {
+TEST(NodeShares, let_the_rails_carry_every_element_once_and_evenly_for_uneven_shares) {
   for (auto [shape, placement] : {std::pair{std::vector{2, 2}, Placement::block},
                                   {{2, 3}, Placement::cyclic},
                                   {{4, 1, 3, 2}, Placement::block},

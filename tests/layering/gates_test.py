@@ -127,6 +127,13 @@ class Gates(unittest.TestCase):
         self.write({"src/base/utils.hpp": "", "tests/helpers/x.py": ""})
         self.assertEqual(len(names.faults_of(self.root)), 2)
 
+    def test_names_of_tests_that_are_too_long_are_found(self):
+        self.write(GOOD)
+        self.write({"tests/base/x_test.cpp": f"TEST(X, {'a' * 81}) {{}}\nTEST_F(X, {'b' * 80}) {{}}\n",
+                    "tests/x.py": f"def test_{'c' * 81}(self):\n",
+                    "tests/cmake/x.cmake": f"add_test(NAME x.{'d' * 81})\n"})
+        self.assertEqual(len(names.faults_of(self.root)), 3)
+
     def test_variables_without_a_row_are_found(self):
         self.write(GOOD)
         self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})

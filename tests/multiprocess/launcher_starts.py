@@ -249,7 +249,7 @@ class WrongCommandLines(LauncherTest):
         self.assertEqual(result.returncode, 127)
         self.assertIn("started by ./train.py, or by its interpreter (python train.py)", result.stderr)
 
-    def test_that_name_a_script_with_a_strange_first_line_are_told_that_its_interpreter_is_missing(self):
+    def test_that_name_a_script_are_told_that_its_interpreter_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "train")
             with open(script, "w") as file:
