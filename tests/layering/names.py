@@ -42,7 +42,7 @@ def faults_of_tests(root):
             for match in definition.finditer(path.read_text(errors="replace")):
                 name = next(filter(None, match.groups()))
                 if len(name) > LONGEST_TEST:
-                    yield f"{path.relative_to(root)}: {name}: {len(name)} characters, of which there may be {LONGEST_TEST}"
+                    yield f"{path.relative_to(root)}: {name}: {len(name)} characters, and a test has {LONGEST_TEST} at most"
 
 
 def faults_of_variables(root):
