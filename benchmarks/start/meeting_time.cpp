@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "base/comma_list.hpp"
-#include "bootstrap/meeting.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/meeting/meeting.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 #include "bootstrap/store/tcp_server.hpp"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/session.hpp"
@@ -155,7 +155,7 @@ hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& al
 
 void mark_environment(bool has_left) {
   std::string mark = hvd::bootstrap::owner_mark(hvd::Environment::of_this_process(), has_left);
-  ::setenv(hvd::bootstrap::owner_variable, mark.c_str(), 1);
+  ::setenv(hvd::bootstrap::owner_variable, mark.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): children inherit it
 }
 
 void take_position(const hvd::runtime::Position& position, hvd_world& world) {
@@ -510,12 +510,13 @@ struct hvd_start_arguments_1_0 {
 
 HVD_API hvd_status hvd_start_1_0(hvd_runtime* runtime, const hvd_start_arguments_1_0* arguments, size_t count,
                                  hvd_handle* handle) {
-  std::vector<hvd_start_arguments> all(arguments == nullptr ? 0 : count);
-  for (size_t i = 0; i < all.size(); ++i) {
+  if (arguments == nullptr || count == 0) return hvd_start_1_1(runtime, nullptr, count, handle);
+  std::vector<hvd_start_arguments> all(count);
+  for (size_t i = 0; i < count; ++i) {
     all[i] = hvd_use_of(arguments[i].op, arguments[i].input, arguments[i].output);
     all[i].first_dimension = arguments[i].first_dimension;
   }
-  return hvd_start_1_1(runtime, all.empty() ? nullptr : all.data(), count, handle);
+  return hvd_start_1_1(runtime, all.data(), count, handle);
 }
 
 HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,

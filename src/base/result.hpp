@@ -39,6 +39,8 @@ struct Error {
 };
 
 // An Error of code `system` whose message ends in the text of errno.
+// The C library's words for a value of errno.
+std::string errno_text(int errno_value);
 Error system_error(std::string what, int errno_value, std::source_location origin = std::source_location::current());
 
 template <typename T>

@@ -1,13 +1,10 @@
 # Parts that need an optional library are shared objects beside the core, opened at run time (native/posix/plugin.hpp).
 
-# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of the files whose first line is
-# "// plugin: pmix" (layers.cmake collects them), if pkg-config knows the library; else one notice and no such plugin.
+# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of its hvd_plugin_files, if
+# pkg-config knows the library; else one notice and no such plugin.
 function(hvd_plugin name)
   cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING" "USES" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
-  if(NOT sources)
-    return()
-  endif()
   pkg_check_modules(${name} IMPORTED_TARGET QUIET ${plugin_PKGCONFIG})
   if(NOT ${name}_FOUND)
     message(NOTICE "-- ${plugin_LIBRARY} was not found by pkg-config (${plugin_PKGCONFIG}): without it ${plugin_LACKING}")

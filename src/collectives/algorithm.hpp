@@ -6,7 +6,7 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
-#include "transport/segment_array.hpp"
+#include "transport/segments/segment_array.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::collectives {

@@ -12,7 +12,7 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::collectives {
 

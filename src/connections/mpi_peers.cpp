@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -37,7 +37,7 @@ class Mine {
   Mine(const MpiPeers::Request& request, bootstrap::Bootstrap& bootstrap, Deadline deadline)
       : request_(request), bootstrap_(bootstrap), deadline_(deadline), base_(request.base) {}
 
-  // What there is, before anything is started.
+  // What this rank has before anything is started.
   MpiCard look() {
     MpiCard card;
     card.wanted = !request_.config->mpi.empty();
@@ -68,7 +68,7 @@ class Mine {
     return status ? started(std::move(card)) : card;
   }
 
-  // Everybody's card, by rank.
+  // The cards of all ranks, by rank.
   Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
     const World& world = *request_.world;
     std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
@@ -87,10 +87,10 @@ class Mine {
   std::shared_ptr<mpi::Communicator>& base() { return base_; }
 
  private:
-  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) when ranks come to it one after
-  // another: who is first waits in PMI's barrier, where nothing answers those that still take leave of its endpoints.
-  // Where the library's requests to the launcher go through us we end them in order without it. (MPICH 5 does not hang,
-  // and would leave its shared memory behind.)
+  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) if ranks come to it one after
+  // another: the first waits in PMI's barrier, and nothing answers those that still end their connections to its
+  // endpoints. If the library's requests to the launcher go through us, we end them in order without MPI_Finalize.
+  // (MPICH 5 does not hang, and would leave its shared memory behind.)
   bool leaves_by_itself(const MpiCard& card) const {
     std::string version = process_->calls().version();
     std::size_t digit = version.find_first_of("0123456789");
@@ -99,7 +99,7 @@ class Mine {
     bool has_doorway = std::string_view(bootstrap_.name()) == "pmi" && request_.environment->has("PMI_FD");
     return card.over_bridge || has_doorway;
   }
-  // Checks the thread level of one that runs already.
+  // Checks the thread level of an MPI that runs already.
   MpiCard started(MpiCard card) {
     Status status = process_->start(*request_.environment, *request_.config);
     card.running = process_->is_running();
@@ -128,8 +128,8 @@ Error refuse(const World& world, std::size_t rank, const std::string& why) {
   return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
 }
 
-// An interface of the same address on several hosts (a bridge of containers) leads from none to another. MPI libraries
-// take it for the way all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
+// An interface that has the same address on several hosts (a bridge of containers) leads from none of them to another.
+// MPI libraries use it all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
 Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -149,7 +149,7 @@ Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   return {};
 }
 
-// Whether all can go on in the same way: else MPI_Init would wait for those who do not call it.
+// Whether all ranks can start MPI in the same way: otherwise MPI_Init would wait for those that do not call it.
 Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (!cards[rank].refusal.empty()) return refuse(world, rank, cards[rank].refusal);
@@ -223,9 +223,9 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 }
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
-  if (config.mpi == "none" || world.size() == 1) return false;
-  if (config.mpi.empty() && config.cpu_operations == "gloo") return false;
-  return !config.mpi.empty() || has_base || !is_on_one_node(world);
+  MpiWish wish = mpi_wish(config);
+  if (wish.when == MpiWish::When::never || world.size() == 1) return false;
+  return wish.when == MpiWish::When::always || has_base || !is_on_one_node(world);
 }
 
 Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,
@@ -258,7 +258,8 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
 Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {
   std::vector<int> members;
   for (Rank rank : group.ranks) members.push_back(mpi_ranks_.at(static_cast<std::size_t>(rank.value)));
-  // Groups of one name do not overlap; the program's own groups may be made at the same time, so not any small number.
+  // Groups of one name do not overlap. The program's own groups may be made at the same time, so the number is not a
+  // small one.
   std::uint32_t mixed = 2166136261u;
   for (char letter : name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 16777619u;
   return base_->subgroup(members, static_cast<int>(mixed & 0x7fff));

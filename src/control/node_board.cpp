@@ -19,7 +19,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 constexpr std::size_t groups_of(int slots) {
   return (static_cast<std::size_t>(slots) + 63) / 64;
 }
-// Words of a part whose writer shall share no cache line with others.
+// A part of the words that shares no cache line with parts of other writers.
 constexpr std::size_t whole_lines(std::size_t words) {
   return (words + 7) / 8 * 8;
 }
@@ -123,7 +123,7 @@ void NodeBoard::close(SlotId slot) {
 
 void NodeBoard::set_joined(const std::vector<bool>& joined) {
   has_joined_ = joined;
-  // What waited for them alone is complete, and was announced as incomplete.
+  // Slots that waited only for these ranks are complete, and have been announced as incomplete.
   for (std::size_t group = 0; group < groups_; ++group) {
     if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
     unannounced_[group] = ~std::uint64_t{0};
@@ -207,7 +207,7 @@ void NodeBoard::look_at_all_slots() {
 std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   std::vector<Seat> missing;
   auto group = static_cast<std::size_t>(slot.value) / 64;
-  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all have; it waits for other nodes
+  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all of this node have; it waits for other nodes
   for (int seat = 0; seat < shape_.seats; ++seat) {
     std::uint64_t arrived = (arrivals_of(seat, group).load() ^ at_rest_[group]) | absent(seat, group);
     if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});
@@ -235,7 +235,7 @@ bool NodeBoard::take_request(Seat& from, ConstBytes& request) {
   for (int tried = 0; tried < shape_.seats; ++tried) {
     int seat = next_requester_;
     auto index = static_cast<std::size_t>(seat);
-    // What was handed out at the last call has been used: its room may be written again.
+    // What the last call handed out has been used: its room may be written again.
     seats_[seat].request_bytes_taken.store(request_cursors_[index], std::memory_order_release);
     if (requests_[index].read(request_cursors_[index], request)) {
       from = Seat{seat};

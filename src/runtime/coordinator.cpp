@@ -5,10 +5,7 @@
 namespace hvd::runtime {
 
 Coordinator::Coordinator(Settings settings, const ProcessSets& sets, Emit emit)
-    : settings_(std::move(settings)),
-      sets_(sets),
-      emit_(std::move(emit)),
-      slots_(static_cast<std::size_t>(settings_.slots)) {
+    : settings_(settings), sets_(sets), emit_(std::move(emit)), slots_(static_cast<std::size_t>(settings_.slots)) {
   for (int slot = settings_.slots - 1; slot >= 0; --slot) free_.push_back(SlotId{slot});
   // Nothing below grows in steady state.
   ready_[global_process_set].slots.reserve(slots_.size());

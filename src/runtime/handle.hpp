@@ -22,7 +22,7 @@ struct Operation;
 // An outcome that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
 struct KeptResult {
   struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
+    void operator()(std::byte* memory) const { std::free(memory); }
   };
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> splits;  // rows that came from each member, by seat

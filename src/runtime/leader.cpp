@@ -58,7 +58,7 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
 
 }  // namespace
 
-Leader::Leader(Parts parts)
+Leader::Leader(const Parts& parts)
     : world_(*parts.world),
       config_(*parts.config),
       layout_(*parts.layout),

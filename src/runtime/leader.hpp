@@ -34,7 +34,7 @@ class Leader final : private AgreementEffects {
     BatchesInFlight batches_in_flight;                     // of this rank
     Counters* counters = nullptr;
   };
-  explicit Leader(Parts parts);
+  explicit Leader(const Parts& parts);
   static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (transport/control_link)
 
   // Until the neighbours are there. Never blocks.

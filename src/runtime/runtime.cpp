@@ -31,7 +31,7 @@ std::shared_ptr<void> private_memory(std::size_t bytes) {
   constexpr std::align_val_t alignment{64};
   void* memory = ::operator new(bytes, alignment);
   std::memset(memory, 0, bytes);
-  return {memory, [alignment](void* data) { ::operator delete(data, alignment); }};
+  return {memory, [](void* data) { ::operator delete(data, alignment); }};
 }
 
 // Whether every thread of ours on this node can have a core: only then may an engine spin.

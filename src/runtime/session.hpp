@@ -9,7 +9,7 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "runtime/runtime.hpp"
 
 namespace hvd::runtime {

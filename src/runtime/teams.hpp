@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 #include "runtime/process_sets.hpp"
 #include "topology/layout.hpp"
 #include "transport/transport.hpp"

@@ -1,5 +1,5 @@
-// A machine as the kernel's /sys tells it, for where hwloc is not installed. What cannot be read is left out: at the
-// worst every processor is a core of one package.
+// A machine as the kernel's /sys describes it, for systems without hwloc. What cannot be read is left out: at worst
+// every processor is a core of one package.
 #include <algorithm>
 #include <charconv>
 #include <fstream>

@@ -22,11 +22,11 @@ bool is_on_one_node(const World& world, const Group& group) {
 
 class MpiConnecting final : public Connecting {
  public:
-  MpiConnecting(const Surroundings& surroundings, const Group& group, std::string name)
+  MpiConnecting(const Surroundings& surroundings, const Group& group, std::string_view name)
       : surroundings_(surroundings), group_(group), outcome_(std::make_shared<Outcome>()) {
-    auto started = posix::start_thread(
-        "hvd-mpi",
-        [outcome = outcome_, peers = surroundings.ask<connections::MpiPeers>(), wake = surroundings.wake, group, name] {
+    auto started =
+        posix::start_thread("hvd-mpi", [outcome = outcome_, peers = surroundings.ask<connections::MpiPeers>(),
+                                        wake = surroundings.wake, group, name = std::string(name)] {
           auto made = peers->connect(group, name);
           if (made) outcome->communicator = std::move(*made);
           else outcome->failure = std::move(made.error());
@@ -91,7 +91,7 @@ class Mpi final : public Transport {
       return Error(ErrorCode::invalid_argument, "the link '" + std::string(name) +
                                                     "' was asked of mpi by a rank that is no member of its group, or "
                                                     "without an MPI; ask reaches() first");
-    return std::unique_ptr<Connecting>(std::make_unique<MpiConnecting>(surroundings_, group, std::string(name)));
+    return std::unique_ptr<Connecting>(std::make_unique<MpiConnecting>(surroundings_, group, name));
   }
 
  private:

@@ -3,9 +3,9 @@
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
-The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: files of a registry folder never include each other, the headers of an
-optional C library appear in src/native/<library> alone, our own headers are written from src/, and what CMake links
-is what the table allows.
+The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: entries of a registry never include
+each other, the headers of an optional C library appear in src/native/<library> alone, our own headers are written from
+src/, and what CMake links is what the table allows.
 """
 import pathlib
 import re
@@ -69,17 +69,15 @@ class Tree:
         self.cmake = cmake.read_text() if cmake.exists() else ""
 
     def registries(self):
-        """Folder → names of its entries: the .cpp files in it, less those that CMake leaves out of the table."""
+        """Folder → names of its entries: the .cpp files directly in it."""
         found = {}
         for call in re.finditer(r"^hvd_registry\(([^)]*)\)", self.cmake, re.MULTILINE):
-            words = call.group(1).split()
-            left_out = words[words.index("EXCEPT") + 1:] if "EXCEPT" in words else []
-            found[words[0]] = {
+            folder = call.group(1).split()[0]
+            found[folder] = {
                 pathlib.PurePath(file).stem
                 for file in self.files
-                if re.fullmatch(rf"{words[0]}/[^/]+\.cpp", file)
-            } - set(left_out)
-            found[words[0]] -= {entry for entry in found[words[0]] if entry.endswith("_plugin")}
+                if re.fullmatch(rf"{folder}/[^/]+\.cpp", file)
+            }
         return found
 
 
@@ -109,12 +107,12 @@ def fault_between_rooms(file, target):
 
 
 def entry_of(file, registries):
-    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp, transport/shm/slab.hpp and
-    transport/shm_plugin.cpp all belong to shm."""
+    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp and transport/shm/slab.hpp
+    belong to shm."""
     for folder, entries in registries.items():
         if file.startswith(folder + "/"):
             first = file[len(folder) + 1:].split("/")[0]
-            entry = pathlib.PurePath(first).stem.removesuffix("_plugin")
+            entry = pathlib.PurePath(first).stem
             return (folder, entry) if entry in entries else None
     return None
 

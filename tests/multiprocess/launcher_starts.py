@@ -279,10 +279,22 @@ class WrongCommandLines(LauncherTest):
 
     def test_may_ask_what_would_be_used(self):
         text = run("--explain", "-np", "3", "true").stdout
-        for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node shm",
+        for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node: shm, ",
                      "algorithm   by cost"):
             self.assertIn("\n" + line, text)
-        self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP", run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
+        self.assertNotIn("between nodes", text)
+        self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP",
+                      run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
+
+    def test_may_ask_what_carries_tensors_between_nodes(self):
+        def lines(**environment):
+            text = run("--explain", "-np", "2", "-H", "localhost:1,n2:1", "true", **environment).stdout
+            return [line.strip() for line in text[text.index("transport "):text.index("algorithm ")].splitlines()]
+        self.assertEqual(lines(HOROVOD_MPI="none")[1],
+                         "between nodes: tcp, TCP connections over all interfaces that are up; not mpi: HOROVOD_MPI=none")
+        by_default, if_forced = lines(), lines(HOROVOD_MPI="mpich")
+        self.assertRegex(by_default[-1], "(else |between nodes: )tcp, ")
+        self.assertIn("the start fails, by HOROVOD_MPI=mpich", if_forced[-1])
 
     def test_of_ranks_beyond_the_slots_are_refused(self):
         self.assertIn("more ranks than the hosts have slots", self.refused(2, "-np", "3", "-H", "localhost:2", "true"))

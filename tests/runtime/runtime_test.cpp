@@ -661,7 +661,7 @@ TEST(Runtime, tells_observers_the_life_of_an_op_in_order) {
     }
     std::vector<std::string> expected{"submitted a", "agreed a", "started", "finished a",
                                       "submitted a", "agreed a", "started", "finished a"};
-    std::erase(recorder.events, "ready a");  // the writer's alone, and only for ballots
+    std::erase(recorder.events, "ready a");  // the leader's alone, and only for ballots
     EXPECT_EQ(recorder.events, expected);
   });
 }

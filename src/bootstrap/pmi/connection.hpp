@@ -50,7 +50,7 @@ class Connection {
   Result<std::string> get(const std::string& key, Deadline deadline);
   Status barrier(Deadline deadline);
   void abort() noexcept;
-  // Unless an MPI library does it. Nothing can be asked afterwards.
+  // Says finalize unless an MPI library does it. Nothing can be asked afterwards.
   void finalize() noexcept;
 
  private:
@@ -67,7 +67,7 @@ class Connection {
   Result<std::string> read_line(Deadline deadline);
   Error gone();
 
-  std::mutex mutex_;  // of everything about the socket
+  std::mutex mutex_;  // guards everything about the socket
   posix::FileDescriptor socket_;
   std::string unread_;
   std::string broken_;  // why nothing can be asked any more

@@ -51,11 +51,11 @@ inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  //
 class LocalStoreServer {
  public:
   struct Options {
-    std::string job;  // equal to no other job's on this machine; handed to the ranks as Identity::job
+    std::string job;  // unique on this machine; the ranks get it as Identity::job
     int size = 1;
-    // A rank asked for the end of the job. Called from within serve() or rank_ended().
+    // A rank asked for the end of the job. Called inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
-    // That a connection may say nothing.
+    // How long a connection may say nothing.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 
 namespace hvd::collectives::hierarchical {
 

@@ -1,4 +1,3 @@
-// plugin: hwloc
 #include "native/hwloc/topology.hpp"
 
 #include <hwloc.h>

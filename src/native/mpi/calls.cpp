@@ -1,4 +1,3 @@
-// plugin: mpi
 // Compiled once per ABI, against that ABI's mpi.h, and linked to no MPI library: the names are bound to the one that
 // the process has (process.cpp).
 #include <mpi.h>
@@ -30,12 +29,12 @@ Status status_of(const char* what, int code) {
 static_assert(sizeof(MPI_Request) <= sizeof(Request) && sizeof(MPI_Comm) <= sizeof(Request));
 Request to_bits(MPI_Request request) {
   std::uintptr_t bits = 0;
-  std::memcpy(&bits, &request, sizeof request);
+  std::memcpy(&bits, &request, sizeof(MPI_Request));
   return Request{bits};
 }
 MPI_Request from_bits(Request request) {
   MPI_Request result;
-  std::memcpy(&result, &request, sizeof result);
+  std::memcpy(&result, &request, sizeof(MPI_Request));
   return result;
 }
 
@@ -274,7 +273,7 @@ void before_finalize(void (*hook)()) {
 
 Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadline deadline) {
   MPI_Comm original = MPI_COMM_WORLD;
-  if (communicator != nullptr) std::memcpy(&original, communicator, sizeof original);
+  if (communicator != nullptr) std::memcpy(&original, communicator, sizeof(MPI_Comm));
   if (original == MPI_COMM_NULL)
     return Error(ErrorCode::invalid_argument,
                  "the communicator is MPI_COMM_NULL: this process is none of its members and must not call hvd.init() "
@@ -288,7 +287,8 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
     if (code == MPI_SUCCESS && is_over != 0) return OverMpi::over(*made, true);
     if (deadline.passed()) {
       (void)made.release();  // MPI may still write to it
-      return Error(ErrorCode::timeout, "MPI_Comm_idup does not end");
+      return Error(ErrorCode::timeout,
+                   "MPI_Comm_idup does not end");  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
     }
     naps.take();
   }
@@ -296,7 +296,7 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
 }
 bool is_world(const void* communicator) {
   MPI_Comm asked = MPI_COMM_NULL;
-  std::memcpy(&asked, communicator, sizeof asked);
+  std::memcpy(&asked, communicator, sizeof(MPI_Comm));
   return asked == MPI_COMM_WORLD;
 }
 Result<std::unique_ptr<Communicator>> world() {

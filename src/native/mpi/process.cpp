@@ -74,7 +74,8 @@ std::string list_of(const std::vector<Mapped>& libraries) {
 // ABI's library has different names on different systems), and then asked whether it was the one.
 Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& environment) {
   if (!library.path.empty() && ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) == nullptr)
-    return Error(ErrorCode::unsupported, library.path + " cannot be opened again: " + ::dlerror());
+    return Error(ErrorCode::unsupported,
+                 library.path + " cannot be opened again: " + posix::loader_error("it is not loaded"));
   auto plugin = posix::open_plugin<MpiPlugin>(std::string("mpi-") + library.abi, environment);
   if (!plugin) return std::move(plugin.error());
   Dl_info bound{};
@@ -94,10 +95,7 @@ Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& envi
 Result<Mapped> load(const Soname& wanted) {
   // Never unloaded: MPI libraries have threads and handlers.
   void* handle = ::dlopen(wanted.name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-  if (handle == nullptr) {
-    const char* reason = ::dlerror();
-    return Error(ErrorCode::unsupported, reason != nullptr ? reason : wanted.name);
-  }
+  if (handle == nullptr) return Error(ErrorCode::unsupported, posix::loader_error(wanted.name));
   for (Mapped& library : mapped_libraries()) {
     void* again = ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
     if (again == handle) return library;

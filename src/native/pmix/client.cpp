@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "native/pmix/client.hpp"
 
 #include <pmix.h>
@@ -18,7 +17,7 @@
 namespace hvd::pmix {
 namespace {
 
-constexpr auto farewell_time = std::chrono::seconds(5);
+constexpr auto leave_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
 // PMIx is one per process, so these are too.
@@ -30,7 +29,7 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-Error failure(std::string what, pmix_status_t status) {
+Error failure(const std::string& what, pmix_status_t status) {
   ErrorCode code = ErrorCode::system;
   if (status == PMIX_ERR_TIMEOUT) code = ErrorCode::timeout;
   if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
@@ -69,12 +68,12 @@ using Held = std::shared_ptr<Operation>;
 
 // Some calls of PMIx block until the server answers, for ever if it is stopped. They are made on a thread of their own,
 // which is left behind if the deadline passes. Nothing then.
-std::optional<pmix_status_t> bounded(Deadline deadline, std::function<pmix_status_t()> call) {
+std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();
   try {
     std::thread([operation, call] { operation->finish(call()); }).detach();
   } catch (const std::system_error&) {
-    return call();  // no thread to be had: better without a deadline than not at all
+    return call();  // no thread can be started: a call without a deadline is better than none
   }
   std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) stuck = true;
@@ -165,7 +164,7 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
 
 Client::~Client() {
   if (::getpid() != process_) return;  // a forked child shares the connection and must leave it alone
-  (void)bounded(Deadline::after(farewell_time), [] { return PMIx_Finalize(nullptr, 0); });
+  (void)bounded(Deadline::after(leave_time), [] { return PMIx_Finalize(nullptr, 0); });
 }
 
 Result<std::uint32_t> Client::read_size(Deadline deadline) {
@@ -252,7 +251,7 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
   // Lets the server forget the request, if it knows how to; our deadline is what we count on.
-  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, 24 * 3600));
+  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started =
@@ -266,7 +265,7 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
 }
 
 void Client::abort(std::string_view reason) noexcept {
-  (void)bounded(Deadline::after(farewell_time),
+  (void)bounded(Deadline::after(leave_time),
                 [text = std::string(reason)] { return PMIx_Abort(1, text.c_str(), nullptr, 0); });
 }
 

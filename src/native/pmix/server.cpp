@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "native/pmix/server.hpp"
 
 #include <pmix.h>

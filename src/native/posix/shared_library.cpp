@@ -9,13 +9,16 @@
 
 namespace hvd::posix {
 
+std::string loader_error(const std::string& otherwise) {
+  const char* reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): the C library has one for each thread
+  return reason != nullptr ? reason : otherwise;
+}
+
 Result<SharedLibrary> SharedLibrary::open(const char* name, int flags) {
   SharedLibrary library;
   library.handle_ = ::dlopen(name, flags);
-  if (library.handle_ == nullptr) {
-    const char* reason = ::dlerror();
-    return Error(ErrorCode::unsupported, reason != nullptr ? reason : std::string("cannot load ") + name);
-  }
+  if (library.handle_ == nullptr)
+    return Error(ErrorCode::unsupported, loader_error(std::string("cannot load ") + name));
   library.path_ = name;
   return library;
 }

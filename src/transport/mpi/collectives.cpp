@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/panic.hpp"
-#include "transport/segment_array.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/segment_array.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::transport::over_mpi {
 
@@ -35,7 +35,7 @@ class CollectiveTask final : public Task {
   ~CollectiveTask() override {
     // What is in MPI's hands is leaked: it may still be written to.
     for (Slot* slot : {&slots_[0], &slots_[1], &agreement_})
-      if (slot->is_busy) (void)new Slot(std::move(*slot));
+      if (slot->is_busy) (void)new Slot(std::move(*slot));  // NOLINT(bugprone-unhandled-exception-at-new): no way on
   }
 
   void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {

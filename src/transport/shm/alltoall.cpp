@@ -18,9 +18,9 @@
 // LinkState::slab_is_free().
 #include <algorithm>
 
+#include "transport/segments/splits.hpp"
 #include "transport/shm/batch.hpp"
 #include "transport/shm/tasks.hpp"
-#include "transport/splits.hpp"
 
 namespace hvd::transport::shm {
 namespace {

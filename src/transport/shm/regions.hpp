@@ -19,9 +19,9 @@ class SharedRegions {
   };
 
   // `memory` holds `seats` parts of `part_bytes` each, by seat.
-  void add(std::shared_ptr<void> memory, std::size_t part_bytes, int me) {
+  void add(const std::shared_ptr<void>& memory, std::size_t part_bytes, int me) {
     auto* base = static_cast<std::byte*>(memory.get());
-    regions_.push_back({std::move(memory), base, base + part_bytes * static_cast<std::size_t>(me), part_bytes});
+    regions_.push_back({memory, base, base + part_bytes * static_cast<std::size_t>(me), part_bytes});
   }
   void remove(const void* my_part) {
     std::erase_if(regions_, [my_part](const Region& region) { return region.mine == my_part; });

@@ -114,7 +114,7 @@ class TcpLink final : public Link {
       if (operation.state == State::waiting) operation.state = State::failed;
     for (auto& stream : streams_) {
       if (!stream) continue;
-      stream->say_farewell(reason.message);
+      stream->tell_abort(reason.message);
       close(*stream);
     }
     own_sends_.clear();
@@ -258,14 +258,14 @@ class TcpLink final : public Link {
     Stream::End end = *stream.end();
     if (stream.is_open() && net_->has_fallen_silent(stream.descriptor())) end.error = ETIMEDOUT;
     failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(end) + " (link '" + name_ + "')");
-    failure_->is_a_consequence = end.farewell.empty() && is_closed(end);
+    failure_->is_a_consequence = end.abort_reason.empty() && is_closed(end);
   }
 
   static bool is_closed(const Stream::End& end) {
     return end.error == 0 || end.error == EPIPE || end.error == ECONNRESET;
   }
   static std::string what_happened(const Stream::End& end) {
-    if (!end.farewell.empty()) return "has given up: " + end.farewell;
+    if (!end.abort_reason.empty()) return "has given up: " + end.abort_reason;
     if (is_closed(end)) return "has closed its TCP connection during an operation; its own output tells why";
     switch (end.error) {
       case ETIMEDOUT:
@@ -273,7 +273,7 @@ class TcpLink final : public Link {
       case ENETUNREACH:
         return "gives no sign of life: its host or the network to it is down (HOROVOD_PEER_TIMEOUT sets how long that "
                "may last)";
-      default: return std::string("is lost, its TCP connection broke: ") + std::strerror(end.error);
+      default: return "is lost, its TCP connection broke: " + errno_text(end.error);
     }
   }
 

@@ -150,8 +150,8 @@ bool Stream::read_header() {
   if (staged() < sizeof(Header)) return fill();
   Header header;
   std::memcpy(&header, stage_.get() + stage_begin_, sizeof header);
-  if (header.kind == Header::Kind::farewell) {
-    std::size_t length = std::min<std::size_t>(header.bytes, longest_farewell);
+  if (header.kind == Header::Kind::abort) {
+    std::size_t length = std::min<std::size_t>(header.bytes, longest_abort_reason);
     if (staged() < sizeof header + length) return fill();
     const auto* text = reinterpret_cast<const char*>(stage_.get() + stage_begin_ + sizeof header);
     end_ = End{0, std::string(text, length)};
@@ -286,12 +286,12 @@ void Stream::fail(End end) {
   fail_receives();
 }
 
-void Stream::say_farewell(const std::string& why) {
+void Stream::tell_abort(const std::string& why) {
   if (!is_open() || !can_send_ || sent_ > 0) return;
-  std::string_view text = std::string_view(why).substr(0, longest_farewell);
+  std::string_view text = std::string_view(why).substr(0, longest_abort_reason);
   Header header;
   header.bytes = text.size();
-  header.kind = Header::Kind::farewell;
+  header.kind = Header::Kind::abort;
   Buffer message;
   ByteWriter writer(message);
   writer.put(header);

@@ -27,8 +27,8 @@ class Stream {
  public:
   // Why the connection ended.
   struct End {
-    int error = 0;         // errno; 0 if the other end closed it
-    std::string farewell;  // what the other end said before
+    int error = 0;             // errno; 0 if the other end closed it
+    std::string abort_reason;  // why the other end aborted the link; empty if it did not say
   };
 
   explicit Stream(std::vector<Operation>& operations) : operations_(&operations) {}
@@ -56,8 +56,9 @@ class Stream {
   bool is_left() const;
   // Everything that waits fails, without a connection.
   void fail(End end);
-  // A farewell, if no message is half sent: there it would be taken for part of it.
-  void say_farewell(const std::string& why);
+  // Tells the other end that this one has aborted the link, and why; not while a message is half sent, for this would
+  // be taken for a part of it.
+  void tell_abort(const std::string& why);
   const std::optional<End>& end() const { return end_; }
 
  private:

@@ -6,7 +6,7 @@
 #include "native/posix/plugin.hpp"
 
 namespace hvd::pmix {
-class Server;  // native/pmix/server.hpp, which like everything outside native/pmix sees no header of PMIx
+class Server;  // native/pmix/server.hpp; like everything outside of native/pmix it sees no header of PMIx
 }
 
 namespace hvd::bootstrap {
@@ -14,8 +14,8 @@ namespace hvd::bootstrap {
 struct PmixPlugin {
   posix::PluginStamp stamp;
   std::unique_ptr<Bootstrap> (*make_bootstrap)();
-  // The launcher's half: native/pmix/server.cpp ("// plugin: pmix") defines `std::unique_ptr<Server>
-  // hvd::pmix::make_server()`; its table entry is filled in pmix_plugin.cpp. Null in a plugin built without it.
+  // For the launcher: native/pmix/server.cpp defines `std::unique_ptr<Server> hvd::pmix::make_server()`, and plugin.cpp
+  // fills in this entry. Null in a plugin that was built without it.
   std::unique_ptr<pmix::Server> (*make_server)();
 };
 

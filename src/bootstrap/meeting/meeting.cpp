@@ -1,11 +1,11 @@
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
@@ -14,7 +14,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// The card of a rank: (u32 mark, u32 protocol version), and only then what belongs to that version.
+// The card of a rank: (u32 mark, u32 protocol version), and only then what that version defines.
 constexpr std::uint32_t mark = 0x48766443;
 struct Text {
   enum : std::size_t { head, host, node, processes, release, knobs, addresses, own, secret, count };
@@ -79,7 +79,7 @@ Status check_version(const CardView& card, Rank from, Rank me) {
                                         std::to_string(protocol_version) + same_release);
 }
 
-// Without what is equal on all ranks.
+// The card without what is equal on all ranks.
 Result<Member> read_card(const CardView& card, Rank from, Rank me, std::string& secret) {
   HVD_RETURN_IF_ERROR(check_version(card, from, me));
   Error damaged(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");
@@ -101,14 +101,14 @@ std::string says(Rank rank, const Member& member, const std::string& what) {
   return "rank " + std::to_string(rank.value) + " (host " + member.host + ") has " + what;
 }
 
-// Another release may speak the same, and still compute something else.
+// Another release may speak the same protocol and still compute something else.
 Status compare_releases(const Member& mine, Rank me, const Member& other, Rank from, std::string_view its_release) {
   if (mine.release == its_release) return {};
   return Error(ErrorCode::mismatch, says(me, mine, "loaded Horovod " + mine.release) + ", " +
                                         says(from, other, "loaded Horovod " + std::string(its_release)) + same_release);
 }
 
-// Ranks with different knobs would go different ways, and wait for each other for ever.
+// Ranks with different knobs would take different decisions, and wait for each other for ever.
 Status compare_knobs(const Member& mine, Rank me, const Member& other, Rank from, std::string_view its_knobs) {
   if (mine.knobs == its_knobs) return {};
   std::istringstream my_lines(mine.knobs), its_lines{std::string(its_knobs)};

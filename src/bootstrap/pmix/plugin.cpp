@@ -1,5 +1,4 @@
-// plugin: pmix
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 
 #include <chrono>
 #include <cstdint>

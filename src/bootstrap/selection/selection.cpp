@@ -1,4 +1,4 @@
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Best first. One that is not named here comes just before the last.
+// Best first. A bootstrap that is not named here comes just before the last.
 constexpr std::string_view preference[] = {"mpi", "pmix", "pmi", "environment", "rendezvous", "slurm", "single"};
 
 std::size_t place_of(std::string_view name) {
@@ -98,7 +98,7 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
       identity.error().message = "HOROVOD_BOOTSTRAP=" + config.bootstrap + ": " + identity.error().message;
       return std::move(identity.error());
     }
-    // Who asks for `single` by name means it.
+    // A user who asks for `single` by name means it.
     if (config.bootstrap != "single") HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
     return Chosen{std::move(bootstrap), std::move(*identity), "forced by HOROVOD_BOOTSTRAP"};
   }
@@ -106,8 +106,8 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
                "HOROVOD_BOOTSTRAP=\"" + config.bootstrap + "\" is unknown: expected one of " + known);
 }
 
-// Two launchers around one another (horovodrun inside of srun, say) may both have left their marks: going by the wrong
-// one would make every rank the same rank.
+// Two launchers, one inside of the other (horovodrun inside of srun), may both have left their marks. If the wrong one
+// were followed, every rank would take itself for the same rank.
 Status check_agreement(const std::string& name_of_bootstrap, const Identity& identity, const Environment& environment) {
   for (auto [name, value] :
        {std::pair("HOROVOD_RANK", identity.rank.value), std::pair("HOROVOD_SIZE", identity.size)}) {

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of a job tell each other when they meet: of each a card, which is a few texts. The cards of all
-// travel as one table, in which a text that many have (a host's name, settings) stands once.
+// What the ranks of a job tell each other when they meet. Each rank has a card, which is a few texts. All cards travel
+// as one table, in which a text that many cards have (a host's name, settings) stands once.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,7 +15,7 @@ namespace hvd::bootstrap {
 
 using Card = std::vector<std::string>;
 
-// A card by itself. What is not of this form has the texts up to where it goes wrong, and is not whole.
+// A card by itself, not in a table. A malformed one has the texts before the fault, and is not whole.
 Buffer encode(const Card& card);
 struct CardView {
   std::vector<std::string_view> texts;
@@ -45,7 +45,7 @@ class CardTable {
 // The cards of all ranks.
 class Cards {
  public:
-  // Fails if it is no table of so many ranks.
+  // Fails if it is not a table for this number of ranks.
   static Result<Cards> decode(Buffer table, int ranks);
   int size() const { return static_cast<int>(rows_.size()); }
   // Valid as long as this object.

@@ -1,4 +1,4 @@
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 
 #include <algorithm>
 
@@ -10,11 +10,11 @@ const char* const what_to_ask =
 
 namespace {
 
-// After a fence that was late: who has not put a card. What was put can be got though the fence has failed. Empty if
-// the launcher does not even answer what needs no waiting.
+// After a fence that timed out: the ranks that have not put a card. What was put can be got although the fence has
+// failed. Empty if the launcher does not even answer requests that wait for nobody.
 std::string absent_ranks(Bootstrap& bootstrap, const Identity& identity, std::string_view key) {
   constexpr auto answer_time = std::chrono::milliseconds(200);
-  constexpr int most_named = 8;  // each that is absent costs its answer time
+  constexpr int most_named = 8;  // each absent rank costs the time of its answer
   if (!bootstrap.get(identity.rank, key, Deadline::after(answer_time))) return {};
   std::string absent;
   int count = 0;

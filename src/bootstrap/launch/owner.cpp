@@ -1,7 +1,7 @@
-// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left": which process it is, when that began, in
-// which space of process numbers of which host; then a digest of what each group of variables said, by which a child
-// knows whether they still speak of the same place. Process numbers repeat, and so do those of hosts and containers.
-#include "bootstrap/owner.hpp"
+// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left": the process, when it began, in which
+// space of process numbers of which host, then a digest of each group of variables. By the digests a child finds out
+// whether the variables still speak of the same place. Process numbers repeat, and so do those of hosts and containers.
+#include "bootstrap/launch/owner.hpp"
 
 #include <signal.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// By who sets them. A launch has those of one group anew, and inherits the others.
+// Grouped by who sets them. A launch sets those of one group anew and inherits the others.
 constexpr std::size_t groups = 3;
 const std::vector<const char*> group_of_horovodrun = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_STORE",
                                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
@@ -86,8 +86,8 @@ bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
-// Its space of process numbers is not ours: then nothing can be looked up, and the variables decide. Hydra's are
-// numbers that repeat, those of all others name the launch.
+// The owner's space of process numbers is not ours: nothing can be looked up, and the variables decide. Those of Hydra
+// are numbers that repeat; those of all other launchers name the launch.
 bool is_out_of_sight(const Mark& mark) {
   return mark.space != posix::process_space();
 }
@@ -102,7 +102,7 @@ bool is_this_process(const Mark& mark) {
          (mark.began == 0 || posix::began_at(mark.process) == mark.began);
 }
 
-// A launcher that the owner, or a program of its, started on this host; its variables may have the same values.
+// The owner, or a program that it started, has run a launcher on this host; the variables may have the same values.
 bool launcher_is_between(const Mark& mark, ListAncestors list_ancestors) {
   if (is_out_of_sight(mark)) return false;
   bool launcher_was_seen = false;
@@ -136,7 +136,7 @@ pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestor
 
 namespace {
 
-// A step of srun --mpi=pmix inside of one of --mpi=pmi2 inherits a PMI_FD, which is some other descriptor here.
+// A step of srun --mpi=pmix inside of one of --mpi=pmi2 inherits a PMI_FD, which names some other descriptor here.
 Environment without_pmi_of_step_around(const Environment& environment) {
   std::string step = environment.get("SLURM_JOB_ID").value_or("") + "." + environment.get("SLURM_STEP_ID").value_or("");
   bool is_stale = environment.get("PMIX_NAMESPACE") == "slurm.pmix." + step && environment.has("PMI_JOBID") &&

@@ -1,4 +1,4 @@
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ namespace hvd::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds longest_nap(20);
-constexpr std::chrono::seconds time_to_explain(2);  // what the first rank has for telling the others why it failed
+constexpr std::chrono::seconds time_to_explain(2);  // left to the first rank for telling the others why it failed
 
 bool is_mine(const posix::FileDescriptor& socket) {
   auto process = posix::process_behind(socket);
@@ -50,7 +50,7 @@ posix::FileDescriptor memory_with(ConstBytes content) {
   return memory;
 }
 
-// The card of who comes; nothing if it did not say one.
+// The card of the rank that comes; nothing if it did not give one.
 std::optional<BroughtCard> read_card(const posix::FileDescriptor& socket, Deadline deadline) {
   Buffer message;
   message.reserve(store::largest_message);
@@ -108,7 +108,7 @@ std::vector<BroughtCard> NodeCircle::gather(std::string_view key, Deadline deadl
     until = Deadline::after(std::min(patience_, deadline.left() / 6));
   }
   if (cards.size() == others_) return cards;
-  // First the notice, then no door any more: who sees that there is none sees the notice.
+  // First the notice, then the door is closed: a rank that finds no door finds the notice.
   if (auto notice = posix::listen_on_unix_socket(address(key, "passed"))) notices_.push_back(std::move(*notice));
   others_ = cards.size();
   return cards;
@@ -131,7 +131,7 @@ void NodeCircle::hand_out(const Result<Buffer>& table) {
   guests_.clear();
 }
 
-// An empty descriptor: there is none.
+// An empty descriptor means that there is no table.
 Result<posix::FileDescriptor> NodeCircle::find_first(std::string_view key, Deadline deadline) const {
   Deadline until = Deadline::after(std::min(patience_, deadline.left() / 6));
   for (std::chrono::milliseconds nap(1);; nap = std::min(nap * 2, longest_nap)) {
@@ -139,7 +139,7 @@ Result<posix::FileDescriptor> NodeCircle::find_first(std::string_view key, Deadl
     auto found = posix::connect_to_unix_socket(address(key, "come"));
     if (found && *found && is_mine(*found)) return found;
     if (has_passed || until.passed()) return posix::FileDescriptor();
-    std::this_thread::sleep_for(nap);  // nobody tells when the first rank is there
+    std::this_thread::sleep_for(nap);  // nothing tells when the first rank is there
   }
 }
 
@@ -149,7 +149,7 @@ std::optional<Result<Buffer>> NodeCircle::bring(const BroughtCard& card, std::st
   out.put(card.first.value);
   out.put_string(to_string(card.second));
   auto first = find_first(key, deadline);
-  leads_ = true;  // unless somebody answers
+  leads_ = true;  // unless the first rank answers
   others_ = 0;
   if (!*first || message.size() > store::largest_message) return std::nullopt;
   auto sent = posix::send_message(*first, message);

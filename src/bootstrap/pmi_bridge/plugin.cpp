@@ -1,6 +1,5 @@
-// plugin: bridge
-// libhorovod_bridge.so: the bridge for programs that start MPI before, or without, the runtime. Opened by what is
-// preloaded into them (pmi_bridge/preload.c).
+// libhorovod_bridge.so: the bridge for programs that start MPI before the runtime, or without it. The library that is
+// preloaded into them opens it (preload.c).
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -11,7 +10,7 @@
 
 #include "base/log.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 #include "bootstrap/pmi_bridge/bridge.hpp"
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
@@ -20,10 +19,10 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
 
-// By horovodrun's store, which has one seat for every rank, and the runtime will want it: it is taken for as long as a
-// fence lasts, and what the others have put is fetched then. All ranks put the same names.
+// Over horovodrun's store. It has one seat for every rank, and the runtime will want that seat, so the bridge takes it
+// only for a fence, and fetches then what the others have put. All ranks put the same names.
 class ByVisits final : public Bootstrap {
  public:
   const char* name() const override { return "visits"; }
@@ -104,7 +103,7 @@ class ByVisits final : public Bootstrap {
   std::map<std::pair<std::int32_t, std::string>, Buffer> values_;
 };
 
-// horovodrun's store lets several programs of a rank do so, one after the other; its PMIx server does not.
+// With horovodrun's store several programs of a rank may do so, one after the other; with its PMIx server only one may.
 std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
   auto store = std::make_unique<ByVisits>();
   if (store->detected(environment)) return store;
@@ -113,7 +112,7 @@ std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
   return nullptr;
 }
 
-// What it opens lasts as long as the process: MPI_Finalize comes back to it, from whatever thread and however late.
+// The bridge lasts as long as the process: MPI_Finalize uses it again, on any thread and at any time.
 Result<PmiBridge*> open_lasting_bridge() {
   Environment environment = Environment::of_this_process();
   std::vector<std::string> warnings;
@@ -135,8 +134,8 @@ Result<PmiBridge*> open_lasting_bridge() {
 }  // namespace
 }  // namespace hvd::bootstrap
 
-// Collective over the job. Fills in the values of PMI_FD, PMI_RANK and PMI_SIZE, texts of at most `bytes`; leaves them
-// empty for a job of one. `failure` is set to a text that lasts if it fails.
+// Collective over the job. Fills in the values of PMI_FD, PMI_RANK and PMI_SIZE, texts of at most `bytes`; they stay
+// empty for a job of one. On failure sets `failure` to a text that is never freed.
 extern "C" __attribute__((visibility("default"))) void horovod_open_bridge(char* fd, char* rank, char* size,
                                                                            std::size_t bytes, const char** failure) {
   auto bridge = hvd::bootstrap::open_lasting_bridge();

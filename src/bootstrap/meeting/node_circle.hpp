@@ -32,21 +32,23 @@ using BroughtCard = std::pair<Rank, Buffer>;
 // Used by one thread at a time. Blocks.
 class NodeCircle {
  public:
-  // `name` is equal in the circle, and no other's on this machine; `others` are in it besides this rank.
+  // `name` is equal in the circle and unique on this machine; `others` are in it besides this rank.
   NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(60));
 
-  // The table of all ranks. Who acts for itself, and maybe for others, asks for it with the cards that it has.
+  // The table of all ranks. A rank that acts for itself, and maybe for others, gets it by `ask` with the cards that it
+  // has.
   using Ask = std::function<Result<Buffer>(const std::vector<BroughtCard>& cards)>;
   Result<Buffer> table_of_all(BroughtCard mine, std::string_view key, Deadline deadline, const Ask& ask);
 
-  // Its parts. Whether this rank acts for itself, and maybe for others.
+  // The parts of table_of_all().
+  // Whether this rank acts for itself, and maybe for others.
   bool leads() const { return leads_; }
 
-  // Of the first: what the others bring. Then hand_out() answers them.
+  // For the first rank: the cards that the others bring. hand_out() then answers them.
   std::vector<BroughtCard> gather(std::string_view key, Deadline deadline);
   void hand_out(const Result<Buffer>& table);
 
-  // Of the others: the table. Nothing if this rank has to go alone; leads() from then on.
+  // For the others: the table. Nothing if this rank has to go alone; leads() is true from then on.
   std::optional<Result<Buffer>> bring(const BroughtCard& card, std::string_view key, Deadline deadline);
 
  private:
@@ -57,8 +59,8 @@ class NodeCircle {
   bool leads_;
   std::size_t others_;
   std::chrono::milliseconds patience_;
-  std::vector<posix::FileDescriptor> guests_;   // whose cards are here
-  std::vector<posix::FileDescriptor> notices_;  // that this rank went on without some
+  std::vector<posix::FileDescriptor> guests_;   // ranks whose cards are here
+  std::vector<posix::FileDescriptor> notices_;  // say that this rank went on without some
 };
 
 }  // namespace hvd::bootstrap

@@ -1,4 +1,4 @@
-#include "transport/segment_array.hpp"
+#include "transport/segments/segment_array.hpp"
 
 #include <algorithm>
 #include <cstring>
