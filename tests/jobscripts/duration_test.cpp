@@ -16,8 +16,8 @@ TEST(Durations, are_numbers_with_units) {
 }
 
 TEST(Durations, without_units_are_refused) {
-  for (const char* text : {"", "2", "120", "h", "2 h", "-1h", "1.5h", "2x", "0h", "30m1h", "1h1h", "9999999999999999999h",
-                           "500d", "2h "})
+  for (const char* text :
+       {"", "2", "120", "h", "2 h", "-1h", "1.5h", "2x", "0h", "30m1h", "1h1h", "9999999999999999999h", "500d", "2h "})
     EXPECT_FALSE(parse_duration(text)) << text;
 }
 

@@ -33,9 +33,9 @@ TEST(Scripts, have_the_resources_of_the_machine) {
     EXPECT_TRUE(has(*script, line)) << line << *script;
   script = write_script(*find_site("summit"), wanted);
   ASSERT_TRUE(script) << script.error().message;
-  for (const char* line : {"#BSUB -nnodes 4\n", "#BSUB -P abc123\n", "#BSUB -W 2:00\n",
-                           "jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42", "--gpu_per_rs 6",
-                           "--bind packed:7"})
+  for (const char* line :
+       {"#BSUB -nnodes 4\n", "#BSUB -P abc123\n", "#BSUB -W 2:00\n",
+        "jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42", "--gpu_per_rs 6", "--bind packed:7"})
     EXPECT_TRUE(has(*script, line)) << line << *script;
 }
 
@@ -43,8 +43,9 @@ TEST(Scripts, are_refused_without_what_the_site_demands) {
   ScriptRequest wanted = request();
   wanted.account = "";
   EXPECT_TRUE(has(error_of("summit", wanted), "--account"));
-  EXPECT_EQ(error_of("slurm", wanted), "the site 'slurm' does not say how many ranks a node takes: --ranks-per-node N "
-                                       "or --gpus-per-node N is missing");
+  EXPECT_EQ(error_of("slurm", wanted),
+            "the site 'slurm' does not say how many ranks a node takes: --ranks-per-node N "
+            "or --gpus-per-node N is missing");
   EXPECT_TRUE(has(error_of("summit", request("")), "--time"));
   EXPECT_TRUE(has(error_of("summit", request("2:00")), "--time"));
   EXPECT_TRUE(has(error_of("summit", request("3d")), "24h"));
@@ -64,8 +65,8 @@ TEST(Scripts, are_refused_for_more_than_a_node_has) {
 
 TEST(Scripts, take_no_value_that_a_scheduler_could_misread) {
   for (const char* bad : {"a b", "a\n#SBATCH --nodes=999", "$(touch x)", "`x`", "a\"b", "a'b", "a;b", "-A"})
-    for (auto member : {&ScriptRequest::account, &ScriptRequest::queue, &ScriptRequest::constraint,
-                        &ScriptRequest::job_name}) {
+    for (auto member :
+         {&ScriptRequest::account, &ScriptRequest::queue, &ScriptRequest::constraint, &ScriptRequest::job_name}) {
       ScriptRequest wanted = request();
       wanted.*member = bad;
       EXPECT_TRUE(has(error_of("summit", wanted), "a name of letters")) << bad;

@@ -32,8 +32,8 @@ TEST(Sites, of_a_file_are_lines_of_keys_and_values) {
 }
 
 TEST(Sites, that_are_wrong_are_named_with_the_line) {
-  for (const char* line : {"titel = x", "title", "title =", "scheduler = slurm", "gpus_per_node = four",
-                           "gpus_per_node = -1", "= x"}) {
+  for (const char* line :
+       {"titel = x", "title", "title =", "scheduler = slurm", "gpus_per_node = four", "gpus_per_node = -1", "= x"}) {
     auto site = parse_site("scheduler = slurm\n" + std::string(line) + "\n", "mine");
     ASSERT_FALSE(site) << line;
     EXPECT_NE(site.error().message.find("'mine', line 2"), std::string::npos) << site.error().message;
@@ -47,8 +47,7 @@ TEST(Sites, of_any_bytes_are_read_or_refused) {
   std::string good(find_site("summit") ? compiled_sites().front().text : "");
   for (int round = 0; round < 2000; ++round) {
     std::string text = good;
-    for (int change = 0; change < 5; ++change)
-      text[random() % text.size()] = static_cast<char>(random() % 256);
+    for (int change = 0; change < 5; ++change) text[random() % text.size()] = static_cast<char>(random() % 256);
     text.resize(random() % (text.size() + 1));
     auto site = parse_site(text, "mine");
     EXPECT_TRUE(site || !site.error().message.empty());
