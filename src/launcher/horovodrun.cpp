@@ -15,6 +15,7 @@
 #include "launcher/options/check_build.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
+#include "launcher/options/job_script.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -53,6 +54,14 @@ Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
   auto text = read_file(flags.get("hostfile"));
   if (!text) return misuse("--hostfile: " + text.error().message);
   return launcher::parse_host_file(*text, flags.get("hostfile"));
+}
+
+Result<std::string> job_script(const Flags& flags) {
+  std::string file = flags.get("script_site");
+  if (file.find('/') == std::string::npos) return launcher::job_script(flags, std::nullopt);
+  auto text = read_file(file);
+  if (!text) return misuse("--site: " + text.error().message);
+  return launcher::job_script(flags, *text);
 }
 
 Result<Flags> read_flags(int count, char** arguments) {
@@ -146,8 +155,8 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
     return complain(usable.error().message, usage_error);
-  if (!flags.has("explain")) return std::nullopt;
-  auto text = explanation(flags, environment);
+  if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
+  auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
   if (!text) return complain(text.error().message, usage_error);
   return std::fputs(text->c_str(), stdout), 0;
 }

@@ -13,8 +13,9 @@ add_test(NAME cluster.every_program_of_every_launcher_on_every_layout
          COMMAND ${cluster}/matrix --all --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
-add_test(NAME cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it COMMAND ${cluster}/slurm_folder_test
-         ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it
+         COMMAND ${cluster}/slurm_folder_test ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.job_scripts_are_taken_by_sbatch_and_run COMMAND ${cluster}/job_scripts_test ${PROJECT_BINARY_DIR})
 set(horovodrun_tests "")
 foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm CancelledInSlurm WithMpi)
   string(REPLACE "," "_and_" name ${classes})
@@ -85,6 +86,7 @@ set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_ev
                      cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
                      cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it
+                     cluster.job_scripts_are_taken_by_sbatch_and_run
                      ${horovodrun_tests}
                      PROPERTIES LABELS cluster TIMEOUT 300 SKIP_RETURN_CODE 77)
 set_tests_properties(cluster.every_program_of_every_launcher_on_every_layout

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who includes whom: fails on every #include of src/ and schedulers/ that the rule below does not allow.
+"""Who includes whom: fails on every #include of src/, schedulers/ and jobscripts/ that the rule below does not allow.
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
@@ -23,7 +23,8 @@ MAY_USE = {
     "collectives": {"base", "devices", "topology", "transport"},
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap"},
+    "jobscripts": {"base"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "jobscripts"},
     "api": {"base", "native/mpi", "bootstrap", "runtime"},
     "python": {"api/horovod.h"},
 }
@@ -61,7 +62,8 @@ class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
-        for folder, prefix in ((self.root / "src", ""), (self.root / "schedulers", "schedulers/")):
+        beside = [(self.root / name, name + "/") for name in ("schedulers", "jobscripts")]
+        for folder, prefix in [(self.root / "src", ""), *beside]:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.suffix in SOURCES:
                     self.files[prefix + path.relative_to(folder).as_posix()] = path

@@ -40,9 +40,9 @@ def faults_of_tests(root):
     for path in files_below(folder) if folder.is_dir() else ():
         if path.is_file() and path.suffix in {".cpp", ".py", ".cmake"}:
             for match in definition.finditer(path.read_text(errors="replace")):
-                name = next(filter(None, match.groups()))
-                if len(name) > LONGEST_TEST:
-                    yield f"{path.relative_to(root)}: {name}: {len(name)} characters, and a test has {LONGEST_TEST} at most"
+                test = next(filter(None, match.groups()))
+                if len(test) > LONGEST_TEST:
+                    yield f"{path.relative_to(root)}: {test}: a test's name has at most {LONGEST_TEST} characters"
 
 
 def faults_of_variables(root):
