@@ -1,5 +1,6 @@
 # cmake -DFOLDER=… -DOUTPUT=… -P embed.cmake: the files of sites/ and templates/ as a C++ table.
-set(text "// Generated from the files of jobscripts/.\n#include \"jobscripts/site.hpp\"\n\nnamespace hvd::jobscripts {\n")
+string(CONCAT text "// Generated from the files of jobscripts/.\n#include \"jobscripts/site.hpp\"\n\n"
+                   "namespace hvd::jobscripts {\n")
 foreach(kind sites templates)
   file(GLOB files ${FOLDER}/${kind}/*.site ${FOLDER}/${kind}/*.sh)
   set(rows "")
@@ -11,7 +12,8 @@ foreach(kind sites templates)
     math(EXPR length "${length} / 4")
     string(APPEND rows "    {\"${name}\", std::string_view(\"${content}\", ${length})},\n")
   endforeach()
-  string(APPEND text "std::span<const CompiledFile> compiled_${kind}() {\n  static constexpr CompiledFile files[] = {\n${rows}  };\n  return files;\n}\n")
+  string(APPEND text "std::span<const CompiledFile> compiled_${kind}() {\n"
+                     "  static constexpr CompiledFile files[] = {\n${rows}  };\n  return files;\n}\n")
 endforeach()
 string(APPEND text "}  // namespace hvd::jobscripts\n")
 file(WRITE ${OUTPUT} "${text}")

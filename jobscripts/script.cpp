@@ -17,8 +17,7 @@ Error misuse(std::string message) {
 
 // A value that stands in a line of the scheduler, which no shell reads, but whose grammar knows blanks and quotes.
 Status check_word(const char* flag, const std::string& value) {
-  constexpr std::string_view allowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
   std::size_t bad = value.find_first_not_of(allowed);
   if (bad == std::string::npos && !value.starts_with('-')) return {};
   return misuse(std::string(flag) + ": a name of letters, digits and _.:,@%+/&|*=[]- is expected, not '" + value + "'");
@@ -33,8 +32,9 @@ Status check_words(const ScriptRequest& request) {
   auto breaks_lines = [](const std::string& word) { return word.find_first_of("\n\r") != std::string::npos; };
   if (breaks_lines(request.environment) || breaks_lines(request.container) ||
       std::ranges::any_of(request.command, breaks_lines))
-    return misuse("a command, environment or container with a line break in it cannot be written into a job script; "
-                  "put it into a script of its own");
+    return misuse(
+        "a command, environment or container with a line break in it cannot be written into a job script; "
+        "put it into a script of its own");
   return {};
 }
 
@@ -62,11 +62,11 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
   Size size;
   size.gpus_per_node = request.gpus_per_node.value_or(site.number("gpus_per_node", 0));
   int usual = site.number("ranks_per_node", size.gpus_per_node);
-  size.ranks_per_node = request.ranks_per_node.value_or(request.gpus_per_node && size.gpus_per_node > 0
-                                                            ? size.gpus_per_node
-                                                            : usual);
+  size.ranks_per_node =
+      request.ranks_per_node.value_or(request.gpus_per_node && size.gpus_per_node > 0 ? size.gpus_per_node : usual);
   if (size.ranks_per_node == 0)
-    return misuse("the site '" + site.name + "' does not say how many ranks a node takes: --ranks-per-node N or "
+    return misuse("the site '" + site.name +
+                  "' does not say how many ranks a node takes: --ranks-per-node N or "
                   "--gpus-per-node N is missing");
   if (int most = site.number("gpus_per_node", 0); most > 0 && size.gpus_per_node > most)
     return misuse("--gpus-per-node: a node of " + site.name + " has " + std::to_string(most) + " GPUs, not " +
@@ -75,8 +75,8 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
   size.cpus_per_rank = request.cpus_per_rank.value_or(cpus / size.ranks_per_node);
   if (cpus > 0 && (size.cpus_per_rank == 0 || size.cpus_per_rank * size.ranks_per_node > cpus))
     return misuse("a node of " + site.name + " has " + std::to_string(cpus) + " CPUs for jobs, too few for " +
-                  std::to_string(size.ranks_per_node) + " ranks of " +
-                  std::to_string(std::max(size.cpus_per_rank, 1)) + " each");
+                  std::to_string(size.ranks_per_node) + " ranks of " + std::to_string(std::max(size.cpus_per_rank, 1)) +
+                  " each");
   return size;
 }
 
@@ -95,9 +95,9 @@ void put_lists(Values& values, const Site& site, const ScriptRequest& request) {
   if (!request.environment.empty()) values["environment"] = {quoted(request.environment)};
   if (request.container.empty()) return;
   std::string wrapper = site.get("container");
-  if (wrapper.empty()) wrapper = request.gpus_per_node.value_or(site.number("gpus_per_node", 0)) > 0
-                                     ? "apptainer exec --nv"
-                                     : "apptainer exec";
+  if (wrapper.empty())
+    wrapper =
+        request.gpus_per_node.value_or(site.number("gpus_per_node", 0)) > 0 ? "apptainer exec --nv" : "apptainer exec";
   values["container"] = {wrapper + " " + quoted(request.container)};
 }
 
@@ -113,7 +113,8 @@ std::string quoted(const std::string& word) {
 
 Result<std::string> write_script(const Site& site, const ScriptRequest& request) {
   HVD_RETURN_IF_ERROR(check_words(request));
-  if (request.command.empty()) return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
+  if (request.command.empty())
+    return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
   if (request.nodes < 1) return misuse("--nodes: at least 1 is expected");
   if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
   auto time = parse_duration(request.time);

@@ -15,12 +15,12 @@ struct Key {
 };
 // Their meaning is in sites/README.md.
 constexpr Key keys[] = {
-    {"title", Kind::text},      {"scheduler", Kind::text},       {"launcher", Kind::text},
-    {"account", Kind::text},    {"account_flag", Kind::text},    {"queue", Kind::text},
-    {"queue_flag", Kind::text}, {"constraint", Kind::text},      {"longest", Kind::text},
-    {"select", Kind::text},     {"cpus_per_node", Kind::number}, {"gpus_per_node", Kind::number},
+    {"title", Kind::text},      {"scheduler", Kind::text},        {"launcher", Kind::text},
+    {"account", Kind::text},    {"account_flag", Kind::text},     {"queue", Kind::text},
+    {"queue_flag", Kind::text}, {"constraint", Kind::text},       {"longest", Kind::text},
+    {"select", Kind::text},     {"cpus_per_node", Kind::number},  {"gpus_per_node", Kind::number},
     {"container", Kind::text},  {"ranks_per_node", Kind::number}, {"launcher_flag", Kind::list},
-    {"directive", Kind::list},  {"module", Kind::list},          {"export", Kind::list},
+    {"directive", Kind::list},  {"module", Kind::list},           {"export", Kind::list},
     {"note", Kind::list},
 };
 
@@ -74,14 +74,14 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.empty() || line.front() == '#') continue;
     if (auto status = put(site, line); !status)
-      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "', line " + std::to_string(number) +
-                                                    " ('" + std::string(line) + "'): " + status.error().message);
+      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "', line " + std::to_string(number) + " ('" +
+                                                    std::string(line) + "'): " + status.error().message);
   }
   site.scheduler = site.get("scheduler");
   if (site.scheduler != "slurm" && site.scheduler != "lsf" && site.scheduler != "pbs")
-    return Error(ErrorCode::invalid_argument, "the site '" + site.name +
-                                                  "': scheduler = slurm, lsf or pbs is expected, not '" +
-                                                  site.scheduler + "'");
+    return Error(
+        ErrorCode::invalid_argument,
+        "the site '" + site.name + "': scheduler = slurm, lsf or pbs is expected, not '" + site.scheduler + "'");
   return site;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// What is to be known of a site's machine to write a job script for it: the files of sites/, or a file of the site's own.
+// What is to be known of a site's machine to write a job script for it: the files of sites/, or a file of the site's
+// own.
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ struct Site {
   std::string scheduler;  // slurm, lsf or pbs
   Values values;          // by key, in the words of sites/README.md
 
-  std::string get(std::string_view key) const;         // empty if the site does not say
+  std::string get(std::string_view key) const;            // empty if the site does not say
   int number(std::string_view key, int otherwise) const;  // checked when the site was read
 };
 

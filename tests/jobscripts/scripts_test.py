@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `horovodrun --jobscript` writes: compared, checked by shellcheck, and run with stand-ins for the site's programs."""
+"""What `horovodrun --jobscript` writes: compared, checked by shellcheck, and run with stand-ins for the site's
+programs."""
 import os
 import pathlib
 import shutil
@@ -37,7 +38,8 @@ class JobScripts(unittest.TestCase):
         subprocess.run([ROOT / "jobscripts" / "write-examples", HOROVODRUN, self.folder], check=True)
         written = {file.name: file.read_text() for file in self.folder.glob("*.sh")}
         kept = {file.name: file.read_text() for file in EXAMPLES.glob("*.sh")}
-        self.assertEqual(written, kept, "jobscripts/write-examples HOROVODRUN jobscripts/examples brings them up to date")
+        self.assertEqual(written, kept, "jobscripts/write-examples HOROVODRUN jobscripts/examples brings them up to "
+                                        "date")
 
     def test_every_example_is_clean_to_shellcheck(self):
         shellcheck = shutil.which("shellcheck")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who includes whom: fails on every #include of src/, schedulers/ and jobscripts/ that the rule below does not allow.
+"""Who includes whom: fails on every #include of src/ and jobscripts/ that the rule below does not allow.
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
@@ -62,8 +62,7 @@ class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
-        beside = [(self.root / name, name + "/") for name in ("schedulers", "jobscripts")]
-        for folder, prefix in [(self.root / "src", ""), *beside]:
+        for folder, prefix in ((self.root / "src", ""), (self.root / "jobscripts", "jobscripts/")):
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.suffix in SOURCES:
                     self.files[prefix + path.relative_to(folder).as_posix()] = path
