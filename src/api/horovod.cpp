@@ -46,12 +46,12 @@ namespace {
 
 thread_local std::string last_error;
 
-// What a process has once, however often it starts a runtime. Never destroyed: launchers' libraries must not be called
-// from static destructors.
+// What a process has only once, however often it starts a runtime. Never destroyed: libraries of launchers must not be
+// called from static destructors.
 struct Process {
   std::mutex mutex;  // one init at a time
   hvd::runtime::Session* session = nullptr;
-  hvd::Environment of_another_launch;  // variables that were inherited from a rank around this one's job
+  hvd::Environment of_another_launch;  // variables that a rank of the job around this one's has handed down
   bool has_been_a_rank = false;
 };
 Process& process() {
@@ -105,11 +105,12 @@ hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
                                                "; set it to sizeof(" + name + "), here " + std::to_string(expected));
 }
 
-// A struct of the caller's, whose header may be older or newer than ours: what it lacks is zero, which means the default;
-// what we do not know must be zero. `least` is the size that the first release had.
+// The caller's struct, whose header may be older or newer than ours. Fields that it lacks are zero, which means the
+// default; fields that we do not know must be zero. `least` is the size that the first release had.
 template <typename Struct>
 hvd_status copy_in(const char* name, const Struct* given, size_t least, Struct& ours) {
-  constexpr size_t most = 4096;  // more is no size, but what stands in a struct that does not begin with it
+  // A larger value is no size, but the first field of a struct that does not begin with its size.
+  constexpr size_t most = 4096;
   size_t size = given == nullptr ? 0 : given->struct_size;
   if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
   ours = {};
@@ -138,8 +139,8 @@ hvd_status check_owner(const hvd::Environment& environment) {
   return HVD_OK;
 }
 
-// What the launcher told this process; what it told a rank that started the launcher is left out. Once this process has
-// marked the environment itself the two cannot be told apart any more.
+// The launcher's variables for this process, without those of a rank that started the launcher. Once this process has
+// marked the environment itself, the two cannot be told apart any more.
 hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& all) {
   if (!mine.has_been_a_rank) {
     mine.of_another_launch = {};
@@ -189,7 +190,7 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
                   " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
 }
 
-// `size`: of the process set.
+// `size` is that of the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
@@ -215,7 +216,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
 }
 
-// The rows for each rank have to be there, and add up to what the input has.
+// There must be rows for each rank, and their sum must be the input's number of rows.
 hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
   auto invalid = [&](const std::string& text) {
     return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
@@ -268,7 +269,7 @@ hvd_status no_such_handle() {
   return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
 }
 
-// The result of an operation that kept one; null with the error set if there is none.
+// The result of an operation that kept one. If there is none: null, and the error is set.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) {
@@ -365,7 +366,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (!started) return fail(started.error());
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
-  // Alone there is no place that a child could take.
+  // A job of one rank has no place that a child could take.
   if ((*started)->world().size() > 1) {
     mark_environment(false);
     mine.has_been_a_rank = true;
@@ -376,7 +377,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
 
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
-  // A forked child has the object but neither its thread nor a right to its links.
+  // A forked child has the object, but not its thread, and must not use its links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
   delete runtime;

@@ -105,12 +105,13 @@ typedef struct hvd_init_options {
   const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
   size_t rank_count;
   /* Process sets that exist from the start, with the ids 1, 2, … in this order, the same on all ranks; a set that is
-   * listed twice, or has all ranks, has one id. Set k has set_sizes[k] of the ranks in set_ranks, one set after the other. */
+   * listed twice, or has all ranks, has one id. Set k has set_sizes[k] of the ranks in set_ranks, one set after the
+   * other. */
   const int* set_ranks;
   const size_t* set_sizes;
   size_t set_count;
-  /* Or sets by communicators: each rank gives those it belongs to (addresses of MPI_Comm). They get ids after the listed
-   * ones, the distinct lists of ranks in ascending order; set_comm_ids, if not null, receives this rank's. */
+  /* Or sets by communicators: each rank gives those it belongs to (addresses of MPI_Comm). They get ids after the
+   * listed ones, the distinct lists of ranks in ascending order; set_comm_ids, if not null, receives this rank's. */
   const void* const* set_comms;
   size_t set_comm_count;
   int* set_comm_ids;
@@ -143,20 +144,21 @@ HVD_API int hvd_is_running(hvd_runtime* runtime);
 
 /* ---- process sets ------------------------------------------------------------------------------------------------ */
 
-/* A set of ranks in which operations can run. Set 0 has all ranks. Collective over all ranks of the job, members or not,
- * in the same order everywhere; blocks until all ranks know the set. Ranks may come in any order, each once. `id` is set
- * in any case when a set of these ranks exists: then it is HVD_INVALID_ARGUMENT. */
+/* A set of ranks in which operations can run. Set 0 has all ranks. Collective over all ranks of the job, members or
+ * not, in the same order everywhere; blocks until all ranks know the set. Ranks may come in any order, each once.
+ * `id` is set in any case when a set of these ranks exists: then it is HVD_INVALID_ARGUMENT. */
 HVD_API hvd_status hvd_add_process_set(hvd_runtime* runtime, const int* ranks, size_t count, int* id);
 /* Operations that are still under way in the set end with HVD_SHUT_DOWN; the id may be given again. Collective over all
  * ranks. */
 HVD_API hvd_status hvd_remove_process_set(hvd_runtime* runtime, int id);
-/* The ids of all sets, ascending; the result is their number, of which at most `capacity` are written. -1: no runtime. */
+/* The ids of all sets, ascending; the result is their number, of which at most `capacity` are written. -1: no
+ * runtime. */
 HVD_API int hvd_process_set_ids(hvd_runtime* runtime, int* ids, int capacity);
 /* This rank's place in the set (-1: not a member) and the ranks of the set, ascending, of which at most `capacity` are
  * written. Any of the pointers may be null. */
 HVD_API hvd_status hvd_process_set(hvd_runtime* runtime, int id, int* rank, int* size, int* ranks, int capacity);
-/* The rows that the rank with this place gets of `rows`: reducescatter deals the first dimension out as evenly as it can,
- * the first ones get one more. */
+/* The rows that the rank with this place gets of `rows`: reducescatter deals the first dimension out as evenly as it
+ * can, the first ones get one more. */
 HVD_API int64_t hvd_rows_of(int64_t rows, int place, int size);
 
 /* ---- operations ------------------------------------------------------------------------------------------------ */
@@ -182,8 +184,8 @@ typedef struct hvd_op_description {
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
- * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one is started once, and lives until
- * that handle is released. */
+ * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one is started once, and lives
+ * until that handle is released. */
 HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op);
 /* For programs whose names, shapes or scales are ever new ones: gives back what one call of hvd_prepare() gave. What is
  * under way goes on. Not for transient operations. Null is allowed. */
@@ -237,8 +239,8 @@ HVD_API hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, si
                                      size_t count);
 HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination,
                                    size_t bytes);
-/* Hands the memory of the result over, without a copy; once for each result. free_data(owner) gives it back, at any time
- * and on any thread, also after hvd_shutdown(). */
+/* Hands the memory of the result over, without a copy; once for each result. free_data(owner) gives it back, at any
+ * time and on any thread, also after hvd_shutdown(). */
 HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
                                    void (**free_data)(void* owner));
 

@@ -20,7 +20,7 @@
 
 namespace horovod {
 
-// What a call of the C interface answered other than HVD_OK.
+// The exception for every answer of the C interface but HVD_OK.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(hvd_status status) : std::runtime_error(hvd_last_error()), status_(status) {}
@@ -133,7 +133,8 @@ class Runtime {
     return {runtime_, prepare<T>(name, HVD_BROADCAST, count, HVD_SUM, root_rank), count};
   }
 
-  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come again.
+  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come
+  // again.
   template <typename T>
   void allreduce(const std::string& name, std::span<T> data, hvd_reduce_op op = HVD_AVERAGE) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLREDUCE, data.size(), op, 0));
@@ -144,7 +145,7 @@ class Runtime {
     OneUse use(runtime_, prepare<T>(name, HVD_BROADCAST, data.size(), HVD_SUM, root_rank));
     Operation<T>(runtime_, use.op, data.size()).start(data).wait();
   }
-  // All ranks' elements, by rank; each may give another number of them.
+  // The elements of all ranks, by rank; each rank may give another number of elements.
   template <typename T>
   std::vector<T> allgather(const std::string& name, std::span<const T> mine) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLGATHER, mine.size(), HVD_SUM, 0));

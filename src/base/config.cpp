@@ -43,7 +43,7 @@ constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
-// Where in the Config a value goes; nowhere for what others read from the environment, or nobody does.
+// The field of the Config that a value goes to; none for variables that others read from the environment, or nobody.
 using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
                            std::string& (*)(Config&), log::Level& (*)(Config&), PortRange& (*)(Config&)>;
 template <typename Value, Value Config::*member>
@@ -76,9 +76,9 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,   // whoever sets it counts on something that does not exist yet: tell them
-    unheard,  // the same, but nobody counts on it by itself
-    equal,    // ranks that differ in it would go different ways and wait for each other
+    missed,   // a user who sets it relies on something that does not exist yet: tell them
+    unheard,  // the same, but nobody relies on it by itself
+    equal,    // ranks with different values would take different decisions and wait for each other
   } trait = ordinary;
 };
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
@@ -120,7 +120,7 @@ constexpr Row rows[] = {
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
 
-    // What launchers tell the ranks.
+    // Variables by which launchers inform the ranks.
     {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
     {"HOROVOD_SIZE", positive, "", "set by the launcher: number of ranks"},
     {"HOROVOD_LOCAL_RANK", count, "", "set by the launcher: rank among those of this node"},
@@ -136,7 +136,8 @@ constexpr Row rows[] = {
     {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
-    // Not there yet: these are known, so that they are no typing errors, but later parts of the system will go by them.
+    // These have no effect yet. They are known, so that they are not taken for typing errors; later parts of the system
+    // will use them.
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},
@@ -154,7 +155,7 @@ constexpr Row rows[] = {
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
-    // Accepted from Horovod so that scripts run as they are: this system decides by itself, or has no such part.
+    // Accepted from Horovod so that scripts run unchanged: this system decides by itself, or has no such part.
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
@@ -167,7 +168,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // Of Horovod's build and tests: images and shell profiles leave them behind.
+    // For Horovod's build and tests: images and shell profiles leave them behind.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of Horovod's build"},
@@ -323,7 +324,7 @@ Error malformed(const Row& row, const std::string& value) {
                                            ", found '" + value + "'; " + remedy};
 }
 
-// A flag that is off, and a value that repeats the default, ask for nothing.
+// A flag that is off, and a value that repeats the default, change nothing.
 bool asks_for_something(const Row& row, std::string_view value) {
   if (row.rule.form == Rule::Form::flag) return flag_in(value).value_or(false);
   return value != row.default_value;

@@ -31,7 +31,7 @@ struct Error {
   ErrorCode code;
   std::string message;
   std::source_location origin;
-  // Of something that another rank knows better and is about to tell: a peer that ended for a reason of its own.
+  // Another rank knows the cause better and is about to announce it: a peer that ended for a reason of its own.
   bool is_a_consequence = false;
 
   Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())

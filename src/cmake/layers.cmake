@@ -1,7 +1,7 @@
 # A folder of src/ is a layer, a namespace and a target. A .cpp file that is added to a folder is built.
 
-# hvd_plugin_files(pmix native/pmix/client.cpp …): these files, named from src/, are the sources of that plugin (the global
-# property hvd_plugin_pmix) and of no layer.
+# hvd_plugin_files(pmix native/pmix/client.cpp …): these files, named from src/, are the sources of that plugin (the
+# global property hvd_plugin_pmix) and of no layer.
 function(hvd_plugin_files name)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   set_property(GLOBAL APPEND PROPERTY hvd_plugin_${name} ${ARGN})

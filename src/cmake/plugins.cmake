@@ -7,7 +7,8 @@ function(hvd_plugin name)
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
   pkg_check_modules(${name} IMPORTED_TARGET QUIET ${plugin_PKGCONFIG})
   if(NOT ${name}_FOUND)
-    message(NOTICE "-- ${plugin_LIBRARY} was not found by pkg-config (${plugin_PKGCONFIG}): without it ${plugin_LACKING}")
+    message(NOTICE "-- ${plugin_LIBRARY} was not found by pkg-config (${plugin_PKGCONFIG}): "
+                   "without it ${plugin_LACKING}")
     return()
   endif()
   add_library(horovod_${name} MODULE ${sources})
@@ -22,8 +23,8 @@ function(hvd_plugin name)
   install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# libhorovod_mpi-ABI.so from the sources of the plugin mpi: compiled against that ABI's mpi.h and linked to no MPI, since
-# the names are bound to whatever library of the ABI the process has (native/mpi/process.cpp).
+# libhorovod_mpi-ABI.so from the sources of the plugin mpi: compiled against that ABI's mpi.h and linked to no MPI,
+# since the names are bound to whatever library of the ABI the process has (native/mpi/process.cpp).
 function(hvd_mpi_plugin abi)
   cmake_parse_arguments(plugin "" "" "INCLUDE;DEFINE" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_mpi)
@@ -54,8 +55,8 @@ function(hvd_mpi_plugins)
     if(HVD_MPI_${upper}_INCLUDE)
       hvd_mpi_plugin(${abi} INCLUDE ${HVD_MPI_${upper}_INCLUDE})
     else()
-      message(NOTICE "-- no mpi.h of ${abi} was found by pkg-config (${packages_${abi}}): no plugin for MPI libraries of "
-                     "that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
+      message(NOTICE "-- no mpi.h of ${abi} was found by pkg-config (${packages_${abi}}): no plugin for MPI "
+                     "libraries of that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
     endif()
   endforeach()
   # The standard's own ABI has the wrapper of the compiler in its name. Its mpi.h is another's with a macro.

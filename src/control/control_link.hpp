@@ -27,8 +27,8 @@ class ControlLink {
   // Keeps the frame and sends as much as the socket takes, now and in flush().
   Status send(ConstBytes frame);
   Status flush();
-  // The next whole frame, valid until the next call; nothing while none is there. peer_lost if the connection has ended,
-  // but not after the peer has left: then nothing more comes.
+  // The next whole frame, valid until the next call; nothing while none is there. peer_lost if the connection has
+  // ended, but not after the peer has left: then nothing more comes.
   Result<std::optional<ConstBytes>> receive();
   bool peer_has_left() const { return peer_has_left_; }
   // From now on the wake word is posted when something comes or can be sent.

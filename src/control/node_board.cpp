@@ -19,7 +19,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 constexpr std::size_t groups_of(int slots) {
   return (static_cast<std::size_t>(slots) + 63) / 64;
 }
-// A part of the words that shares no cache line with parts of other writers.
+// Room for so many words of one writer: whole cache lines, which it shares with no other writer.
 constexpr std::size_t whole_lines(std::size_t words) {
   return (words + 7) / 8 * 8;
 }

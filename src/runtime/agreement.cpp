@@ -12,7 +12,7 @@ namespace {
 // A frame is a row of items.
 enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
-// The coordinator has 1024 slots to spare; it hears of what is free again long before they are used up.
+// The coordinator has 1024 slots to spare; it hears of freed slots long before these are used up.
 constexpr std::uint64_t most_slots_in_doubt = 64;
 
 Error broken_frame() {
@@ -63,7 +63,7 @@ NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) co
   return electorate;
 }
 
-// Says who has a say about the set from now on, and passes on what is complete by that.
+// Sets who has a say about the set from now on, and passes on what is complete as a result.
 void NodeAgreement::elect(const ProcessSet& set) {
   Electorate& electorate = electorates_[set.id] = electorate_of(set);
   for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
@@ -82,7 +82,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   hear(rank, *decoded, request);
 }
 
-// What is not for the coordinator of this node goes up.
+// A request that this node's coordinator does not handle goes up.
 void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) {
     ByteWriter writer(requests_up_);
@@ -103,7 +103,7 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
              request);
 }
 
-// Sent before its rank had read of a removed set, or of the end of the joins.
+// The ballot was sent before its rank had read that the set was removed, or that the joins are over.
 bool NodeAgreement::is_void(OpNameView name, std::uint64_t seen) const {
   return !ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_);
 }
@@ -163,7 +163,7 @@ void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   outgoing_.push_back(slot);
 }
 
-// Ranks have joined: what waited for them alone is complete.
+// Ranks have joined: what waited only for them is complete.
 void NodeAgreement::note_joins() {
   if (!std::exchange(joins_are_new_, false)) return;
   elect(sets_.world());
@@ -260,7 +260,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
   if (!frame.ok()) return broken_frame();
   auto decoded = decode_request(bytes);
   if (!decoded) return decoded.error();
-  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // that travels as a ballot
+  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // this one travels as a ballot
   hear(from, *decoded, bytes);
   return {};
 }
@@ -339,7 +339,7 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   return {};
 }
 
-// A child that has voted for a name has nobody missing, though it has forgotten the name and names all its ranks.
+// A child that has voted for a name lacks nobody, although it has forgotten the name and reports all its ranks.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
   bool is_current = frame.get<std::uint32_t>() == question_;
@@ -363,7 +363,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
 void NodeAgreement::answer_if_complete() {
   if (!silent_children().empty()) return;
   if (coordinator_) return effects_.answered(known_missing());
-  flush_up();  // whoever votes before the answer does not appear in it
+  flush_up();  // a rank that votes before the answer is not named in it
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
@@ -378,13 +378,13 @@ void NodeAgreement::answer_if_complete() {
 
 void NodeAgreement::decided(const Record& record) {
   Buffer bytes;
-  bytes.swap(frame_);  // its capacity; encode() clears it
+  bytes.swap(frame_);  // swaps to keep its capacity; encode() clears it
   encode(record, bytes);
   logged(record, bytes);
   frame_.swap(bytes);
 }
 
-// A record is next in the log of every node.
+// Appends a record to the log of this node and sends it to the nodes below.
 void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   ++records_;
   take_note(record);
@@ -416,7 +416,7 @@ void NodeAgreement::take_note(const Record& record) {
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
                    slot.arrived.clear();
-                   slot.is_complete = true;  // by ballots; a batch follows
+                   slot.is_complete = true;  // complete by ballots; a batch follows
                    ballots_.close(it.name);
                    effects_.given(it.slot);
                    ++slots_in_doubt_;
@@ -501,7 +501,7 @@ bool NodeAgreement::flush_up() {
     outgoing_.clear();
   }
   for (const OpName& name : opened_) {
-    if (!ballots_.is_open(name)) continue;  // complete meanwhile
+    if (!ballots_.is_open(name)) continue;  // it became complete meanwhile
     writer.put(Item::opened);
     write(writer, name);
     writer.put(records_);

@@ -63,7 +63,7 @@ class AgreementEffects {
   virtual void heard_ballot(OpNameView name, Rank from) = 0;           // of my node, or one for a subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
-  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // of my node
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // ranks of my node
   virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: of all nodes
 };
 
@@ -72,7 +72,7 @@ class NodeAgreement {
   struct Settings {
     std::vector<Rank> ranks;  // of my node, by seat
     int children = 0;
-    // Below which child a rank of another node is; -1: not below this node. Not asked without children.
+    // The child below which a rank of another node is; -1: not below this node. Not called without children.
     std::function<int(Rank)> child_above;
     bool is_root = true;  // only the root has a coordinator
     int world_size = 0;
@@ -88,7 +88,7 @@ class NodeAgreement {
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   void tell_lost(Rank rank, std::string_view why);
 
-  // At the root: answered() comes once all nodes have said who is missing at these slots and at all names that are
+  // At the root: answered() is called once all nodes have said who is missing at these slots, and at all names that are
   // voted on. A new question replaces an old one.
   void ask_who_is_missing(const std::vector<SlotId>& slots);
   // The children that have not answered the last question, and what is known without them.
@@ -102,12 +102,12 @@ class NodeAgreement {
   bool flush(const BatchesInFlight& batches_in_flight);
   bool flush(int batches_in_flight);  // as many in every set
 
-  // Something can go on only when ranks have read more of the log, which nobody announces.
+  // Something can go on only when ranks have read more of the log, which nothing announces.
   bool waits_for_readers() const;
 
   Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
   std::uint64_t frames_sent() const { return frames_sent_; }
-  // Some subtree (mine is one) has arrived at the slot, and others have not.
+  // Some subtree (mine counts as one) has arrived at the slot, and others have not.
   bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
   const ProcessSets& sets() const { return sets_; }
 
@@ -177,9 +177,9 @@ class NodeAgreement {
   std::uint64_t records_ = 0;  // appended to my node's log
   std::uint64_t node_read_ = 0;
   std::uint64_t read_told_ = 0;       // up
-  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last told how far we have read
+  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last reported how far we have read
   std::vector<SlotId> outgoing_;
-  std::vector<OpName> opened_;  // of which the parent has not heard
+  std::vector<OpName> opened_;  // the parent has not heard of these
   Buffer requests_up_, records_down_, frame_, scratch_;
   RecordStorage storage_;
   std::uint32_t question_ = 0;

@@ -57,7 +57,7 @@ void Coordinator::remove_set(OpNameView name, const Signature& signature) {
   emit(RemoveSetRecord{id});
 }
 
-// True if it cannot be carried out, since somebody has joined for whom zeros do not do.
+// True if it cannot be carried out: a rank has joined, and zeros cannot stand for its data.
 bool Coordinator::refuse_for_joined(OpNameView name, const Signature& signature) {
   bool is_refused =
       name.set == global_process_set && !joined_.empty() && signature.row().joined == VerbRow::Joined::refused;
@@ -109,7 +109,7 @@ void Coordinator::all_arrived(SlotId slot) {
 
 void Coordinator::evict(SlotId slot) {
   Slot& it = at(slot);
-  // An op that is ready has everybody's consent and is scheduled; nobody can have submitted it anew before.
+  // All have agreed to an op that is ready, and it is scheduled; nobody can have submitted it again before.
   if (it.state == SlotState::ready) panic("slot of '" + it.name.name + "' evicted while ready");
   recently_used_.erase(it.recent);
   slot_of_.erase(it.name);
@@ -129,7 +129,7 @@ void Coordinator::end(SlotId slot) {
   ended_.push_back({slot, emitted_});
 }
 
-// Ops that are ready keep their slots; the cache may be over its capacity until they are scheduled.
+// Ops that are ready keep their slots; until they are scheduled the cache may exceed its capacity.
 void Coordinator::shrink_cache() {
   for (auto it = recently_used_.begin(); it != recently_used_.end() && over_capacity();) {
     SlotId slot = *it++;

@@ -126,7 +126,8 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
-// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it is.
+// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it
+// is.
 void Engine::choose_core() const {
   if (config_.thread_affinity.empty()) return;
   const std::string& text = config_.thread_affinity;

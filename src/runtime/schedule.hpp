@@ -1,6 +1,6 @@
 #pragma once
-// The records of the schedule: what the coordinator appends to the log and every rank executes in order; and the requests
-// that ranks send to it. Each says itself how it looks as bytes.
+// The records of the schedule, which the coordinator appends to the log and every rank executes in order; and the
+// requests that ranks send to the coordinator. Each defines its own form as bytes.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace hvd::runtime {
 
-// What decoded records and requests point into, so that reading one allocates nothing; valid until the next decode.
+// Memory that decoded records and requests point into, so that reading one allocates nothing; valid until the next
+// decode.
 struct RecordStorage {
   std::vector<SlotId> slots;
   std::vector<Rank> ranks;

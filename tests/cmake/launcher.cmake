@@ -32,8 +32,10 @@ function(hvd_launcher_tests file)
       set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180
                            ENVIRONMENT "${launcher_environment};HVD_ROUNDS=${kill_rounds}")
       if(current STREQUAL Ends)
-        add_test(NAME soak.${name} COMMAND Python3::Interpreter ${launcher_tests}/${file}.py ${current}.${CMAKE_MATCH_1})
-        set_tests_properties(soak.${name} PROPERTIES LABELS soak TIMEOUT 1200 ENVIRONMENT "${launcher_environment};HVD_ROUNDS=50")
+        add_test(NAME soak.${name} COMMAND Python3::Interpreter ${launcher_tests}/${file}.py
+                 ${current}.${CMAKE_MATCH_1})
+        set_tests_properties(soak.${name} PROPERTIES LABELS soak TIMEOUT 1200 ENVIRONMENT
+                             "${launcher_environment};HVD_ROUNDS=50")
       endif()
     endif()
   endforeach()

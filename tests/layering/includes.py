@@ -3,9 +3,9 @@
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
-The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: entries of a registry never include
-each other, the headers of an optional C library appear in src/native/<library> alone, our own headers are written from
-src/, and what CMake links is what the table allows.
+The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: entries of a registry never
+include each other, the headers of an optional C library appear in src/native/<library> alone, our own headers are
+written from src/, and what CMake links is what the table allows.
 """
 import pathlib
 import re
@@ -170,7 +170,8 @@ def faults_of(root):
                 faults.append(f"src/{file}: {room} is no room of {layer_of(file)}; a new one needs a row in "
                               "tests/layering/includes.py")
         elif "/" in file and layer_of(file) != "cmake":
-            faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in tests/layering/includes.py")
+            faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in "
+                          f"tests/layering/includes.py")
     return faults
 
 

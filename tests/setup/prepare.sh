@@ -19,7 +19,8 @@ load_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" != 0 ]; then
     say ":: missing, $why: ${missing[*]}"
-    say "   not root, so nothing was installed; to load them: sudo apt-get install --no-install-recommends ${missing[*]}"
+    say "   not root, so nothing was installed; to load them:"
+    say "   sudo apt-get install --no-install-recommends ${missing[*]}"
     return 0
   fi
   say ":: apt-get install, $why: ${missing[*]}"
@@ -29,7 +30,10 @@ load_packages() {
   fi
   twice apt_get install --no-install-recommends "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
 }
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >build/logs/apt.log 2>&1 || { tail -n 5 build/logs/apt.log; return 1; }; }
+apt_get() {
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >build/logs/apt.log 2>&1 ||
+    { tail -n 5 build/logs/apt.log; return 1; }
+}
 
 need_commands() {
   local command missing=()

@@ -25,16 +25,16 @@ namespace hvd::collectives {
 // All of it is a pure function of what is equal on all ranks of the team. Thread-safe after make().
 class Selector {
  public:
-  // Fails on a name that is not an algorithm or a verb, or an algorithm that does not do the verb.
+  // Fails on a name that is no algorithm or no verb, and on an algorithm that does not do the verb.
   static Result<std::unique_ptr<Selector>> make(const Config& config);
 
-  // Fails where nothing is possible, alike on all ranks of the team, and says why. Never null.
+  // Fails if no algorithm is possible, in the same way on all ranks of the team; the error says why. Never null.
   Result<const Algorithm*> choose(const Collective& collective, const Team& team) const;
-  // Null where nothing is possible.
+  // Null if no algorithm is possible.
   const Algorithm* find(const Collective& collective, const Team& team) const;
-  // One line: what is chosen, and why.
+  // One line: the algorithm that is chosen, and why.
   std::string explain(const Collective& collective, const Team& team) const;
-  // The whole table for a team: verb × size × algorithm, and why; for `horovodrun --explain`.
+  // The whole table for a team: verb × size × algorithm, and why. Rank 0 logs it at the level debug.
   std::string table(const Team& team, DataType dtype = DataType::f32) const;
 
  private:
@@ -51,7 +51,7 @@ class Selector {
   const Algorithm* named(std::string_view name) const;
 
   std::vector<std::unique_ptr<Algorithm>> algorithms_;
-  std::vector<const Algorithm*> overrides_;  // by verb; null where nothing is asked for
+  std::vector<const Algorithm*> overrides_;  // by verb; null if nothing is asked for
 };
 
 }  // namespace hvd::collectives

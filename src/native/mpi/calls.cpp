@@ -25,7 +25,7 @@ Status status_of(const char* what, int code) {
   return failure_of(what, code);
 }
 
-// Handles are integers or pointers: as bits they are all the same.
+// Handles are integers or pointers: both are kept as bits.
 static_assert(sizeof(MPI_Request) <= sizeof(Request) && sizeof(MPI_Comm) <= sizeof(Request));
 Request to_bits(MPI_Request request) {
   std::uintptr_t bits = 0;
@@ -55,7 +55,7 @@ MPI_Datatype type_of(DataType dtype) {
   return MPI_DATATYPE_NULL;
 }
 
-// What only moves is moved as it is: 16-bit floats are unknown to MPI.
+// Data that are only moved go as integers of their size, since MPI does not know 16-bit floats.
 MPI_Datatype moved_type_of(DataType dtype) {
   switch (size_of(dtype)) {
     case 1: return MPI_UINT8_T;
@@ -76,7 +76,7 @@ MPI_Op operation_of(DataType dtype, ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-// Min and max of a NaN are MPI's own affair, and ours are NaN.
+// What MPI does with a NaN in min and max is its own affair; ours give NaN.
 bool reduces(DataType dtype, ReduceOp op) {
   bool is_floating = dtype == DataType::f32 || dtype == DataType::f64;
   bool selects = op == ReduceOp::min || op == ReduceOp::max;
@@ -243,8 +243,9 @@ Result<ThreadLevel> initialize(ThreadLevel wanted) {
   int asked = wanted == ThreadLevel::multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   if (int code = MPI_Init_thread(nullptr, nullptr, asked, &provided); code != MPI_SUCCESS)
     return failure_of("MPI_Init_thread", code);
-  // Ours alone so far: some libraries report errors of a request (a message too long) to the world's handler, and not
-  // to that of its communicator. Of an MPI that the program initialised the handlers are the program's.
+  // The handler is set on our communicator alone. Some libraries report errors of a request (a message too long) to the
+  // world's handler and not to that of its communicator; but if the program initialised MPI, the world's handlers are
+  // the program's.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   return level_of(provided);

@@ -20,7 +20,7 @@ namespace {
 constexpr auto leave_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
-// PMIx is one per process, so these are too.
+// PMIx exists once per process, so these do, too.
 std::atomic<int> clients_opened{0};
 std::atomic<bool> stuck{false};  // some call never came back
 
@@ -37,8 +37,8 @@ Error failure(const std::string& what, pmix_status_t status) {
   return {code, "PMIx: " + what + ": " + text_of(status)};
 }
 
-// An operation that PMIx finishes on its own thread. Both sides hold it, so that one that outlives our deadline is
-// harmless; it also owns the arguments, which PMIx may read until then.
+// An operation that PMIx finishes on its own thread. Both sides hold it, so it may outlive our deadline; it also owns
+// the arguments, which PMIx may read until then.
 struct Operation {
   pmix_proc_t process{};
   std::string key;
@@ -66,8 +66,8 @@ struct Operation {
 
 using Held = std::shared_ptr<Operation>;
 
-// Some calls of PMIx block until the server answers, for ever if it is stopped. They are made on a thread of their own,
-// which is left behind if the deadline passes. Nothing then.
+// Some calls of PMIx block until the server answers, for ever if the server is stopped. They are made on a thread of
+// their own, which is left behind if the deadline passes; then the result is nothing.
 std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();
   try {
@@ -95,7 +95,7 @@ void when_got(pmix_status_t status, pmix_value_t* value, void* data) {
   (*operation)->finish(status);
 }
 
-// Servers send numbers in whatever type they like.
+// Servers send numbers in various types.
 std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
   auto if_not_negative = [](auto number) -> std::optional<std::uint64_t> {
     if (number < 0) return std::nullopt;
@@ -136,10 +136,10 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
   std::optional<pmix_status_t> answer = bounded(deadline, [me] { return PMIx_Init(me.get(), nullptr, 0); });
   if (!answer)
     return Error(ErrorCode::timeout, "PMIx_Init: the job's PMIx server accepts connections but does not answer");
-  // UNREACH is how PMIx says "there is no server, be a job of one"; whether that is what the user meant is not for us
-  // to guess.
+  // UNREACH is how PMIx says "there is no server, be a job of one". We do not guess whether that is what the user
+  // meant.
   if (*answer == PMIX_ERR_UNREACH) {
-    // Finalize is right for a job of one and crashes (4.2.2) after a search for a server that failed.
+    // Finalize is right for a job of one. After a failed search for a server it crashes (4.2.2).
     if (std::string_view(me->nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
@@ -171,7 +171,7 @@ Result<std::uint32_t> Client::read_size(Deadline deadline) {
   const std::string what = "reading the job's size (" PMIX_JOB_SIZE ")";
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
-  // It comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
+  // The value comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
   // OPTIONAL.
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
@@ -217,8 +217,8 @@ Status Client::fence(Deadline deadline) {
       return Error(ErrorCode::timeout, broken_);
     }
     if (*status == PMIX_SUCCESS) return {};
-    // A peer that finalizes while we wait counts as lost. When this is not the process's first client the peer may well
-    // be about to open its next one too; all who waited got this answer, so all of them try again together.
+    // A peer that finalizes while we wait counts as lost. If this is not the process's first client, the peer may be
+    // about to open its next one, too. All ranks that waited got this answer, so all of them try again together.
     if (*status == PMIX_ERR_PARTIAL_SUCCESS && reopened_ && !deadline.passed()) continue;
     Error error = failure("the fence failed, probably because a rank ended", *status);
     broken_ = error.message;
@@ -244,13 +244,13 @@ std::optional<int> Client::fence_once(Deadline deadline) {
 
 Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline deadline) {
   std::string what = "getting \"" + std::string(key) + "\" of rank " + std::to_string(rank);
-  // Servers answer for ranks beyond the job with silence.
+  // Servers do not answer for ranks beyond the job.
   if (rank >= size_ || key.empty() || key.size() > PMIX_MAX_KEYLEN)
     return Error(ErrorCode::invalid_argument, what + ": there are " + std::to_string(size_) + " ranks");
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
-  // Lets the server forget the request, if it knows how to; our deadline is what we count on.
+  // Lets the server forget the request, if it can; our own deadline is what counts.
   int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
   auto handed = std::make_unique<Held>(operation);

@@ -44,7 +44,7 @@ PyObject* init(PyObject*, PyObject* arguments) {
   if (set_list != Py_None && !sets.read(set_list)) return nullptr;
   hvd_init_options options{};
   options.struct_size = sizeof options;
-  options.mpi_comm = reinterpret_cast<const void*>(communicator);
+  options.mpi_comm = reinterpret_cast<const void*>(communicator);  // NOLINT(performance-no-int-to-ptr): an address
   options.mpi_comm_size = static_cast<std::size_t>(handle_bytes);
   options.ranks = ranks.empty() ? nullptr : ranks.data();
   options.rank_count = ranks.size();
@@ -79,7 +79,7 @@ PyObject* world(PyObject*, PyObject*) {
 
 // Python's copy of the environment does not have what the library sets.
 PyObject* owner_mark(PyObject*, PyObject*) {
-  const char* mark = std::getenv("HOROVOD_OWNER");
+  const char* mark = std::getenv("HOROVOD_OWNER");  // NOLINT(concurrency-mt-unsafe): under the GIL
   return mark == nullptr ? none() : PyUnicode_FromString(mark);
 }
 

@@ -100,8 +100,8 @@ def shutdown():
 
 
 def _copy_mark():
-    """The C library marks the environment, so that a child which inherits it does not join in this rank's place. Python's
-    copy of the environment needs the mark too: subprocess may be given os.environ."""
+    """The C library marks the environment, so that a child which inherits it does not join in this rank's place.
+    Python's copy of the environment needs the mark too: subprocess may be given os.environ."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark

@@ -21,9 +21,9 @@ class SegmentArray {
   std::int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
   // Where the range begins, if it lies in one piece of memory; else null.
   std::byte* contiguous(std::int64_t begin, std::int64_t count) const;
-  // Copies the range to one place, or from there. A piece that lies there already is left alone.
+  // Copies the range to one place, or from there. A piece that is already at its place is not copied.
   void gather(std::int64_t begin, std::int64_t count, std::byte* to) const;
-  // With every element multiplied by both factors; `kernel` is any of the type.
+  // The same, with every element multiplied by both factors; `kernel` is any kernel of the type.
   void gather_scaled(std::int64_t begin, std::int64_t count, std::byte* to, devices::ReduceKernel kernel,
                      devices::Scale scale) const;
   void scatter(std::int64_t begin, std::int64_t count, const std::byte* from) const;

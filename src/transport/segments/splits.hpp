@@ -23,7 +23,7 @@ class Splits {
     add_up(sent, sent_begins_);
     add_up(received, received_begins_);
   }
-  // For the lengths of what restart() is given, on seat `me`.
+  // Takes the lengths of what restart() is given, on seat `me`.
   void check(std::int64_t in, std::int64_t out, int me) const {
     if (sent(me) != received(me))
       panic("alltoall: seat " + std::to_string(me) + " sends itself " + std::to_string(sent(me)) +
@@ -34,10 +34,10 @@ class Splits {
           " and " + std::to_string(out));
   }
 
-  // What goes to a seat, in the input.
+  // The range of the input that goes to a seat.
   std::int64_t sent_begin(int seat) const { return sent_begins_[static_cast<std::size_t>(seat)]; }
   std::int64_t sent(int seat) const { return sent_begin(seat + 1) - sent_begin(seat); }
-  // What comes from a seat, in the output.
+  // The range of the output that comes from a seat.
   std::int64_t received_begin(int seat) const { return received_begins_[static_cast<std::size_t>(seat)]; }
   std::int64_t received(int seat) const { return received_begin(seat + 1) - received_begin(seat); }
 
@@ -49,7 +49,7 @@ class Splits {
     for (std::size_t seat = 0; seat < counts.size(); ++seat) begins[seat + 1] = begins[seat] + counts[seat];
   }
 
-  // By seat: where its elements begin; and the end of all.
+  // By seat: where its elements begin; and behind them the end of all.
   std::vector<std::int64_t> sent_begins_, received_begins_;
 };
 

@@ -1,9 +1,9 @@
 """The gradients of one optimizer's parameters, and their rounds from one step to the next.
 
-1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in place,
-   while backward() goes on (gradient).
-2. Before the step (close) what was not submitted is. The ranks tell each other who has what (gradient_presence), and who
-   lacks a gradient that others have takes part with zeros.
+1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in
+   place, while backward() goes on (gradient).
+2. Before the step (close) what was not submitted is. The ranks tell each other who has what (gradient_presence), and
+   who lacks a gradient that others have takes part with zeros.
 3. collect() waits for all of them. Until then whoever uses a gradient waits for it (gradients_in_flight).
 """
 import operator

@@ -2,9 +2,9 @@
 
 From its submission until its result is there, a gradient is of the class InFlight: the same object, the same memory,
 but torch asks here before it does anything with it. So clipping, a hook of the program's own or a gradient scaler sees
-what all ranks have, and never changes memory that is being reduced. Code in C++ that is given the tensor by other ways does
-not ask (torch.vmap, torch.func.grad, TorchScript, extensions), nor who goes through a view made earlier, or a numpy array.
-Of these the reducer notices changes that count in the tensor's version, and nothing else.
+what all ranks have, and never changes memory that is being reduced. Code in C++ that is given the tensor by other ways
+does not ask (torch.vmap, torch.func.grad, TorchScript, extensions), nor who goes through a view made earlier, or a
+numpy array. Of these the reducer notices changes that count in the tensor's version, and nothing else.
 """
 import torch
 
