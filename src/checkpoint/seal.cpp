@@ -123,7 +123,8 @@ Result<std::vector<Block>> decode_table(ConstBytes bytes, const Header& header, 
     block.bytes = reader.get<std::uint64_t>();
     block.checksum = reader.get<std::uint32_t>();
     block.content = static_cast<Block::Content>(reader.get<std::uint32_t>());
-    if (!reader.ok() || block.offset != next || block.bytes > header.table_offset - next)
+    if (!reader.ok() || block.offset != next || block.bytes > header.table_offset - next ||
+        block.content > Block::Content::data)
       return damaged(path, "its table of checksums leaves something out");
     next += block.bytes;
     blocks.push_back(block);
