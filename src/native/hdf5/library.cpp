@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "native/posix/file_descriptor.hpp"
+#include "native/posix/folder.hpp"
 #include "native/posix/shared_library.hpp"
 
 namespace hvd::hdf5 {
@@ -80,8 +81,21 @@ Result<posix::SharedLibrary> open_copy(const std::string& path) {
   return posix::SharedLibrary::open(("/proc/self/fd/" + std::to_string(copy.get())).c_str(), how_to_open);
 }
 
-Result<std::unique_ptr<Library>> load(const std::string& name) {
+// A library out of a Python wheel does not know that what it needs lies beside it; the loader takes what is there.
+Result<posix::SharedLibrary> open_library(const std::string& name) {
   auto object = posix::SharedLibrary::open(name.c_str(), how_to_open);
+  std::size_t slash = name.rfind('/');
+  if (object || slash == std::string::npos) return object;
+  std::string folder = name.substr(0, slash);
+  for (int round = 0; round < 2; ++round)  // they need each other
+    for (const std::string& other : posix::names_in(folder))
+      if (other.find(".so") != std::string::npos && !other.starts_with("libhdf5"))
+        static_cast<void>(posix::SharedLibrary::open((folder + "/" + other).c_str(), how_to_open));
+  return posix::SharedLibrary::open(name.c_str(), how_to_open);
+}
+
+Result<std::unique_ptr<Library>> load(const std::string& name) {
+  auto object = open_library(name);
   if (!object) return object.error();
   auto loaded = std::make_unique<Library>();
   HVD_RETURN_IF_ERROR(fill(*object, loaded->calls));
