@@ -23,3 +23,6 @@ hvd_site_test(NAME modules.serve_in_environment_modules LABEL ranks
 hvd_site_test(NAME modules.are_written_where_the_site_wants_them LABEL ranks
               COMMAND ${site}/modules_test.py Installation)
 hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site COMMAND ${site}/modules_test.py Training)
+
+hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMMAND ${site}/recipes_test.py Tree)
+hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site COMMAND ${site}/recipes_test.py EasyBuild)
