@@ -15,9 +15,8 @@ ENVIRONMENT_MODULES = TOOLS / "environment-modules/usr/share/modules/init/bash"
 
 def run(*command, **options):
     """The finished process; its output, both kinds together, is text."""
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False, **options)
-    return done
 
 
 def install(prefix, **environment):
