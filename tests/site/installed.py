@@ -1,6 +1,7 @@
 """What the tests of this folder share: a build that was installed into a prefix, and shells with a modules tool."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,13 @@ def shell(init, script, **variables):
     environment = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
                    **{name: str(value) for name, value in variables.items()}}
     return run("bash", "--norc", "--noprofile", "-c", f"source '{init}'\n{script}", env=environment, cwd="/")
+
+
+def script_of(page):
+    """The block of a page of docs that a test carries out."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    script = re.search(r"^```sh script\n(.*?)^```$", text, re.M | re.S)
+    return script[1].replace("build/release", str(BUILD))
 
 
 def skip_without(path, what):

@@ -107,6 +107,12 @@ class WithATool:
         listed = self.succeeds("module -t avail 2>&1")
         self.assertEqual(listed.count("horovod/" + VERSION), 1, listed)
 
+    def test_script_of_the_page_of_docs_works(self):
+        done = installed.shell(self.init, f"set -e\ncd '{installed.ROOT}'\n" + installed.script_of("modules.md"),
+                               PREFIX=prefix.folder / "of-the-docs")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("1.0.0 works"), 2, done.stdout)
+
     def test_help_and_whatis_tell_what_it_is(self):
         self.assertIn("horovodrun -np 4 python train.py", self.succeeds("module help horovod 2>&1"))
         self.assertIn("distributed training", self.succeeds("module whatis horovod 2>&1"))
