@@ -24,7 +24,8 @@ RUN apt-get update \
  && python3 -m venv /opt/python \
  && /opt/python/bin/pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cu126 torch==2.13.0 numpy cloudpickle \
  && echo /opt/horovod/lib/horovod/python >$(/opt/python/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod.pth \
- && mkdir -p /run/munge /run/palsd /var/spool/slurm /var/spool/slurmd /lustre /gpfs /scratch /work \
+ && mkdir -p /ch /run/munge /run/palsd /var/spool/slurm /var/spool/slurmd /lustre /gpfs /scratch /work \
+ && printf '%s\n' PATH=/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin CUDA_DEVICE_ORDER=PCI_BUS_ID >/ch/environment \
  && rm -f /etc/ssh/ssh_host_* \
  && rm -rf /var/lib/apt/lists/*
 ENV PATH="/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \

@@ -25,7 +25,8 @@ RUN dnf install --assumeyes dnf-plugins-core epel-release \
  && micromamba create --yes --prefix /opt/python --channel https://ftp.osuosl.org/pub/open-ce/current --channel conda-forge python=3.11 pytorch cudatoolkit nccl numpy cloudpickle \
  && micromamba clean --all --yes \
  && echo /opt/horovod/lib/horovod/python >$(/opt/python/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod.pth \
- && mkdir -p /run/munge /run/palsd /var/spool/slurm /var/spool/slurmd /lustre /gpfs /scratch /work /host/mpi \
+ && mkdir -p /ch /run/munge /run/palsd /var/spool/slurm /var/spool/slurmd /lustre /gpfs /scratch /work /host/mpi \
+ && printf '%s\n' PATH=/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LD_LIBRARY_PATH=/host/mpi/lib:/host/mpi/lib64 CUDA_DEVICE_ORDER=PCI_BUS_ID >/ch/environment \
  && rm -f /etc/ssh/ssh_host_* \
  && dnf clean all
 ENV PATH="/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \

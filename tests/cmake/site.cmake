@@ -26,3 +26,7 @@ hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site COMMAND ${site
 
 hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMMAND ${site}/recipes_test.py Tree)
 hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site COMMAND ${site}/recipes_test.py EasyBuild)
+
+hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
+              COMMAND ${site}/containers_test.py)
+hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMAND ${site}/kubernetes_test.py)

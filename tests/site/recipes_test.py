@@ -14,7 +14,7 @@ import installed
 RECIPES = installed.ROOT / "modules"
 EASYBUILD = RECIPES / "easybuild" / "Horovod-1.0.0-gompi-2024a.eb"
 SPACK = RECIPES / "spack" / "spack_repo" / "horovod_hpc" / "packages" / "horovod" / "package.py"
-VENV = installed.ROOT / "build" / "easybuild-venv"
+VENV = installed.ROOT / "build" / "site-venv"
 # What `from spack.package import *` and CMakePackage give a recipe, of what ours uses.
 SPACK_WORDS = {"CMakePackage", "Executable", "conflicts", "depends_on", "generator", "license", "on_package_attributes",
                "run_after", "variant", "version", "when"}
