@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
 #include "bootstrap/owner.hpp"
 #include "native/mpi/process.hpp"
@@ -28,9 +29,6 @@ using hvd::ErrorCode;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
 
-struct hvd_runtime {
-  std::unique_ptr<Runtime> runtime;
-};
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
