@@ -142,7 +142,8 @@ class Generator {
     const bool is_in_join = !phase.join_after.empty() && use.set == 0;
     const int kinds = dice_.one_in(4) ? dice_.between(2, 3) : 1;
     for (int i = 0; i < kinds; ++i)
-      use.kinds.push_back(i > 0 && dice_.one_in(2) ? altered(use.kinds.back()) : draw_kind(use.set, is_in_join, is_small));
+      use.kinds.push_back(i > 0 && dice_.one_in(2) ? altered(use.kinds.back())
+                                                   : draw_kind(use.set, is_in_join, is_small));
     if (is_in_join && phase.joins_before_wait)
       for (Kind& kind : use.kinds)
         if (kind.verb != HVD_ALLREDUCE && kind.verb != HVD_BARRIER) kind.verb = HVD_BARRIER;
@@ -232,7 +233,7 @@ class Generator {
       kind.most_rows = dice_.one_of({0, 1, 5, 5, 40, is_small ? 3 : 900});
     }
     const bool reduces = kind.verb == HVD_ALLREDUCE || kind.verb == HVD_REDUCESCATTER;
-    if (reduces && dice_.one_in(4)) kind.prescale = dice_.one_of({0.5, 2.0, 0.3, 1.5});
+    if (reduces && kind.op != HVD_PRODUCT && dice_.one_in(4)) kind.prescale = dice_.one_of({0.5, 2.0, 0.3, 1.5});
     if (reduces && dice_.one_in(4)) kind.postscale = dice_.one_of({0.5, 2.0, 0.3, 1.5});
     kind.dtype = draw_type(kind);
     return kind;
@@ -275,8 +276,9 @@ bool has_equal_splits(const Program& program, int phase, int use, int step) {
 std::int64_t rows_between(const Program& program, int phase, int use, int step, int from, int to) {
   const Kind& kind = program.phases[static_cast<std::size_t>(phase)].uses[static_cast<std::size_t>(use)].kind_in(step);
   const bool are_equal = has_equal_splits(program, phase, use, step);
-  Dice dice = dice_of_rows(program, phase, use, step).of(are_equal ? std::initializer_list<std::int64_t>{from}
-                                                                   : std::initializer_list<std::int64_t>{from, to});
+  Dice dice =
+      dice_of_rows(program, phase, use, step)
+          .of(are_equal ? std::initializer_list<std::int64_t>{from} : std::initializer_list<std::int64_t>{from, to});
   return dice.one_in(4) ? 0 : dice.between(0, kind.most_rows);
 }
 

@@ -104,8 +104,8 @@ std::optional<std::string> find_fault_of_adasum(const Occasion& it, int rank, co
   // Rounded in each of the stages, whose terms may be longer than their sum.
   double allowed = 8 * testing::epsilon_of(collective.dtype) * (std::sqrt(length) + 1);
   if (std::sqrt(distance) <= allowed) return std::nullopt;
-  return "rank " + std::to_string(rank) + " is " + std::to_string(std::sqrt(distance)) + " away from a vector of length " +
-         std::to_string(std::sqrt(length));
+  return "rank " + std::to_string(rank) + " is " + std::to_string(std::sqrt(distance)) +
+         " away from a vector of length " + std::to_string(std::sqrt(length));
 }
 
 }  // namespace
@@ -137,9 +137,8 @@ std::int64_t count_in(const Occasion& it, int rank) {
 std::vector<std::int64_t> rows_from(const Occasion& it, int rank) {
   std::vector<std::int64_t> rows;
   for (int from : it.members())
-    rows.push_back(it.kind().verb == HVD_ALLGATHER
-                       ? rows_of(*it.program, it.phase, it.use, it.step, from)
-                       : rows_between(*it.program, it.phase, it.use, it.step, from, rank));
+    rows.push_back(it.kind().verb == HVD_ALLGATHER ? rows_of(*it.program, it.phase, it.use, it.step, from)
+                                                   : rows_between(*it.program, it.phase, it.use, it.step, from, rank));
   return rows;
 }
 
@@ -181,9 +180,8 @@ std::optional<std::string> find_fault(const Occasion& it, int rank, const std::b
     Source source = reduces ? Source{} : source_of(it, rank, at);
     double wanted = reduces ? reduced(it, first + at, &magnitude) : value_of(it, source.rank, source.element);
     double got = testing::load(type_of(kind.dtype), found + static_cast<std::size_t>(at) * size);
-    double allowed = reduces && is_floating(type_of(kind.dtype))
-                         ? 2 * testing::epsilon_of(type_of(kind.dtype)) * magnitude
-                         : 0;
+    double allowed =
+        reduces && is_floating(type_of(kind.dtype)) ? 2 * testing::epsilon_of(type_of(kind.dtype)) * magnitude : 0;
     if (!(std::fabs(got - wanted) <= allowed))
       return "rank " + std::to_string(rank) + ", element " + std::to_string(at) + " of " + std::to_string(count) +
              ": expected " + std::to_string(wanted) + ", found " + std::to_string(got);

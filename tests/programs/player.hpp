@@ -33,7 +33,8 @@ class Player {
   void expect(hvd_status expected, hvd_status found, const std::string& of);
   hvd_status try_to_prepare(const std::string& name, const Kind& kind, int set_id, bool is_transient, const char* group,
                             hvd_op*& op);
-  hvd_op* prepare(const std::string& name, const Kind& kind, int set_id, bool is_transient, const char* group = nullptr);
+  hvd_op* prepare(const std::string& name, const Kind& kind, int set_id, bool is_transient,
+                  const char* group = nullptr);
   hvd_handle start_lonely(const std::string& name, int set_id, std::vector<float>& data);
   bool wait_in_vain(const std::string& name);
   void meet();

@@ -18,7 +18,7 @@ struct Kind {
   std::vector<std::int64_t> shape;  // where rows are each rank's own affair: of one row
   double prescale = 1, postscale = 1;
   int root = 0;
-  int most_rows = 0;             // of a rank, where they are its own affair
+  int most_rows = 0;              // of a rank, where they are its own affair
   bool lacks_dimensions = false;  // by mistake
 
   bool has_own_rows() const { return verb == HVD_ALLGATHER || verb == HVD_ALLTOALL; }
@@ -40,9 +40,7 @@ struct Use {
   Fault fault = Fault::none;
   int fault_step = 0, odd_place = 0;  // the place in the set of the rank that differs
 
-  const Kind& kind_in(int step) const {
-    return kinds[static_cast<std::size_t>(step / period) % kinds.size()];
-  }
+  const Kind& kind_in(int step) const { return kinds[static_cast<std::size_t>(step / period) % kinds.size()]; }
   bool is_in(int step) const { return (steps >> (step % 64) & 1) != 0; }
   bool is_faulty(int step) const { return fault != Fault::none && step == fault_step; }
 };
@@ -58,9 +56,9 @@ struct Phase {
   int steps = 1;
   std::vector<Use> uses;
   std::vector<Change> changes;
-  bool is_in_lockstep = false;      // one thread per rank, the same order everywhere, each waited for before the next
-  std::vector<int> join_after;      // by rank: steps with operations of the world; empty: nobody joins
-  bool joins_before_wait = false;   // the last operations may be under way when a rank joins
+  bool is_in_lockstep = false;     // one thread per rank, the same order everywhere, each waited for before the next
+  std::vector<int> join_after;     // by rank: steps with operations of the world; empty: nobody joins
+  bool joins_before_wait = false;  // the last operations may be under way when a rank joins
 };
 
 struct ProcessSet {
@@ -94,8 +92,8 @@ std::string text_of(const Program& program);
 std::string text_of(const Kind& kind);
 
 // This rank's share of what is free. All of them are functions of seed and place alone.
-std::int64_t rows_of(const Program& program, int phase, int use, int step, int rank);                 // allgather
-std::int64_t rows_between(const Program& program, int phase, int use, int step, int from, int to);    // alltoall
-bool has_equal_splits(const Program& program, int phase, int use, int step);                          // alltoall
+std::int64_t rows_of(const Program& program, int phase, int use, int step, int rank);               // allgather
+std::int64_t rows_between(const Program& program, int phase, int use, int step, int from, int to);  // alltoall
+bool has_equal_splits(const Program& program, int phase, int use, int step);                        // alltoall
 
 }  // namespace hvd::programs

@@ -52,11 +52,11 @@ std::string text_of(const Program& program) {
   std::ostringstream out;
   out << "seed " << program.seed << ": nodes of " << list_of(program.nodes) << ", cache " << program.cache_capacity
       << ", fusion " << program.fusion_threshold << ", chunk " << program.chunk
-      << (program.groups_do_not_mix ? ", groups do not mix" : "") << ", ending "
-      << static_cast<int>(program.ending) << '\n';
+      << (program.groups_do_not_mix ? ", groups do not mix" : "") << ", ending " << static_cast<int>(program.ending)
+      << '\n';
   for (std::size_t set = 1; set < program.sets.size(); ++set)
-    out << "  set " << set << ' ' << list_of(program.sets[set].ranks)
-        << (program.sets[set].is_static ? " static" : "") << '\n';
+    out << "  set " << set << ' ' << list_of(program.sets[set].ranks) << (program.sets[set].is_static ? " static" : "")
+        << '\n';
   for (std::size_t number = 0; number < program.phases.size(); ++number) {
     const Phase& phase = program.phases[number];
     out << "  phase " << number << ": " << phase.steps << " steps" << (phase.is_in_lockstep ? ", in lockstep" : "");
@@ -66,8 +66,7 @@ std::string text_of(const Program& program) {
     for (const Change& change : phase.changes)
       out << "    " << change_names[static_cast<int>(change.what)] << " set " << change.set
           << (change.has_pending ? " with pending" : "") << '\n';
-    for (std::size_t use = 0; use < phase.uses.size(); ++use)
-      describe(phase.uses[use], static_cast<int>(use), out);
+    for (std::size_t use = 0; use < phase.uses.size(); ++use) describe(phase.uses[use], static_cast<int>(use), out);
   }
   return out.str();
 }

@@ -102,10 +102,8 @@ void Player::Thread::step(int step) {
   for (int use : uses_)
     if (phase_.uses[static_cast<std::size_t>(use)].is_in(step)) order.push_back(use);
   // The ranks of a phase in lockstep leave out what they are no members of.
-  if (phase_.is_in_lockstep)
-    std::ranges::sort(order, {}, [&](int use) { return common.of({use}).draw(); });
-  else
-    own.shuffle(order);
+  if (phase_.is_in_lockstep) std::ranges::sort(order, {}, [&](int use) { return common.of({use}).draw(); });
+  else own.shuffle(order);
   std::vector<std::unique_ptr<Start>> started;
   for (std::size_t at = 0; at < order.size();) {
     if (own.one_in(40)) blunder(step);
