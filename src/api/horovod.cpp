@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
@@ -34,9 +35,6 @@ using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
 
-struct hvd_runtime {
-  std::unique_ptr<Runtime> runtime;
-};
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
