@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
@@ -25,12 +27,14 @@
 
 using hvd::Error;
 using hvd::ErrorCode;
+using hvd::api::copy_in;
+using hvd::api::fail;
+using hvd::api::last_error;
+using hvd::api::status_of;
+using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
 
-struct hvd_runtime {
-  std::unique_ptr<Runtime> runtime;
-};
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
@@ -43,8 +47,6 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 }
 
 namespace {
-
-thread_local std::string last_error;
 
 // What a process has only once, however often it starts a runtime. Never destroyed: libraries of launchers must not be
 // called from static destructors.
@@ -62,28 +64,6 @@ Process& process() {
 // Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
 
-hvd_status status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::invalid_argument: return HVD_INVALID_ARGUMENT;
-    case ErrorCode::mismatch: return HVD_MISMATCH;
-    case ErrorCode::not_initialized: return HVD_NOT_INITIALIZED;
-    case ErrorCode::shut_down: return HVD_SHUT_DOWN;
-    case ErrorCode::peer_lost: return HVD_PEER_LOST;
-    case ErrorCode::timeout: return HVD_TIMEOUT;
-    case ErrorCode::unsupported: return HVD_UNSUPPORTED;
-    case ErrorCode::out_of_memory: return HVD_OUT_OF_MEMORY;
-    case ErrorCode::system: return HVD_SYSTEM_ERROR;
-  }
-  return HVD_SYSTEM_ERROR;
-}
-hvd_status fail(ErrorCode code, std::string message) {
-  last_error = std::move(message);
-  return status_of(code);
-}
-hvd_status fail(const Error& error) {
-  return fail(error.code, error.message);
-}
-
 hvd_status no_runtime() {
   return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
 }
@@ -98,32 +78,6 @@ bool usable(const hvd_runtime* runtime) {
 }
 hvd_status why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
-}
-
-hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
-  return fail(ErrorCode::invalid_argument, std::string(name) + ".struct_size is " + std::to_string(found) +
-                                               "; set it to sizeof(" + name + "), here " + std::to_string(expected));
-}
-
-// The caller's struct, whose header may be older or newer than ours. Fields that it lacks are zero, which means the
-// default; fields that we do not know must be zero. `least` is the size that the first release had.
-template <typename Struct>
-hvd_status copy_in(const char* name, const Struct* given, size_t least, Struct& ours) {
-  // A larger value is no size, but the first field of a struct that does not begin with its size.
-  constexpr size_t most = 4096;
-  size_t size = given == nullptr ? 0 : given->struct_size;
-  if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
-  ours = {};
-  std::memcpy(&ours, given, std::min(size, sizeof(Struct)));
-  ours.struct_size = sizeof(Struct);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(Struct); i < size; ++i)
-    if (bytes[i] != 0)
-      return fail(ErrorCode::unsupported,
-                  std::string(name) + " has " + std::to_string(size) + " bytes, of which Horovod " + HVD_VERSION +
-                      " knows " + std::to_string(sizeof(Struct)) + "; a field behind them is set (byte " +
-                      std::to_string(i) + "). Load a newer libhorovod, or leave that field zero");
-  return HVD_OK;
 }
 
 // A child of a rank inherits the environment that makes it look like that rank.
@@ -323,7 +277,7 @@ hvd_status read_sets(const hvd_init_options& options, hvd::runtime::StaticSets& 
 extern "C" {
 
 const char* hvd_last_error(void) {
-  return last_error.c_str();
+  return last_error().c_str();
 }
 const char* hvd_version(void) {
   return HVD_VERSION;

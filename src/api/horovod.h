@@ -266,6 +266,93 @@ HVD_API hvd_status hvd_timeline_start(hvd_runtime* runtime, const char* path, in
 /* Closes the file; no error if there is none. */
 HVD_API hvd_status hvd_timeline_stop(hvd_runtime* runtime);
 
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+/* The state of a program as one HDF5 file, which is whole or not there; docs/checkpoint-layout.md describes it. A state is
+ * a tree: groups, values in them, and tensors. Rank 0 alone opens files.
+ *
+ * `runtime`: these functions are collective over its ranks, which all get the same answer. With null they are this
+ * process's own affair. */
+typedef enum hvd_entry_type {
+  HVD_ENTRY_GROUP = 0,
+  HVD_ENTRY_NONE = 1, /* a value that says that there is none */
+  HVD_ENTRY_BOOL = 2,
+  HVD_ENTRY_INTEGER = 3,
+  HVD_ENTRY_NUMBER = 4,
+  HVD_ENTRY_TEXT = 5,
+  HVD_ENTRY_TENSOR = 6
+} hvd_entry_type;
+
+typedef struct hvd_checkpoint_entry {
+  size_t struct_size; /* sizeof(hvd_checkpoint_entry); arrays step by it */
+  const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
+  const char* kind;   /* what it stands for in the program ("list"); null: nothing special */
+  hvd_entry_type type;
+  int dimensions;    /* of a tensor */
+  int64_t integer;   /* of HVD_ENTRY_INTEGER; of HVD_ENTRY_BOOL 0 or 1 */
+  double number;     /* of HVD_ENTRY_NUMBER */
+  const char* text;  /* of HVD_ENTRY_TEXT, UTF-8 */
+  const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
+  const int64_t* shape;
+  const void* data; /* of a tensor that is written: host memory; null when it was read */
+  size_t bytes;     /* of a tensor that was read */
+  const char* unit; /* of a tensor, "m/s"; null: none */
+} hvd_checkpoint_entry;
+
+typedef struct hvd_checkpoint_options {
+  size_t struct_size; /* sizeof(hvd_checkpoint_options) */
+  int64_t step;       /* of the training; negative: unknown */
+  const char*
+      compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
+                            * 22; null: none, which is fastest */
+  int forgets_previous; /* do not keep the file that was there as PATH.previous */
+  const char* lease; /* the file or folder that belongs to this job alone from now on; null: the file that is written */
+  size_t keep; /* afterwards remove the oldest step-NUMBER.h5 in its folder, so that this many are left; 0: none */
+} hvd_checkpoint_options;
+
+/* Writes a checkpoint. The entries that others lie in are there, as groups; the order does not matter. Returns when the
+ * file is durable; the memory of tensors is borrowed until then. Other ranks than 0 may pass no entries. A path that a
+ * living process of another job writes to is refused. options may be null. */
+HVD_API hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd_checkpoint_entry* entries,
+                                       size_t count, const hvd_checkpoint_options* options);
+
+typedef struct hvd_checkpoint hvd_checkpoint; /* one that is open to be read */
+
+/* Opens a checkpoint; of a folder, the newest whole one. Every byte of the file is verified. One that is damaged is
+ * passed over for the one before it (PATH.previous, or the next newest of the folder), with a warning. */
+HVD_API hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** checkpoint);
+HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is allowed */
+
+typedef struct hvd_checkpoint_info {
+  size_t struct_size; /* in: sizeof(hvd_checkpoint_info) */
+  const char* path;   /* of the file; valid until it is closed */
+  size_t entries;
+  uint64_t bytes;
+  int64_t step;     /* negative: unknown */
+  int64_t sequence; /* greater in each that was written to a folder */
+  int64_t saved_at; /* seconds since 1970, by the clock of its writer */
+} hvd_checkpoint_info;
+HVD_API hvd_status hvd_checkpoint_get_info(hvd_checkpoint* checkpoint, hvd_checkpoint_info* info);
+/* The index-th entry, in the order of paths. What it points to is valid until the checkpoint is closed. */
+HVD_API hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* checkpoint, size_t index, hvd_checkpoint_entry* entry);
+
+typedef struct hvd_checkpoint_target {
+  size_t struct_size; /* sizeof(hvd_checkpoint_target); arrays step by it */
+  const char* path;   /* of a tensor */
+  void* data;         /* host memory for it */
+  size_t bytes;       /* of the tensor */
+} hvd_checkpoint_target;
+/* Reads tensors. With a runtime: collective over the ranks that opened it, with the same paths everywhere; rank 0 reads,
+ * the others get the bytes by broadcasts. */
+HVD_API hvd_status hvd_checkpoint_read(hvd_checkpoint* checkpoint, const hvd_checkpoint_target* targets, size_t count);
+
+/* Gives up the right to write to a path (see hvd_checkpoint_options.lease), which else lasts as long as the process.
+ * Local. */
+HVD_API void hvd_checkpoint_release(const char* path);
+/* Opens the HDF5 library, if that was not done yet: HOROVOD_HDF5, else the first that the loader finds, else `otherwise`
+ * (a file; null: none). The other functions do so by themselves. Local. */
+HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
+
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 
 /* Counters for tests and tools: "requests_sent", "log_bytes", "batches", "engine_sleeps", "plans",

@@ -18,7 +18,9 @@ function(hvd_plugin name)
   if(NOT HVD_SANITIZE)  # a sanitizer's runtime may be in the program alone
     target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
   endif()
-  set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  # A site's PMIx and hwloc lie in folders of their own, which nobody should have to name in LD_LIBRARY_PATH.
+  set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
+                        INSTALL_RPATH_USE_LINK_PATH ON)
   set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_${name})
   install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

@@ -126,6 +126,10 @@ class NodeBoard {
     std::uint64_t absent = strangers_[static_cast<std::size_t>(seat) * groups_ + group];
     return has_joined_[static_cast<std::size_t>(seat)] ? absent | of_all_[group] : absent;
   }
+  // The slots of the group at which the seat has arrived since they were completed last.
+  std::uint64_t turned(int seat, std::size_t group) const {
+    return arrivals_of(seat, group).load() ^ at_rest_[static_cast<std::size_t>(seat) * groups_ + group];
+  }
   void set_bit(std::vector<std::uint64_t>& words, SlotId slot, bool value);
 
   std::shared_ptr<void> memory_;
@@ -143,9 +147,10 @@ class NodeBoard {
   std::vector<bool> has_joined_;                          // by seat
   std::vector<std::size_t> unannounced_groups_;
   // The leader's:
-  std::vector<std::uint64_t> at_rest_;  // by group: the state of the bits when the slot was last completed
-  std::vector<std::uint64_t> taken_;    // completed, not scheduled
-  std::vector<std::uint64_t> void_;     // ended, not given
+  // By seat and group: where the bits were when the slot was completed last. The bits of who has joined stay behind.
+  std::vector<std::uint64_t> at_rest_;
+  std::vector<std::uint64_t> taken_;  // completed, not scheduled
+  std::vector<std::uint64_t> void_;   // ended, not given
   std::vector<std::uint64_t> to_look_at_;
   std::size_t group_ = 0;
   std::uint64_t found_ = 0;  // completed slots of the group that are not taken yet

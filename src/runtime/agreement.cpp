@@ -92,8 +92,8 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
     return;
   }
   std::visit(Overloaded{[](const OpRequest&) {},
-                        [&](const JoinRequest&) {
-                          coordinator_->join(from);
+                        [&](const JoinRequest& it) {
+                          coordinator_->join(from, it.is_idle);
                           note_joins();
                           coordinator_->end_joins();
                         },

@@ -1,5 +1,6 @@
 #include "runtime/coordinator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::runtime {
@@ -19,7 +20,13 @@ void Coordinator::emit(const Record& record) {
 
 void Coordinator::contest(OpNameView name) {
   if (shut_down_) return;
-  if (auto live = slot_of_.find(name); live != slot_of_.end()) evict(live->second);
+  auto found = slot_of_.find(name);
+  if (found == slot_of_.end()) return;
+  SlotId slot = found->second;
+  // A rank that has joined may vote for what the others have agreed on without it.
+  if (at(slot).state == SlotState::ready)
+    for (Ready& ready = ready_[name.set]; !ready.slots.empty();) take_batch(name.set, ready);
+  evict(slot);
 }
 
 void Coordinator::agreed(OpNameView name, const Signature& signature) {
@@ -147,18 +154,22 @@ void Coordinator::read_by_all(std::uint64_t records) {
   while (!starved_.empty() && give(starved_.front().first, starved_.front().second)) starved_.pop_front();
 }
 
-void Coordinator::join(Rank rank) {
+void Coordinator::join(Rank rank, bool is_idle) {
   if (shut_down_) return;
+  auto has = [rank](const std::vector<Rank>& ranks) { return std::ranges::find(ranks, rank) != ranks.end(); };
+  if (is_idle && !has(idle_)) idle_.push_back(rank);
+  if (has(joined_)) return;
   joined_.push_back(rank);
   emit(JoinRecord{rank});
 }
 
 void Coordinator::end_joins() {
-  if (shut_down_ || joined_.size() < sets_.world().ranks.size()) return;
+  if (shut_down_ || idle_.size() < sets_.world().ranks.size()) return;
   schedule(0);
   evict_all_of(global_process_set);
   Rank last = joined_.back();
   joined_.clear();
+  idle_.clear();
   emit(AllJoinedRecord{last});
 }
 

@@ -12,7 +12,7 @@
 //     became ready. While batches of the set are in flight, small ones wait for company.
 //  5. An evicted or transient slot may be given again once every rank has read the record that ended it.
 //  6. A rank that has joined counts as having submitted everything in the world; what zeros cannot take part in fails.
-//     When all have joined, all slots of the world end, so that nobody's arrivals are in doubt, and the joins are over.
+//     When all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in doubt, and the joins are over.
 //  7. Process sets are added and removed as ops of the world are agreed on. The slots of a removed set end with it.
 //  8. Any rank's wish to shut down ends the log for all.
 #include <cstdint>
@@ -54,8 +54,9 @@ class Coordinator {
   void disagreed(OpNameView name, std::string_view message);
   // Every member has arrived at the slot. A late word about an evicted slot is ignored.
   void all_arrived(SlotId slot);
-  void join(Rank rank);
-  // Ends the joins if all have joined; call it after the completed ops were reported.
+  // `is_idle`: nothing that the rank submitted before is under way. Called again when that has become true.
+  void join(Rank rank, bool is_idle);
+  // Ends the joins if all have joined and are idle; after what that completes was said.
   void end_joins();
   void shut_down(Rank by, std::string_view reason);
   // A value for the members of a set, while links are made.
@@ -117,6 +118,7 @@ class Coordinator {
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;
   std::vector<Rank> joined_;  // in order
+  std::vector<Rank> idle_;    // of those
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;
   bool shut_down_ = false;

@@ -60,10 +60,11 @@ struct Operation {
 
   // The engine's own, while in flight:
   Submission submission;
-  Clock::time_point since;  // it was submitted
-  std::size_t place = 0;    // in the engine's list of ops in flight
-  bool arrived = false;     // at the entry's slot
-  bool scheduled = false;   // part of a batch
+  Clock::time_point since;     // it was submitted
+  std::size_t place = 0;       // in the engine's list of ops in flight
+  bool arrived = false;        // at the entry's slot
+  bool scheduled = false;      // part of a batch
+  bool precedes_join = false;  // submitted before its rank joined
 };
 
 // Operations under one name are found by their signature.

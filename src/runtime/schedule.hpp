@@ -32,9 +32,10 @@ struct OpRequest {  // "I have submitted this op, and know no slot for it"
   void write(ByteWriter& out) const;
   static OpRequest read(ByteReader& in, RecordStorage&);
 };
-struct JoinRequest {  // "I submit nothing more until all have said so"
-  void write(ByteWriter&) const {}
-  static JoinRequest read(ByteReader&, RecordStorage&) { return {}; }
+struct JoinRequest {    // "I submit nothing more until all have said so"
+  bool is_idle = true;  // nothing that it submitted before is under way; else it says so once more when that is true
+  void write(ByteWriter& out) const { out.put(is_idle); }
+  static JoinRequest read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
 };
 struct ShutdownRequest {
   std::string_view reason;  // empty: the program asked for it

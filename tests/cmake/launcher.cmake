@@ -1,5 +1,5 @@
 # The parts of horovodrun by themselves, and the whole of it with real processes.
-if(NOT TARGET horovodrun)
+if(NOT TARGET horovodrun OR HVD_SANITIZE STREQUAL "thread")  # it has one thread
   return()
 endif()
 hvd_test(launcher LABEL unit USES hvd_launcher)

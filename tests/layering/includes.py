@@ -21,11 +21,12 @@ MAY_USE = {
     "control": {"base", "native", "connections"},
     "transport": {"base", "native", "devices", "connections"},
     "collectives": {"base", "devices", "topology", "transport"},
+    "checkpoint": {"base", "native/posix", "native/hdf5"},
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
     "jobscripts": {"base"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "jobscripts"},
-    "api": {"base", "native/mpi", "bootstrap", "runtime"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "checkpoint", "jobscripts"},
+    "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
 
