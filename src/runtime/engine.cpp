@@ -643,16 +643,16 @@ bool Engine::watch_for_stalls() {
   std::optional<Clock::time_point> since;
   if (oldest != nullptr) since = waits_since(*oldest);
   StallWatch::Verdict verdict = stalls_.look(since, now);
-  if (verdict == StallWatch::Verdict::fine) return false;
+  if (verdict == StallWatch::Verdict::fine || oldest == nullptr) return false;
   bool final = verdict == StallWatch::Verdict::end;
   double waited_s = std::chrono::duration<double>(now - *since).count();
   StallRequest stall{waited_s, Rank{-1}, {oldest->entry->set, oldest->entry->name}, final};
   if (oldest->scheduled) stall.missing = runner_->waiting_for(*oldest);
-  Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
+  Rank leader = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_) {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
-  } else if (!is_halted(world_, writer)) {
+  } else if (!is_halted(world_, leader)) {
     send(stall);
     // A batch under way with a rank that does not answer can never end: each rank leaves it by itself.
     if (final && stall.missing.value >= 0)
@@ -661,7 +661,7 @@ bool Engine::watch_for_stalls() {
            "Horovod has been shut down: " +
                stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)});
   } else {
-    std::string text = stall_report(world_, {{std::string(stall.name.name), {writer}}}, stall.waited_s, final);
+    std::string text = stall_report(world_, {{std::string(stall.name.name), {leader}}}, stall.waited_s, final);
     final ? log::error(text) : log::warning(text);
     if (final) departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }

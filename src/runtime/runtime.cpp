@@ -127,6 +127,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
           "(hvd_shutdown) before");
     });
   if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::info)) runtime->report_networks();
+  if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::debug))
+    log::debug("algorithms by verb and size: " + runtime->teams_->selector().table(world.all()));
   return runtime;
 }
 

@@ -50,6 +50,7 @@ class Teams {
   const Error& failure() const { return *failure_; }
 
   collectives::Team& all() { return all_; }
+  const collectives::Team& all() const { return all_; }
   Result<const collectives::Algorithm*> choose(const Collective& collective) const {
     return maker_.selector().choose(collective, all_);
   }

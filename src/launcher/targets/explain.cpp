@@ -135,7 +135,7 @@ std::string algorithm(const Config& config) {
       config.algorithm.empty()
           ? row("algorithm", "by cost, for each operation and its size")
           : row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
-  return text + more("a job prints the table with HOROVOD_LOG_LEVEL=debug");
+  return text + more("with HOROVOD_LOG_LEVEL=debug rank 0 prints the table of its job");
 }
 
 std::string bootstrap(const Config& config, const ChosenTarget& chosen, const JobOptions& plan,
