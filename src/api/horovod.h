@@ -268,8 +268,8 @@ HVD_API hvd_status hvd_timeline_stop(hvd_runtime* runtime);
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* The state of a program as one HDF5 file, which is whole or not there; docs/checkpoint-layout.md describes it. A state is
- * a tree: groups, values in them, and tensors. Rank 0 alone opens files.
+/* The state of a program as one HDF5 file, which is whole or not there; docs/checkpoint-layout.md describes it. A state
+ * is a tree: groups, values in them, and tensors. Rank 0 alone opens files.
  *
  * `runtime`: these functions are collective over its ranks, which all get the same answer. With null they are this
  * process's own affair. */
@@ -342,15 +342,15 @@ typedef struct hvd_checkpoint_target {
   void* data;         /* host memory for it */
   size_t bytes;       /* of the tensor */
 } hvd_checkpoint_target;
-/* Reads tensors. With a runtime: collective over the ranks that opened it, with the same paths everywhere; rank 0 reads,
- * the others get the bytes by broadcasts. */
+/* Reads tensors. With a runtime: collective over the ranks that opened it, with the same paths everywhere; rank 0
+ * reads, the others get the bytes by broadcasts. */
 HVD_API hvd_status hvd_checkpoint_read(hvd_checkpoint* checkpoint, const hvd_checkpoint_target* targets, size_t count);
 
 /* Gives up the right to write to a path (see hvd_checkpoint_options.lease), which else lasts as long as the process.
  * Local. */
 HVD_API void hvd_checkpoint_release(const char* path);
-/* Opens the HDF5 library, if that was not done yet: HOROVOD_HDF5, else the first that the loader finds, else `otherwise`
- * (a file; null: none). The other functions do so by themselves. Local. */
+/* Opens the HDF5 library, if that was not done yet: HOROVOD_HDF5, else the first that the loader finds, else
+ * `otherwise` (a file; null: none). The other functions do so by themselves. Local. */
 HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */

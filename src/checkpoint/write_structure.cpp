@@ -84,7 +84,8 @@ class StructureWriter {
     return {};
   }
 
-  // Groups first, since the others lie in them. A group's path begins with that of the one around it, so it comes later.
+  // Groups first, since the others lie in them. A group's path begins with that of the one around it, so it comes
+  // later.
   Status write_groups(const State& state) {
     std::vector<const Entry*> groups;
     for (const Entry& entry : state) {

@@ -1,4 +1,5 @@
-# Random programs of collectives (tests/programs): ranks as threads, as processes under horovodrun, and on virtual nodes.
+# Random programs of collectives (tests/programs): ranks as threads, as processes under horovodrun, and on virtual
+# nodes.
 if(NOT TARGET horovod)
   return()
 endif()

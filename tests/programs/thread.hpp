@@ -1,6 +1,6 @@
 #pragma once
-// What one thread of a rank does in a phase: starts operations of every step in its own order, alone or several at once,
-// and waits for them.
+// What one thread of a rank does in a phase: starts operations of every step in its own order, alone or several at
+// once, and waits for them.
 #include <latch>
 #include <map>
 #include <memory>

@@ -154,9 +154,9 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     compression: None, "gzip", "gzip:9", and "zstd" or "lz4" where the HDF5 library has the filter.
     random_numbers: save the random number generators of all ranks.
 
-    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no file,
-    or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the file that
-    was there is then untouched.
+    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
+    file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
+    file that was there is then untouched.
     """
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
@@ -180,14 +180,14 @@ def _open(path):
 def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
     """Loads a checkpoint into what is given, on all ranks, and returns the rest as a dict, "step" among it. Collective.
 
-    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one before
-    it, with a warning. The number of ranks may be another than when it was saved.
+    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one
+    before it, with a warning. The number of ranks may be another than when it was saved.
     strict: refuse a checkpoint that does not have exactly the model's tensors; else load what fits.
     random_numbers: set the random number generators, of the ranks that there were.
     objects: as for save(); their load_state_dict() is called.
 
-    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved and
-    are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
+    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved
+    and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
     """
     path = path_text(path)
     opened = on_this_rank_0(lambda: _open(path))

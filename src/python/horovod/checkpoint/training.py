@@ -1,4 +1,5 @@
-"""What of a training is saved: models by the names of their parameters, optimizers by those names too, random numbers."""
+"""What of a training is saved: models by the names of their parameters, optimizers by those names too, random
+numbers."""
 import random
 import sys
 
@@ -59,7 +60,8 @@ def problem_with_optimizer(found, optimizer, model):
     for name, state in found["state"].items():
         if isinstance(state, Node) and name in shapes:
             moment = next((item for item in state.values() if isinstance(item, Read) and item.shape), None)
-            if moment is not None and len(moment.shape) == shapes[name].dim() and moment.shape != tuple(shapes[name].shape) \
+            if moment is not None and len(moment.shape) == shapes[name].dim() \
+                    and moment.shape != tuple(shapes[name].shape) \
                     and list(state)[0] in ("exp_avg", "momentum_buffer", "square_avg"):
                 return f"{name} was of shape {list(moment.shape)}, and is {list(shapes[name].shape)} here"
     return None
@@ -166,5 +168,5 @@ def set_random_state(state):
         torch.cuda.set_rng_state(state["cuda"])
     if "numpy" in state and "numpy" in sys.modules:
         numbers = state["numpy"]
-        sys.modules["numpy"].random.set_state((numbers["name"], numbers["keys"], numbers["position"], numbers["has_gauss"],
-                                               numbers["gauss"]))
+        sys.modules["numpy"].random.set_state((numbers["name"], numbers["keys"], numbers["position"],
+                                               numbers["has_gauss"], numbers["gauss"]))

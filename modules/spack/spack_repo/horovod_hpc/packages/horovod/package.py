@@ -19,7 +19,8 @@ class Horovod(CMakePackage):
 
     variant("python", default=True, description="the package horovod, for every Python from 3.9 on")
     variant("torch", default=False, when="+python", description="PyTorch, where the users' environments have none")
-    variant("pmix", default=True, description="ranks can be started by PMIx launchers (srun --mpi=pmix, jsrun, prterun)")
+    variant("pmix", default=True,
+            description="ranks can be started by PMIx launchers (srun --mpi=pmix, jsrun, prterun)")
     variant("hwloc", default=True, description="ranks are bound by what hwloc knows of the machine")
     variant("mpi", default=True, description="tensors travel over the MPI of the program; a plugin for its ABI")
 
