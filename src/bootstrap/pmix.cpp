@@ -1,11 +1,11 @@
-// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun.
-// What speaks PMIx lies in a plugin (pmix/plugin.cpp) that is opened by join(), so only where it is wanted.
+// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun. The code
+// that speaks PMIx is in a plugin (pmix/plugin.cpp). join() opens it, so it is opened only if it is wanted.
 //
-// Of a server that is not ours nothing is taken but this process's rank, the number of ranks and one exchange of
-// values: PRRTE 3 hangs when a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that
-// finalised and came back, and srun ends the whole step when a process exits that did not finalise. So there is one
-// client in the life of a process, it finalises at exit, and all later exchanges go over a store of rank 0's
-// (store/later_meetings.hpp), of which the first tells.
+// A server that is not ours is asked only for this process's rank, the number of ranks and one exchange of values.
+// PRRTE 3 hangs if a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that finalised
+// and came back, and srun ends the whole step if a process exits that did not finalise. So there is one client in the
+// life of a process, which finalises at exit. All later exchanges go over a store of rank 0's
+// (store/later_meetings.hpp), whose address travels in the first exchange.
 #include <unistd.h>
 
 #include <cstdlib>

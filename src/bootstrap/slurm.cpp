@@ -1,16 +1,16 @@
 // Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
 // folder on a file system that all nodes see carries the values.
 //
-// The first rank of each node acts for all of them (node_circle.hpp); rank 0 is one of these. What happens in the
-// folder (mode 0700, its name belongs to one step and one meeting):
+// The first rank of each node acts for all ranks of the node (meeting/node_circle.hpp); rank 0 is one of the first
+// ranks. What happens in the folder (mode 0700, its name belongs to one step and one meeting):
 //  1. At exchange k every first rank writes the cards of its node into `in/k.rank`, under another name first.
 //  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job
-//     of n nodes costs n small files, which rank 0 alone lists. Who waits lists `out`, where there is never more than
-//     one file or two: file systems over a network may otherwise answer "not there" from memory for a long time.
+//     of n nodes costs n small files, which only rank 0 lists. The others list `out`, which never has more than one
+//     file or two: network file systems may otherwise answer "not there" from memory for a long time.
 //  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
-//  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was
-//     the last one, and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the
-//     last one.
+//  4. A rank that has met the others, or has given up, removes what it wrote into `in`. If it can then remove `in`, it
+//     was the last one, and removes the folder, long before the job ends. If rank 0 has given up, it does not wait for
+//     the last one.
 #include <sys/stat.h>
 #include <unistd.h>
 

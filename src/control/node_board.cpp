@@ -167,7 +167,7 @@ bool NodeBoard::take_completed(SlotId& slot) {
     if (word == to_look_at_.size()) return false;
     group_ = word * 64 + static_cast<std::size_t>(std::countr_zero(to_look_at_[word]));
     to_look_at_[word] &= to_look_at_[word] - 1;
-    // Who has joined need not arrive, but may have before.
+    // A rank that has joined need not arrive, but may have arrived before.
     found_ = ~void_[group_];
     std::uint64_t has_any = 0;
     for (int seat = 0; seat < shape_.seats; ++seat) {

@@ -4,9 +4,9 @@
 //
 //  1. A rank marks its arrival at a slot by turning over its own bit of that slot: any number of slots cost a store
 //     per 64 of them. Bits that are equal on all members are at rest; once all have turned theirs over, they are again.
-//     Whoever sees that (the last one, or several who come together) notes the 64 slots for the leader (seat 0) and
-//     wakes it; nobody else is disturbed. Members of a slot are the seats of its process set; every seat knows them
-//     from the log. A slot begins and ends with all bits zero.
+//     The rank that sees that (the last one, or several that come together) notes the 64 slots for the leader (seat 0)
+//     and wakes it; no other rank is disturbed. Members of a slot are the seats of its process set; every seat knows
+//     them from the log. A slot begins and ends with all bits zero.
 //  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
 //  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
 //     Room in the log is what the slowest reader leaves.

@@ -2,23 +2,23 @@
 // One node's part in the agreement of all nodes, which form a tree: what happens on the subtree goes up as it happens,
 // the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
 //
-//  1. A slot at which all members of the node and of the subtrees below have arrived goes up as one number; at the root
-//     the coordinator hears of it. Ballots for a name go up as one, too, once all of the subtree have voted; that
-//     somebody has voted goes up at once, since it may concern a slot at which others wait. What else ranks ask for
-//     goes up as it is, with the rank. Members are the ranks of the op's process set, less those of the world that have
-//     joined; a subtree without members has no say.
-//  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
-//     same records in the same order to its own log, so a record's place in the log means the same everywhere.
-//  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
-//  4. A frame says how many records its sender had seen, and so does a ballot. An arrival at a slot that was evicted
-//     later than that is void: the ranks below have withdrawn it, or will when they read the eviction. So is one that
-//     comes after the slot's batch was decided without its sender, since all who have joined there had no say any more;
-//     and a ballot from before the end of the joins, since who still waits then votes anew.
-//  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
-//     again that the coordinator could run out of them.
-//  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
-//  7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
-//     come up, put together by every node; nothing is counted for it in ordinary times.
+// 1. When all members of the node and of the subtrees below have arrived at a slot, the slot goes up as one number; at
+//    the root it is reported to the coordinator. Ballots for a name go up as one, too, once all of the subtree have
+//    voted; that somebody has voted goes up at once, since it may concern a slot at which others wait. Other requests
+//    of ranks go up as they are, with the rank. Members are the ranks of the op's process set, less those of the world
+//    that have joined; a subtree without members has no say.
+// 2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
+//    same records in the same order to its own log, so a record's place in the log means the same everywhere.
+// 3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
+// 4. A frame says how many records its sender had seen, and so does a ballot. If the slot was evicted later, an arrival
+//    at it is void: the ranks below have withdrawn it, or will when they read the eviction. An arrival is also void if
+//    the slot's batch was decided without its sender, which had joined and had no say. A ballot from before the end of
+//    the joins is void, since a rank that still waits then votes anew.
+// 5. Every frame that goes up says how far the subtree has read. A frame goes up for this alone once so many slots wait
+//    to be free again that the coordinator could run out of them.
+// 6. A node that learns that a rank is lost tells all its neighbours, which tell theirs.
+// 7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
+//    come up, put together by every node; nothing is counted for it in ordinary times.
 #include <cstdint>
 #include <functional>
 #include <map>

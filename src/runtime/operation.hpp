@@ -37,8 +37,8 @@ struct Submission {
   std::int64_t first_dimension = 0;  // rows of this use, if each rank has its own number
   HandleCell* handle = nullptr;      // null: this rank has joined, and nobody submitted it
   std::uint32_t index = 0;           // among the operations of the handle
-  std::span<const std::int64_t>
-      splits{};  // alltoall: rows for each seat; none: equal parts. The caller's, until submitted
+  // alltoall: rows for each seat; none: equal parts. Memory of the caller's, read until the use is submitted.
+  std::span<const std::int64_t> splits{};
   Callback on_done{};
 };
 
@@ -86,7 +86,7 @@ struct NameEntry {
 
   // The engine's own:
   SlotId slot{-1};
-  Operation* slot_operation = nullptr;  // whose signature the slot was given for; held
+  Operation* slot_operation = nullptr;  // the slot was given for its signature; the entry holds it
   Operation* submitted = nullptr;       // the one in flight
 };
 

@@ -71,7 +71,7 @@ struct GiveRecord {  // the op of this name has this slot from now on
   void write(ByteWriter& out) const;
   static GiveRecord read(ByteReader& in, RecordStorage&);
 };
-struct EvictRecord {  // the slot means nothing any more; who has arrived at it must send a request
+struct EvictRecord {  // the slot means nothing any more; ranks that have arrived at it must send a request
   SlotId slot;
   void write(ByteWriter& out) const { out.put(slot); }
   static EvictRecord read(ByteReader& in, RecordStorage&) { return {in.get<SlotId>()}; }

@@ -1,15 +1,14 @@
 #pragma once
-// The ranks of a node that meet as one, where what they meet at is far: they bring their cards to the first of them,
-// which hands back the table of all ranks. Over unix sockets of the abstract namespace, so it needs no file and no
-// address; where the others cannot come to the first one (containers with networks of their own) everybody goes
-// alone.
+// The ranks of a node that meet as one, if what they meet at is far away: they bring their cards to the first of them,
+// which hands back the table of all ranks. It goes over unix sockets of the abstract namespace, so it needs no file and
+// no address. If the others cannot reach the first one (containers with networks of their own), each goes alone.
 //
-//  1. The first rank listens under a name that only this circle has, for each exchange anew. The others come, when it
-//     is there.
-//  2. It waits while they come: when nobody came for `patience`, or a sixth of the time that is left, it goes on
-//     without the others, and says so by another name. Who finds that, or finds nobody for that long, goes alone from
-//     then on.
-//  3. The answer is a descriptor of memory with the table, or an error.
+// 1. The first rank listens under a name that only this circle has, a new one for each exchange. The others come when
+//    it is there.
+// 2. It waits while they come. If nobody has come for `patience`, or for a sixth of the time that is left, it goes on
+//    without the others, and says so under another name. A rank that finds this, or finds nobody for that long, goes
+//    alone from then on.
+// 3. The answer is a descriptor of memory with the table, or an error.
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -1,14 +1,16 @@
 #pragma once
 // A PMI-1 server inside the process, for an MPI library that speaks nothing else (MPICH as most distributions build it)
-// under a launcher that speaks something else (PMIx, our own stores): it answers the library out of a bootstrap.
+// under a launcher that speaks something else (PMIx, our own stores). It answers the library with the help of a
+// bootstrap.
 //
-//  1. The library gets one end of a socket pair (PMI_FD); a thread of ours reads its requests at the other.
-//  2. `put` is kept here. At `barrier_in` all that was put since the last barrier travels as one value under one key
-//     per rank and barrier, and the barrier is the bootstrap's fence.
-//  3. `get` has a key but no rank: what was put here is looked at first, then what came from the rank that the key ends
-//     with (MPICH's keys do), then what came from everybody else. A rank's value is fetched when it is first needed.
-//  4. Which ranks share a node the library reads as PMI_process_mapping; the server invents it.
-// The bootstrap is used by that thread while the library waits for it: in MPI_Init and MPI_Finalize.
+// 1. The library gets one end of a socket pair (PMI_FD); a thread of ours reads its requests at the other.
+// 2. `put` is kept here. At `barrier_in` all that was put since the last barrier travels as one value, under one key
+//    for each rank and barrier; the barrier is the bootstrap's fence.
+// 3. `get` has a key but no rank. The value is looked up first among what was put here, then among the values of the
+//    rank that the key ends with (MPICH's keys do), then among those of all others. A rank's values are fetched when
+//    they are first needed.
+// 4. The library reads from PMI_process_mapping which ranks share a node; the bridge makes this value.
+// The thread uses the bootstrap while the library waits for it: in MPI_Init and MPI_Finalize.
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -1,14 +1,14 @@
 #pragma once
-// Messages over a TCP connection between two ends that know the same secret. Nothing that the other end says is
-// interpreted before it has proven that, and nobody in between can read the secret, or change or repeat a message;
-// what is said can be read.
+// Messages over a TCP connection between two ends that know the same secret. Neither end interprets what the other says
+// before the other has proven itself. Nobody in between can read the secret, or change or repeat a message; but the
+// messages can be read.
 //
-//  1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
-//  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). To a
-//     wrong one the acceptor says 4 bytes 0xff, and ends the connection.
-//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message,
-//     SHA-256(bytes)), where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the
-//     connection; the first right one proves the acceptor.
+// 1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
+// 2. The side that dialled answers with 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). If
+//    that is wrong, the acceptor sends 4 bytes 0xff and ends the connection.
+// 3. Then messages go both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message,
+//    SHA-256(bytes)). The session key is HMAC(secret, "session", both random numbers). A wrong HMAC ends the
+//    connection; the first right one proves the acceptor.
 #include <cstdint>
 #include <deque>
 #include <string>

@@ -89,8 +89,8 @@ std::string medium_of(const TransportRow& transport, const Config& config) {
   return text;
 }
 
-// Who carries tensors on one kind of hop: a line for each transport that may, in the order of preference, down to the
-// first that does so in any case.
+// The transports that may carry tensors on one kind of hop, a line each, in the order of preference, down to the first
+// one that needs nothing else.
 std::vector<std::string> carriers(std::string beginning, bool TransportRow::*reaches, const Config& config,
                                   const Environment& environment) {
   using Says = Prospect::Says;

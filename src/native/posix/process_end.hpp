@@ -23,8 +23,8 @@ class OrderOfEnds {
  public:
   // Call it before the child is reaped. A child that cannot be watched stays unknown.
   void add(pid_t child);
-  // The known child that ended first; it is unknown from then on. All children that waitpid could return have ended for
-  // this list, too.
+  // The known child that ended first; it is unknown from then on. The list knows of every end that waitpid could
+  // report.
   std::optional<pid_t> next();
   bool knows(pid_t child) const { return handles_.contains(child); }
 

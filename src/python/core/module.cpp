@@ -45,7 +45,7 @@ PyObject* init(PyObject*, PyObject* arguments) {
   if (set_list != Py_None && !sets.read(set_list)) return nullptr;
   hvd_init_options options{};
   options.struct_size = sizeof options;
-  options.mpi_comm = reinterpret_cast<const void*>(communicator);  // NOLINT(performance-no-int-to-ptr): an address
+  options.mpi_comm = reinterpret_cast<const void*>(communicator);
   options.mpi_comm_size = static_cast<std::size_t>(handle_bytes);
   options.ranks = ranks.empty() ? nullptr : ranks.data();
   options.rank_count = ranks.size();

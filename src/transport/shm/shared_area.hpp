@@ -43,8 +43,8 @@ struct alignas(line_pair_bytes) RingHead {
   Flag read;     // bytes that the receiver ever took out
 };
 
-// For an ordered pair of seats: the pieces of alltoalls, posted with their numbers, from 1 on. Short pieces are the
-// payload.
+// For an ordered pair of seats: the pieces of alltoalls, posted with their numbers, from 1 on. A short piece travels
+// beside its number.
 inline constexpr std::size_t pair_places = 2;
 struct PairFlags {
   SmallSlot posts[2 * pair_places];  // by the sender
