@@ -22,7 +22,7 @@ struct MpiCard {
   std::string version;       // of the ABI and the library
   int rank = 0, size = 0;    // in the communicator that the ranks are looked up in
   bool running = false;      // it was started, by the program or here; rank and size are known only then
-  bool over_bridge = false;  // it is to be started, and only ours can be its PMI server
+  bool over_bridge = false;  // it is to be started, and needs our bridge as its PMI server
   std::string space;         // how a bridge names the job's values (rank 0's counts)
   bool wanted = false;       // also between the ranks of one node (HOROVOD_MPI)
   // "172.17.0.1/docker0 10.0.0.3/eth0": the interfaces to other hosts that the MPI may choose from when it is started.

@@ -52,7 +52,7 @@ struct InterfaceAddress {
 };
 struct Interface {
   std::string name;
-  bool is_running = false;  // up, and something is at the other end: false for a bridge of containers without any
+  bool is_running = false;  // up, and connected to something: false for a bridge without containers
   bool is_loopback = false;
   bool is_bridge = false;
   std::vector<InterfaceAddress> addresses;

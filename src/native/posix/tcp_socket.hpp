@@ -37,7 +37,7 @@ void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds pat
 
 struct SendingState {
   bool has_unsent = false;     // data for which the other end has no room yet
-  bool is_unanswered = false;  // sent something again, or asked for room more than once, it has not answered
+  bool is_unanswered = false;  // it has not answered what was sent again, or several questions for room
   std::chrono::milliseconds since_last_answer{};
 };
 std::optional<SendingState> sending_state(int socket);
