@@ -212,7 +212,7 @@ def remember(name, known, process_set):
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
-        latest.clear()  # who is used again is found among the operations, and remembered
+        latest.clear()  # an operation that is used again is found among all, and remembered anew
         latest_of_sets.clear()
         _remembered = count
     of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})

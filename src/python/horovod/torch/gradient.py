@@ -68,7 +68,7 @@ class Gradient:
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
-        """Who takes a gradient away, or sets it to zero, does not want it: what comes then is the first of its
+        """A program that takes a gradient away, or sets it to zero, does not want it: the next one is the first of its
         round."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
         # The backward pass has added once. Whatever else was done to a mean that is there, it is equal on all ranks.
@@ -275,7 +275,7 @@ class Gradient:
             self.group = None
 
     def lands_if_done(self):
-        """For who abandons it. True if it has landed, or nothing tells when it will."""
+        """For abandon(). True if it has landed, or nothing tells when it will."""
         handle = self.handle if self.group is None else self.group.handle
         if self.tensor is None or handle is None:
             return True
