@@ -26,7 +26,7 @@ std::size_t place_of(std::string_view name) {
 // Logs every verb of another bootstrap with the time that it took.
 class Traced final : public Bootstrap {
   template <typename Call>
-  std::invoke_result_t<Call> timed(std::string what, Call call) {
+  std::invoke_result_t<Call> timed(const std::string& what, Call call) {
     auto begin = Clock::now();
     auto result = call();
     char took[48];
