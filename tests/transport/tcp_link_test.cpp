@@ -10,7 +10,7 @@
 #include "sanitized.hpp"
 #include "transport/registry.hpp"
 
-namespace hvd::transport {
+namespace hvd::transport::tcp_link_test {  // apart from what other tests of transports call alike
 namespace {
 
 using testing::Ensemble;
@@ -421,4 +421,4 @@ TEST(TcpLink, a_sleeping_engine_is_woken_by_every_kind_of_news) {
 }
 
 }  // namespace
-}  // namespace hvd::transport
+}  // namespace hvd::transport::tcp_link_test
