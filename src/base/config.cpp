@@ -122,7 +122,7 @@ constexpr Row rows[] = {
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
 
-    // Variables by which launchers inform the ranks.
+    // What launchers tell the ranks.
     {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
     {"HOROVOD_SIZE", positive, "", "set by the launcher: number of ranks"},
     {"HOROVOD_LOCAL_RANK", count, "", "set by the launcher: rank among those of this node"},
@@ -138,8 +138,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
-    // These have no effect yet. They are known, so that they are not taken for typing errors; later parts of the system
-    // will use them.
+    // Not there yet: these are known, so that they are not taken for typing errors, but have no effect.
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},
