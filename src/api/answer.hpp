@@ -19,11 +19,12 @@ hvd_status fail(ErrorCode code, std::string message);
 hvd_status fail(const Error& error);
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found);
 
-// A struct of the caller's, whose header may be older or newer than ours: what it lacks is zero, which means the
-// default; what we do not know must be zero. `least` is the size that the first release had.
+// The caller's struct, whose header may be older or newer than ours. Fields that it lacks are zero, which means the
+// default; fields that we do not know must be zero. `least` is the size that the first release had.
 template <typename Struct>
 hvd_status copy_in(const char* name, const Struct* given, std::size_t least, Struct& ours) {
-  constexpr std::size_t most = 4096;  // more is no size, but what stands in a struct that does not begin with it
+  // A larger value is no size, but the first field of a struct that does not begin with its size.
+  constexpr std::size_t most = 4096;
   std::size_t size = given == nullptr ? 0 : given->struct_size;
   if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
   ours = {};

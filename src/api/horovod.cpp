@@ -483,14 +483,15 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   hvd::runtime::Submission on_stack[few];
   std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
   hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
+  // Where the struct of the first release with sizes ends; a field that is added later is not required.
+  constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
   const size_t step = arguments->struct_size;
   for (size_t i = 0; i < count; ++i) {
     hvd_start_arguments use;
     const auto* place = reinterpret_cast<const std::byte*>(arguments) + i * step;
     const auto* given = reinterpret_cast<const hvd_start_arguments*>(place);
     if (step == sizeof use) use = *given;
-    else if (hvd_status status = copy_in("hvd_start_arguments", given, sizeof use, use); status != HVD_OK)
-      return status;
+    else if (hvd_status status = copy_in("hvd_start_arguments", given, least, use); status != HVD_OK) return status;
     if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
     if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
     submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};

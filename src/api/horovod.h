@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -213,7 +214,12 @@ typedef struct hvd_start_arguments {
 
 /* The arguments of a call that gives input and output alone; set more of them as needed. */
 static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void* output) {
-  hvd_start_arguments arguments = {sizeof(hvd_start_arguments), op, input, output, 0, NULL, 0, NULL, NULL, NULL};
+  hvd_start_arguments arguments;
+  memset(&arguments, 0, sizeof arguments);
+  arguments.struct_size = sizeof arguments;
+  arguments.op = op;
+  arguments.input = input;
+  arguments.output = output;
   return arguments;
 }
 

@@ -84,6 +84,8 @@ struct Row {
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
 constexpr std::monostate nowhere;
 
+// A new knob is a row here and a member of Config, whose default a test compares with the row's. A row and a comment
+// between rows have one line each: docs/settings reads them, and writes docs/settings.md.
 // clang-format off
 constexpr Row rows[] = {
     // What the runtime goes by.
@@ -106,6 +108,8 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
+    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
@@ -145,10 +149,8 @@ constexpr Row rows[] = {
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", count, "10", "steps of one sample of autotuning; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", count, "20", "samples after which autotuning settles; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes", nowhere, unheard},
-    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
     {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
     {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
-    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "GPU: streams that NCCL runs on; 0: the default", nowhere, unheard},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream", nowhere, unheard},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch", nowhere, unheard},

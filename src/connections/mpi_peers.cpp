@@ -223,9 +223,13 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 }
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
+  if (world.size() == 1) return false;
   MpiWish wish = mpi_wish(config);
-  if (wish.when == MpiWish::When::never || world.size() == 1) return false;
-  return wish.when == MpiWish::When::always || has_base || !is_on_one_node(world);
+  bool never = wish.when == MpiWish::When::never;
+  if (!never && (wish.when == MpiWish::When::always || has_base || !is_on_one_node(world))) return true;
+  if (world.rank == Rank{0})
+    log::info("the ranks communicate without MPI: " + (never ? wish.why : "they are all on one node"));
+  return false;
 }
 
 Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,
@@ -235,15 +239,15 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
   MpiCard card = mine.look();
   auto cards = mine.exchange(card, "");
   if (!cards) return std::move(cards.error());
-  bool is_wanted = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
+  bool is_demanded = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
   if (!cards->front().running && check_alike(world, *cards)) {
     cards = mine.exchange(mine.start(std::move(card), cards->front().space), ".started");
     if (!cards) return std::move(cards.error());
   }
   auto ranks = match_ranks(world, *cards);
   if (ranks)
-    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_wanted);
-  if (is_wanted) {
+    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_demanded);
+  if (is_demanded) {
     ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
     return std::move(ranks.error());
   }

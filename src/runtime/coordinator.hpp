@@ -12,8 +12,8 @@
 //     became ready. While batches of the set are in flight, small ones wait for company.
 //  5. An evicted or transient slot may be given again once every rank has read the record that ended it.
 //  6. A rank that has joined counts as having submitted everything in the world; what zeros cannot take part in fails.
-//     When all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in
-//     doubt, and the joins are over.
+//     Once all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in
+//     doubt. Then the joins are over.
 //  7. Process sets are added and removed as ops of the world are agreed on. The slots of a removed set end with it.
 //  8. Any rank's wish to shut down ends the log for all.
 #include <cstdint>
