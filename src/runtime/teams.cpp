@@ -70,7 +70,7 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set)
   add(rail_, "rail " + std::to_string(layout_.node.me.value));
 }
 
-void Teams::add(collectives::Team& team, std::string name) {
+void Teams::add(collectives::Team& team, const std::string& name) {
   team.selector = &maker_.selector();
   connections_.push_back({&team, name_of_link(set_, name), nullptr, nullptr});
 }

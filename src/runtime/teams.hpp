@@ -74,7 +74,7 @@ class Teams {
     std::unique_ptr<transport::Connecting> connecting;
     std::unique_ptr<transport::Link> link;
   };
-  void add(collectives::Team& team, std::string name);
+  void add(collectives::Team& team, const std::string& name);
   Progress fail(Error error);
   Status note(const Connection& connection, std::string_view transport);
 
