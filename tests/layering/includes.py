@@ -35,6 +35,7 @@ ROOMS = {
         "wire": set(),
         "console": {"wire"},
         "options": set(),
+        "checkpoints": set(),
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"options", "agent", "job"},
