@@ -11,6 +11,7 @@
 #include "base/number.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
+#include "launcher/checkpoints/command.hpp"
 #include "launcher/job/job.hpp"
 #include "launcher/options/check_build.hpp"
 #include "launcher/options/flags.hpp"
@@ -153,6 +154,8 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (flags.has("checkpoint"))
+    return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
     return complain(usable.error().message, usage_error);
   if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;

@@ -36,6 +36,7 @@ ROOMS = {
         "wire": set(),
         "console": {"wire"},
         "options": set(),
+        "checkpoints": set(),
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"options", "agent", "job"},

@@ -22,6 +22,10 @@ constexpr FlagRow rows[] = {
      .kind = action,
      .help =
          "start nothing; show which scheduler, launcher, bootstrap, transport and algorithm would be used, and why"},
+    {.name = "checkpoint",
+     .spellings = "--checkpoint",
+     .kind = text,
+     .help = "start nothing; look at checkpoints: ls PATH, verify PATH, diff ONE OTHER, export PATH FILE.safetensors"},
     {.name = "num_proc",
      .spellings = "-np --num-proc",
      .kind = integer,
