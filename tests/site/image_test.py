@@ -32,7 +32,7 @@ mpi.MPI_Finalize()
 
 def setUpModule():
     global cluster, work
-    for command in ("mmdebstrap", "ch-run", "srun", "mksquashfs"):
+    for command in ("mmdebstrap", "ch-run", "srun", "ssh-keygen"):
         installed.skip_without(shutil.which(command) or command, command)
     can = installed.run(NODES, "can")
     if can.returncode != 0:
@@ -172,6 +172,13 @@ class ByHorovodrun(unittest.TestCase):
         done = self.horovodrun("-np", "2", "--oversubscribe", "--gloo", "--container", IMAGE, "no-such-command")
         self.assertEqual(done.returncode, 127, done.stdout)
         self.assertIn("no-such-command", done.stdout)
+
+
+class Docs(unittest.TestCase):
+    def test_script_of_the_page_of_docs_works(self):
+        done = on("n1", "bash", "-euc", installed.script_of("containers.md"), IMAGE=str(IMAGE))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("average is right"), 4, done.stdout)
 
 
 class AsPods(unittest.TestCase):
