@@ -125,6 +125,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
     // What launchers tell the ranks.
     {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
@@ -135,6 +136,9 @@ constexpr Row rows[] = {
     {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
     {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
     {"HOROVOD_OWNER", text, "", "set by the library: the process that is the rank, and of which launch; its children must not join in its place"},
+    {"HOROVOD_CONTAINER", text, "", "set by horovodrun: the image that the rank runs in (--container)"},
+    {"HOROVOD_CONTAINER_BIND", text, "", "set by horovodrun: folders that are seen inside besides, source[:target], separated by commas (--container-bind)"},
+    {"HOROVOD_CONTAINER_MPI", path, "", "set by horovodrun: the host's MPI for the image (--container-mpi)"},
     {"HOROVOD_THREAD_SHARE", count, "", "set by horovodrun: the OMP_NUM_THREADS that it chose where there was none"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses of its store for ranks on many hosts, separated by commas"},

@@ -9,6 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "base/number.hpp"
+#include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "launcher/checkpoints/command.hpp"
@@ -106,7 +107,26 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
     if (request->ranks == 0) request->ranks = 2;
   }
   if (request->command.empty()) request->command = {"command"};
+  if (flags.has("container")) {
+    auto image = launcher::find_image(flags.get("container"));
+    if (!image) return image.error();
+    request->command = launcher::in_image(*image, "horovodrun", request->command);
+  }
   return launcher::explain(*request);
+}
+
+// The user's command, or that command inside of the image that the user named.
+Status put_into_image(Flags& flags, Environment& environment) {
+  if (!flags.has("container")) return {};
+  for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);
+  auto image = launcher::find_image(flags.get("container"));
+  if (!image) return image.error();
+  flags.set("container", image->word);
+  HVD_RETURN_IF_ERROR(launcher::check_image(*image, environment));
+  auto horovodrun = launcher::program_on_other_hosts(environment);
+  if (!horovodrun) return horovodrun.error();
+  if (!flags.command.empty()) flags.command = launcher::in_image(*image, *horovodrun, flags.command);
+  return {};
 }
 
 Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
@@ -186,6 +206,7 @@ int run(int count, char** arguments) {
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment)) return *told;
 
+  if (auto put = put_into_image(*flags, environment); !put) return complain(put.error().message, usage_error);
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
   int code = 0;
@@ -225,6 +246,8 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
+  if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
+  if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -30,3 +30,8 @@ hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site COMMAND ${site}/
 hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
               COMMAND ${site}/containers_test.py)
 hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMAND ${site}/kubernetes_test.py)
+foreach(kind ByItself UnderSlurm ByHorovodrun Docs AsPods)
+  hvd_site_test(NAME site.image_for_processors.${kind} LABEL site TIMEOUT 2400
+                COMMAND ${site}/image_test.py ${kind})
+  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)  # the first one builds it
+endforeach()

@@ -8,6 +8,8 @@
 #include "base/config.hpp"
 #include "base/transports.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/container_runtime.hpp"
+#include "launcher/options/image_file.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
@@ -146,6 +148,16 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
          (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
 }
 
+// What a rank on this host would become; below its launcher it may have to see more folders.
+Result<std::string> container(const Flags& flags, const Environment& environment) {
+  if (!flags.has("container")) return std::string();
+  auto image = find_image(flags.get("container"));
+  if (!image) return image.error();
+  auto command = command_in_image(*image, {"command"}, environment, host_view());
+  if (!command) return row("container", command.error().message);
+  return row("container", joined(*command, " "));
+}
+
 }  // namespace
 
 Result<std::string> explain(const JobRequest& request) {
@@ -165,7 +177,9 @@ Result<std::string> explain(const JobRequest& request) {
     text += more("one of " + std::to_string(launch->size) + " processes that " + launch->name + " started (" +
                  launch->evidence + "): each would start a job of its own");
   text += row("scheduler", scheduler(request.environment)) + launcher(*chosen, *plan, request.ranks);
-  text += bootstrap(*config, *chosen, *plan, environment);
+  auto in_container = container(request.flags, environment);
+  if (!in_container) return std::move(in_container.error());
+  text += *in_container + bootstrap(*config, *chosen, *plan, environment);
   text += transport(*config, *plan, environment) + algorithm(*config);
   for (const std::string& warning : warnings) text += row("note", warning);
   return text;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <climits>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -27,6 +28,23 @@ std::atomic<bool> stuck{false};  // some call never came back
 std::string text_of(pmix_status_t status) {
   const char* text = PMIx_Error_string(status);
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
+}
+
+std::string number_in_text(const char* text) {
+  const std::string all = text != nullptr ? text : "";
+  const std::size_t begin = std::min(all.find_first_of("0123456789"), all.size());
+  return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
+}
+
+// The two sides of a handshake that failed: they are of different releases most often where the rank is in a container.
+std::string both_versions() {
+  const std::string server = number_in_text(std::getenv("PMIX_VERSION"));  // OpenPMIx tells from 4.0 on
+  const std::string client = number_in_text(PMIx_Get_version());
+  bool is_image = false;
+  for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
+    is_image = is_image || std::getenv(name) != nullptr;
+  return std::string(is_image ? " (host PMIx " : " (server PMIx ") + (server.empty() ? "of unknown release" : server) +
+         (is_image ? ", image PMIx " : ", library PMIx ") + client + ")";
 }
 
 Error failure(const std::string& what, pmix_status_t status) {
@@ -135,7 +153,8 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
   auto me = std::make_shared<pmix_proc_t>();
   std::optional<pmix_status_t> answer = bounded(deadline, [me] { return PMIx_Init(me.get(), nullptr, 0); });
   if (!answer)
-    return Error(ErrorCode::timeout, "PMIx_Init: the job's PMIx server accepts connections but does not answer");
+    return Error(ErrorCode::timeout,
+                 "PMIx_Init: the job's PMIx server accepts connections but does not answer" + both_versions());
   // UNREACH is how PMIx says "there is no server, be a job of one". We do not guess whether that is what the user
   // meant.
   if (*answer == PMIX_ERR_UNREACH) {
@@ -143,11 +162,11 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
     if (std::string_view(me->nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
-                 "container, or PMIX_NAMESPACE was inherited from a job that is over)");
+                 "container, or PMIX_NAMESPACE was inherited from a job that is over)" +
+                     both_versions());
   }
   if (*answer != PMIX_SUCCESS)
-    return Error(ErrorCode::unsupported,
-                 "PMIx_Init failed: " + text_of(*answer) + ", PMIx library " + PMIx_Get_version());
+    return Error(ErrorCode::unsupported, "PMIx_Init failed: " + text_of(*answer) + both_versions());
   std::unique_ptr<Client> client(new Client);
   client->process_ = ::getpid();
   client->reopened_ = clients_opened++ > 0;
