@@ -3,6 +3,7 @@
 // HVD_PROGRAM=<seed> plays that one alone and prints it; HVD_PROGRAMS=<first>:<count> plays so many.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <optional>
 
@@ -81,10 +82,15 @@ void play_seeds(const Wish& wish, const char* test, std::uint64_t first, std::ui
     first = std::strtoull(some, &end, 10);
     count = std::strtoull(end + 1, nullptr, 10);
   }
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    std::string faults = play(draw_program(seed, wish), repeat(test, seed));
-    ASSERT_EQ(faults, "") << "seed " << seed;
-  }
+  // Several at a time, since their ranks wait for each other most of the time.
+  std::atomic<std::uint64_t> next{first};
+  std::vector<std::thread> players;
+  for (int player = 0; player < 4; ++player)
+    players.emplace_back([&] {
+      for (std::uint64_t seed; !::testing::Test::HasFailure() && (seed = next++) < first + count;)
+        EXPECT_EQ(play(draw_program(seed, wish), repeat(test, seed)), "") << "seed " << seed;
+    });
+  for (std::thread& player : players) player.join();
 }
 
 constexpr std::uint64_t in_plain_run = testing::is_sanitized ? 60 : 300, soak = 10'000;
