@@ -49,7 +49,7 @@ Result<std::string> job_script(const Flags& flags, const std::optional<std::stri
   request.job_name = flags.get("script_job_name");
   request.environment = flags.get("script_environment");
   request.modules = items_of(flags.get("script_modules"));
-  request.container = flags.get("script_container");
+  request.container = flags.get("container");
   request.is_requeued = flags.is_set("script_requeue");
   request.command = flags.command;
   return jobscripts::write_script(*site, request);
