@@ -30,19 +30,19 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-std::string number_in_text(const char* text) {
-  const std::string all = text != nullptr ? text : "";
+std::string number_in(const std::string& all) {
   const std::size_t begin = std::min(all.find_first_of("0123456789"), all.size());
   return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
 }
 
-// The two sides of a handshake that failed: they are of different releases most often where the rank is in a container.
+// The two sides of a handshake that failed. Mostly it is a rank in a container whose release differs from the host's.
 std::string both_versions() {
-  const std::string server = number_in_text(std::getenv("PMIX_VERSION"));  // OpenPMIx tells from 4.0 on
-  const std::string client = number_in_text(PMIx_Get_version());
+  const Environment environment = Environment::of_this_process();
+  const std::string server = number_in(environment.get("PMIX_VERSION").value_or(""));  // OpenPMIx tells from 4.0 on
+  const std::string client = number_in(PMIx_Get_version());
   bool is_image = false;
   for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
-    is_image = is_image || std::getenv(name) != nullptr;
+    is_image = is_image || environment.get(name).has_value();
   return std::string(is_image ? " (host PMIx " : " (server PMIx ") + (server.empty() ? "of unknown release" : server) +
          (is_image ? ", image PMIx " : ", library PMIx ") + client + ")";
 }
