@@ -15,6 +15,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/environment.hpp"
+
 namespace hvd::pmix {
 namespace {
 
