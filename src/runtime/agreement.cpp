@@ -74,7 +74,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   if (!decoded) panic(decoded.error().message);
   Rank rank = settings_.ranks[static_cast<std::size_t>(from.value)];
   if (const auto* op = std::get_if<OpRequest>(&*decoded)) {
-    if (is_void(op->name, op->seen)) return;
+    if (is_void(from.value, op->name, op->seen)) return;
     open(op->name);
     effects_.heard_ballot(op->name, rank);
     return vote(from.value, op->name, {{rank, op->signature}});
@@ -103,9 +103,13 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
              request);
 }
 
-// The ballot was sent before its rank had read that the set was removed, or that the joins are over.
-bool NodeAgreement::is_void(OpNameView name, std::uint64_t seen) const {
-  return !ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_);
+// The ballot was sent before its rank had read that the set was removed, that the joins are over, or what was decided
+// without it.
+bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) const {
+  if (!ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_)) return true;
+  if (has_a_say(voter, name.set)) return false;
+  auto decided = decided_at_.find(name);
+  return (decided != decided_at_.end() && seen < decided->second) || ballots_.has_voted(voter, name);
 }
 
 void NodeAgreement::open(OpNameView name) {
@@ -213,7 +217,7 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
         }
         break;
       }
-      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(reader)); break;
+      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(from, reader)); break;
       case Item::ballot: HVD_RETURN_IF_ERROR(take_ballot(from, reader)); break;
       case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
       case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
@@ -227,11 +231,11 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
   return {};
 }
 
-Status NodeAgreement::take_opened(ByteReader& frame) {
+Status NodeAgreement::take_opened(Neighbour from, ByteReader& frame) {
   OpNameView name = read_name(frame);
   auto seen = frame.get<std::uint64_t>();
-  if (!frame.ok()) return broken_frame();
-  if (!is_void(name, seen)) open(name);
+  if (!frame.ok() || from.is_parent()) return broken_frame();
+  if (!is_void(voter_of(from), name, seen)) open(name);
   return {};
 }
 
@@ -244,10 +248,11 @@ Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
     auto rank = frame.get<Rank>();
     opinions.push_back({rank, Signature::read(frame)});
   }
-  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
+  int voter = voter_of(from);
   bool is_sound = frame.ok() && count > 0 && count <= most_opinions && !from.is_parent();
-  if (!is_sound || ballots_.has_voted(voter, name)) return broken_frame();
-  if (is_void(name, seen)) return {};
+  if (!is_sound) return broken_frame();
+  if (is_void(voter, name, seen)) return {};
+  if (ballots_.has_voted(voter, name)) return broken_frame();
   open(name);
   effects_.heard_ballot(name, opinions.front().rank);
   vote(voter, name, std::move(opinions));
@@ -345,7 +350,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   bool is_current = frame.get<std::uint32_t>() == question_;
   auto count = frame.get<std::uint32_t>();
   if (is_current && count != missing_.size()) return broken_frame();
-  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
+  int voter = voter_of(from);
   for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
     auto ranks = frame.get<std::uint32_t>();
     bool counts = is_current && (missing_[i].name.name.empty() || !ballots_.has_voted(voter, missing_[i].name));
@@ -395,6 +400,10 @@ void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+void NodeAgreement::note_decided(OpNameView name) {
+  if (name.set == global_process_set && !joined_.empty()) decided_at_.insert_or_assign(OpName(name), records_);
+}
+
 void NodeAgreement::take_note(const Record& record) {
   auto forget_arrivals = [this](SlotId slot) -> Slot& {
     Slot& it = at(slot);
@@ -418,6 +427,7 @@ void NodeAgreement::take_note(const Record& record) {
                    slot.arrived.clear();
                    slot.is_complete = true;  // complete by ballots; a batch follows
                    ballots_.close(it.name);
+                   note_decided(it.name);
                    effects_.given(it.slot);
                    ++slots_in_doubt_;
                  },
@@ -428,7 +438,10 @@ void NodeAgreement::take_note(const Record& record) {
                      if (forget_arrivals(slot).is_transient) end(slot);
                    }
                  },
-                 [&](const FailRecord& it) { ballots_.close(it.name); },
+                 [&](const FailRecord& it) {
+                   ballots_.close(it.name);
+                   note_decided(it.name);
+                 },
                  [&](const JoinRecord& it) {
                    joined_.resize(static_cast<std::size_t>(settings_.world_size));
                    joined_[static_cast<std::size_t>(it.rank.value)] = true;
@@ -436,6 +449,7 @@ void NodeAgreement::take_note(const Record& record) {
                  },
                  [&](const AllJoinedRecord&) {
                    joined_.clear();
+                   decided_at_.clear();
                    joins_are_new_ = false;
                    joins_ended_at_ = records_;
                    ballots_.close_all(global_process_set);

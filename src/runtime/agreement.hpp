@@ -13,7 +13,8 @@
 // 4. A frame says how many records its sender had seen, and so does a ballot. If the slot was evicted later, an arrival
 //    at it is void: the ranks below have withdrawn it, or will when they read the eviction. An arrival is also void if
 //    the slot's batch was decided without its sender, which had joined and had no say. A ballot from before the end of
-//    the joins is void, since a rank that still waits then votes anew.
+//    the joins is void, since a rank that still waits then votes anew. A ballot of a joined rank is void if the name
+//    was decided on without it: what the rank had submitted became part of that.
 // 5. Every frame that goes up says how far the subtree has read. A frame goes up for this alone once so many slots wait
 //    to be free again that the coordinator could run out of them.
 // 6. A node that learns that a rank is lost tells all its neighbours, which tell theirs.
@@ -138,7 +139,11 @@ class NodeAgreement {
   void arrived(SlotId slot, int part);
   void complete_if_all_arrived(SlotId slot);
   void hear(Rank from, const Request& request, ConstBytes bytes);
-  bool is_void(OpNameView name, std::uint64_t seen) const;
+  bool is_void(int voter, OpNameView name, std::uint64_t seen) const;
+  bool has_a_say(int voter, ProcessSetId set) const {
+    return electorates_.at(set).voters[static_cast<std::size_t>(voter)];
+  }
+  int voter_of(Neighbour child) const { return static_cast<int>(settings_.ranks.size()) + child.child; }
   void open(OpNameView name);
   void vote(int voter, OpNameView name, Opinions opinions);
   void voted(OpNameView name, const Opinions& opinions);
@@ -148,7 +153,7 @@ class NodeAgreement {
   void decided(const Record& record);
   void logged(const Record& record, ConstBytes bytes);
   void take_note(const Record& record);
-  Status take_opened(ByteReader& frame);
+  Status take_opened(Neighbour from, ByteReader& frame);
   Status take_ballot(Neighbour from, ByteReader& frame);
   Status take_request(ByteReader& frame);
   Status take_record(ByteReader& frame);
@@ -157,6 +162,7 @@ class NodeAgreement {
   void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<OpName>& names);
   Status take_question(ByteReader& frame);
   Status take_answer(Neighbour from, ByteReader& frame);
+  void note_decided(OpNameView name);
   void answer_if_complete();
   void put(Neighbour to, const Buffer& frame);
   std::uint64_t read_by_subtree() const;
@@ -170,6 +176,8 @@ class NodeAgreement {
   std::vector<bool> joined_;          // by rank; empty while nobody is
   bool joins_are_new_ = false;        // some have not been taken into account
   std::uint64_t joins_ended_at_ = 0;  // number of records up to the last end of joins
+  // Names of the world that were decided on since somebody has joined: the number of records up to the last time.
+  std::map<OpName, std::uint64_t, OrderOfNames> decided_at_;
   std::unique_ptr<Coordinator> coordinator_;
   Ballots ballots_;  // voters: the ranks of my node, then the children
   std::vector<Slot> slots_;
