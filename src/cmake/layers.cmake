@@ -1,10 +1,15 @@
 # A folder of src/ is a layer, a namespace and a target. Adding a .cpp file to a folder is all it takes to build it.
 
-# hvd_layer(transport USES base native …): the static library hvd_transport of all .cpp files below the folder. A file whose
+# hvd_layer(transport USES base native …): the static library hvd_transport of all .cpp files below the folder, which is one
+# of src/ or the one that IN names, as hvd_registry has it, too. A file whose
 # first line is "// plugin: NAME" goes into the sources of that plugin instead (the global property hvd_plugin_NAME).
 function(hvd_layer name)
-  cmake_parse_arguments(layer "" "" "USES" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  cmake_parse_arguments(layer "" "IN" "USES" ${ARGN})
+  set(parent ${PROJECT_SOURCE_DIR}/src)
+  if(layer_IN)
+    set(parent ${layer_IN})
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${parent}/${name}/*.cpp)
   set(core)
   foreach(source IN LISTS sources)
     file(STRINGS ${source} first_line LIMIT_COUNT 1)
@@ -21,7 +26,7 @@ function(hvd_layer name)
     add_library(hvd_${name} INTERFACE)
     set(visibility INTERFACE)
   endif()
-  target_include_directories(hvd_${name} ${visibility} ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
+  target_include_directories(hvd_${name} ${visibility} ${PROJECT_SOURCE_DIR}/src ${parent} ${PROJECT_BINARY_DIR}/generated)
   list(TRANSFORM layer_USES PREPEND hvd_)
   target_link_libraries(hvd_${name} ${visibility} ${layer_USES} Threads::Threads)
 endfunction()
@@ -29,8 +34,12 @@ endfunction()
 # hvd_registry(transport INTERFACE Transport ARGUMENT "const Surroundings&"): every <name>.cpp
 # directly in the folder defines make_<name>(); the table `registry()` of them all is written from the folder's listing.
 function(hvd_registry folder)
-  cmake_parse_arguments(registry "" "INTERFACE;ARGUMENT" "EXCEPT" ${ARGN})
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  cmake_parse_arguments(registry "" "IN;INTERFACE;ARGUMENT" "EXCEPT" ${ARGN})
+  set(parent ${PROJECT_SOURCE_DIR}/src)
+  if(registry_IN)
+    set(parent ${registry_IN})
+  endif()
+  file(GLOB files CONFIGURE_DEPENDS ${parent}/${folder}/*.cpp)
   set(declarations "")
   set(rows "")
   foreach(file IN LISTS files)
@@ -43,7 +52,7 @@ function(hvd_registry folder)
   endforeach()
   string(REPLACE "/" "::" namespace ${folder})
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${folder}/registry.cpp @ONLY CONTENT
-"// Generated from the listing of src/${folder}.
+"// Generated from the listing of ${folder}/.
 #include \"${folder}/registry.hpp\"
 namespace hvd::${namespace} {
 ${declarations}

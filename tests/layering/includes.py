@@ -16,6 +16,7 @@ MAY_USE = {
     "native": {"base"},
     "devices": {"base", "native"},
     "topology": {"base", "native"},
+    "schedulers": {"base"},
     "bootstrap": {"base", "native"},
     "connections": {"base", "native", "bootstrap"},
     "control": {"base", "native", "connections"},
@@ -23,7 +24,7 @@ MAY_USE = {
     "collectives": {"base", "devices", "topology", "transport"},
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "schedulers"},
     "api": {"base", "native/mpi", "bootstrap", "runtime"},
     "python": {"api/horovod.h"},
 }

@@ -6,8 +6,8 @@
 #include "base/config.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/options/mpi_plugins.hpp"
-#include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -26,7 +26,7 @@ std::string scheduler(const Environment& environment) {
   auto value = [&](const std::string& name) { return environment.get(name).value_or(""); };
   if (environment.has("SLURM_JOB_ID")) {
     std::string text = "Slurm, job " + value("SLURM_JOB_ID");
-    for (const SlurmComponent& component : components_of_job(environment))
+    for (const schedulers::SlurmComponent& component : schedulers::components_of_job(environment))
       if (environment.has("SLURM_JOB_NODELIST" + component.suffix))
         text += ", nodes " + value("SLURM_JOB_NODELIST" + component.suffix) + " with " +
                 value("SLURM_JOB_CPUS_PER_NODE" + component.suffix) + " processors";
