@@ -26,7 +26,7 @@ constexpr FlagRow rows[] = {
      .spellings = "-np --num-proc",
      .kind = integer,
      .range = at_least_1,
-     .help = "number of ranks to start; required"},
+     .help = "number of ranks to start; without it, inside of a scheduler's job, one for each slot"},
     {.name = "hosts", .spellings = "-H --hosts", .kind = text, .help = "hosts and their slots, host1:4,host2:4"},
     {.name = "hostfile",
      .spellings = "-hostfile --hostfile",

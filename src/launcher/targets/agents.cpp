@@ -8,6 +8,7 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/job/wire_up.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
@@ -22,7 +23,7 @@ Error misuse(std::string message) {
 }
 
 Status check_number_of_ranks(const JobRequest& request) {
-  if (request.flags.is_set("oversubscribe") || !request.hosts.empty()) return {};
+  if (request.flags.is_set("oversubscribe")) return {};
   auto allowed = posix::affinity();
   if (!allowed) return {};
   int processors = allowed->count();
@@ -79,15 +80,31 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
   if (request.environment.has("SLURM_JOB_ID"))
     return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
-  return "this is not inside of a job of Slurm (--mpi would use an MPI's launcher)";
+  if (request.around.is_a_job())
+    return std::string("no launcher of ") + request.around.scheduler().name() + " is there";
+  return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
+}
+
+// Those that the user names, else those of the scheduler's job, else this machine.
+Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
+  if (!request.hosts.empty()) return request.hosts;
+  // Each of several tasks starts ranks of its own, where it is.
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (!request.around.is_a_job() || (launch && launch->size > 1)) {
+    HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
+    return std::vector<HostSlots>{{"localhost", request.ranks}};
+  }
+  auto hosts = request.around.share_out(request.ranks, request.flags.is_set("oversubscribe"));
+  if (!hosts && !request.around.allocation())
+    hosts.error().message += ". -H localhost:" + std::to_string(request.ranks) + " starts the ranks on this machine";
+  return hosts;
 }
 
 Result<JobOptions> plan(const JobRequest& request) {
-  HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
   const OwnNames own = OwnNames::of_this_machine();
-  std::vector<HostSlots> named = request.hosts;
-  if (named.empty()) named = {{"localhost", request.ranks}};
-  auto hosts = distinct_hosts(named, own);
+  auto named = hosts_for(request);
+  if (!named) return named.error();
+  auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
   auto placements = place(*hosts, request.ranks);
   if (!placements) return placements.error();

@@ -12,6 +12,7 @@
 #include "launcher/job/way_to_meet.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
+#include "launcher/targets/job_around.hpp"
 
 namespace hvd::launcher {
 
@@ -22,6 +23,7 @@ struct JobRequest {
   std::vector<std::string> command;
   std::vector<HostSlots> hosts;  // empty: none were named
   std::chrono::milliseconds grace{5000};
+  JobAround around = JobAround(environment);
 };
 
 struct Target {
