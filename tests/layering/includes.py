@@ -37,7 +37,7 @@ ROOMS = {
         "options": set(),
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
-        "targets": {"options", "agent", "job"},
+        "targets": {"wire", "options", "agent", "job"},
     },
 }
 

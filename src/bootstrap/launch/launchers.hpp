@@ -12,7 +12,7 @@ enum class Launcher { horovodrun, intel_mpi, hydra, jsm, open_mpi, mvapich, flux
 
 // What a process that is one of its ranks is recognised by.
 enum class Recognised {
-  by_variables,   // the number of ranks, the rank and all marks are set
+  by_variables,   // the rank and all marks are set, and the number of ranks, unless there are marks
   by_pmi_server,  // a PMI server answers, and one of the marks is set; without marks: no other launcher's are
   by_pmix,        // PMIx alone tells, and not Slurm's
   by_slurm_step,  // the number of the step is one of tasks

@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/job/wire_up.hpp"
+#include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 
@@ -100,10 +101,30 @@ Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
   return hosts;
 }
 
+// Nothing: ssh, or what the user has in its place.
+std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
+  if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
+  return remote_starter(request.around, request.environment);
+}
+
+// On a launch node no rank may run, and from it nothing but jsrun leads to the compute nodes.
+Status check_launch_node(const JobRequest& request) {
+  if (!request.around.is_of("lsf")) return {};
+  const auto& allocation = request.around.allocation();
+  if (!allocation || allocation->launch_host.empty()) return {};
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (launch) return {};  // a task of jsrun's is on a compute node
+  return Error(ErrorCode::unsupported,
+               "this is the launch node " + allocation->launch_host + " of LSF's job " + allocation->job +
+                   ", and jsrun alone leads to its compute nodes: leave --gloo and -H localhost out, and have jsrun "
+                   "along PATH");
+}
+
 Result<JobOptions> plan(const JobRequest& request) {
   const OwnNames own = OwnNames::of_this_machine();
   auto named = hosts_for(request);
   if (!named) return named.error();
+  HVD_RETURN_IF_ERROR(check_launch_node(request));
   auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
   auto placements = place(*hosts, request.ranks);
@@ -123,7 +144,9 @@ Result<JobOptions> plan(const JobRequest& request) {
   options.network = std::move(*network);
   for (HostPlan& host : options.hosts) {
     if (is_this_machine(host.name, own)) continue;
-    host.reach = ssh_words(request);
+    auto starter = starter_of(request);
+    host.takes_words = starter.has_value();
+    host.reach = starter ? *starter : ssh_words(request);
     host.reach.push_back(host.name);
   }
   return options;
