@@ -9,10 +9,14 @@ function(hvd_plugin_files name)
 endfunction()
 
 # hvd_layer(transport USES base native …): the static library hvd_transport of all .cpp files below the folder that go
-# into no plugin.
+# into no plugin. The folder is one of src/, or of the folder that IN names; hvd_registry has it, too.
 function(hvd_layer name)
-  cmake_parse_arguments(layer "" "" "USES" ${ARGN})
-  file(GLOB_RECURSE core CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  cmake_parse_arguments(layer "" "IN" "USES" ${ARGN})
+  set(parent ${PROJECT_SOURCE_DIR}/src)
+  if(layer_IN)
+    set(parent ${layer_IN})
+  endif()
+  file(GLOB_RECURSE core CONFIGURE_DEPENDS ${parent}/${name}/*.cpp)
   get_property(of_plugins GLOBAL PROPERTY hvd_plugin_files)
   list(REMOVE_ITEM core ${of_plugins})
   if(core)
@@ -22,7 +26,7 @@ function(hvd_layer name)
     add_library(hvd_${name} INTERFACE)
     set(visibility INTERFACE)
   endif()
-  target_include_directories(hvd_${name} ${visibility} ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
+  target_include_directories(hvd_${name} ${visibility} ${PROJECT_SOURCE_DIR}/src ${parent} ${PROJECT_BINARY_DIR}/generated)
   list(TRANSFORM layer_USES PREPEND hvd_)
   target_link_libraries(hvd_${name} ${visibility} ${layer_USES} Threads::Threads)
 endfunction()
@@ -30,8 +34,12 @@ endfunction()
 # hvd_registry(transport INTERFACE Transport ARGUMENT "const Surroundings&"): every <name>.cpp
 # directly in the folder defines make_<name>(); the table `registry()` of them all is written from the folder's listing.
 function(hvd_registry folder)
-  cmake_parse_arguments(registry "" "INTERFACE;ARGUMENT" "" ${ARGN})
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  cmake_parse_arguments(registry "" "IN;INTERFACE;ARGUMENT" "" ${ARGN})
+  set(parent ${PROJECT_SOURCE_DIR}/src)
+  if(registry_IN)
+    set(parent ${registry_IN})
+  endif()
+  file(GLOB files CONFIGURE_DEPENDS ${parent}/${folder}/*.cpp)
   set(declarations "")
   set(rows "")
   foreach(file IN LISTS files)
@@ -41,7 +49,7 @@ function(hvd_registry folder)
   endforeach()
   string(REPLACE "/" "::" namespace ${folder})
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${folder}/registry.cpp @ONLY CONTENT
-"// Generated from the listing of src/${folder}.
+"// Generated from the listing of ${folder}/.
 #include \"${folder}/registry.hpp\"
 namespace hvd::${namespace} {
 ${declarations}

@@ -9,6 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "base/number.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
@@ -94,18 +95,32 @@ Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& e
   }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  return launcher::JobRequest{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
+  launcher::JobRequest request{flags,         environment,      flags.number("num_proc", 0),
+                               flags.command, std::move(hosts), *grace};
+  if (flags.has("num_proc")) return request;
+  for (const launcher::HostSlots& host : request.hosts) request.ranks += host.slots;
+  return request;
 }
 
-// For as many ranks as there are slots, where nothing else is said.
+// Sets the number of ranks, where nothing is said, to that of the slots of the job.
+Status complete(launcher::JobRequest& request) {
+  if (request.ranks > 0) return {};
+  const std::string missing = "-np is missing: the number of ranks to start (horovodrun -np 4 command)";
+  if (!request.around.is_a_job()) return misuse(missing);
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (launch && launch->size > 1)
+    return misuse(missing + "; each of the " + std::to_string(launch->size) + " processes that " + launch->name +
+                  " started would take all slots of the job");
+  auto slots = request.around.slots();
+  if (!slots) return misuse("-np is missing, and " + slots.error().message);
+  request.ranks = *slots;
+  return {};
+}
+
 Result<std::string> explanation(const Flags& flags, const Environment& environment) {
   auto request = request_of(flags, environment);
   if (!request) return request.error();
-  if (!flags.has("num_proc")) {
-    for (const launcher::HostSlots& host : request->hosts) request->ranks += host.slots;
-    if (request->ranks == 0) request->ranks = environment.number("SLURM_NTASKS").value_or(0);
-    if (request->ranks == 0) request->ranks = 2;
-  }
+  if (!complete(*request)) request->ranks = 2;
   if (request->command.empty()) request->command = {"command"};
   if (flags.has("container")) {
     auto image = launcher::find_image(flags.get("container"));
@@ -130,13 +145,12 @@ Status put_into_image(Flags& flags, Environment& environment) {
 }
 
 Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
-  if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
-  int ranks = flags.number("num_proc", 0);
-  if (flags.command.empty())
-    return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
   auto wanted = request_of(flags, environment);
   if (!wanted) return wanted.error();
+  HVD_RETURN_IF_ERROR(complete(*wanted));
   const launcher::JobRequest& request = *wanted;
+  if (flags.command.empty())
+    return misuse("the command is missing: horovodrun -np " + std::to_string(request.ranks) + " command");
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
@@ -147,7 +161,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   options->verbose = flags.is_set("verbose");
   options->printer.timestamps = flags.is_set("prefix_output_with_timestamp");
   options->printer.folder = flags.get("output_filename");
-  options->printer.size = ranks;
+  options->printer.size = request.ranks;
   return options;
 }
 

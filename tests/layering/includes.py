@@ -16,6 +16,7 @@ MAY_USE = {
     "native": {"base"},
     "devices": {"base", "native"},
     "topology": {"base", "native"},
+    "schedulers": {"base"},
     "bootstrap": {"base", "native"},
     "connections": {"base", "native", "bootstrap"},
     "control": {"base", "native", "connections"},
@@ -25,7 +26,8 @@ MAY_USE = {
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
     "jobscripts": {"base"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap", "checkpoint", "jobscripts"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
+                 "jobscripts"},
     "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
@@ -39,7 +41,7 @@ ROOMS = {
         "checkpoints": set(),
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
-        "targets": {"options", "agent", "job"},
+        "targets": {"wire", "options", "agent", "job"},
     },
 }
 
@@ -64,7 +66,8 @@ class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
-        for folder, prefix in ((self.root / "src", ""), (self.root / "jobscripts", "jobscripts/")):
+        beside = [(self.root / name, name + "/") for name in ("schedulers", "jobscripts")]
+        for folder, prefix in [(self.root / "src", ""), *beside]:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.suffix in SOURCES:
                     self.files[prefix + path.relative_to(folder).as_posix()] = path

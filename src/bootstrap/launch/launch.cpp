@@ -38,8 +38,12 @@ std::string text_of(const Found& found) {
 std::optional<Launch> by_variables(const LauncherRow& row, const Environment& environment) {
   auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
   bool is_marked = std::ranges::all_of(row.marks, [&](const char* mark) { return environment.has(mark); });
-  if (!size || !rank || !is_marked) return std::nullopt;
-  return launch_of(row, size->number, rank->number, text_of(*size));
+  if (!rank || !is_marked) return std::nullopt;
+  if (size) return launch_of(row, size->number, rank->number, text_of(*size));
+  if (row.marks.size() == 0) return std::nullopt;
+  // It does not tell the number of all, perhaps that of those on this node.
+  auto here = row.local_size == nullptr ? std::nullopt : environment.number(row.local_size);
+  return launch_of(row, here && *here > 1 ? *here : 0, rank->number, text_of(*rank));
 }
 
 bool is_slurm_task(const Environment& environment) {

@@ -12,7 +12,7 @@ enum class Launcher { horovodrun, intel_mpi, hydra, jsm, open_mpi, mvapich, flux
 
 // How a process is recognised as one of its ranks.
 enum class Recognised {
-  by_variables,  // the number of ranks, the rank and all marks are set
+  by_variables,  // the rank and all marks are set; a row without marks: the number of ranks, too
   // A PMI server answers, and one of the marks is set; a row without marks: no mark of another launcher is.
   by_pmi_server,
   by_pmix,        // only PMIx tells, and the server is not Slurm's

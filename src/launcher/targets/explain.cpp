@@ -11,7 +11,6 @@
 #include "launcher/agent/container_runtime.hpp"
 #include "launcher/options/image_file.hpp"
 #include "launcher/options/mpi_plugins.hpp"
-#include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
@@ -27,20 +26,26 @@ std::string more(const std::string& text) {
   return row("", text);
 }
 
-std::string scheduler(const Environment& environment) {
-  auto value = [&](const std::string& name) { return environment.get(name).value_or(""); };
-  if (environment.has("SLURM_JOB_ID")) {
-    std::string text = "Slurm, job " + value("SLURM_JOB_ID");
-    for (const SlurmComponent& component : components_of_job(environment))
-      if (environment.has("SLURM_JOB_NODELIST" + component.suffix))
-        text += ", nodes " + value("SLURM_JOB_NODELIST" + component.suffix) + " with " +
-                value("SLURM_JOB_CPUS_PER_NODE" + component.suffix) + " processors";
-    return text + (environment.has("SLURM_STEP_ID") ? "; inside of step " + value("SLURM_STEP_ID") : "");
-  }
-  if (environment.has("LSB_JOBID")) return "LSF, job " + value("LSB_JOBID") + " (not driven by this version)";
-  if (environment.has("PBS_JOBID"))
-    return "PBS, job " + value("PBS_JOBID") + " (not driven by this version: name hosts, -H)";
-  return "none: neither SLURM_JOB_ID nor LSB_JOBID nor PBS_JOBID is set";
+// "1:02:03"
+std::string clock_text(std::chrono::seconds span) {
+  auto two_digits = [](std::int64_t number) { return (number < 10 ? "0" : "") + std::to_string(number); };
+  std::int64_t seconds = span.count();
+  return std::to_string(seconds / 3600) + ":" + two_digits(seconds / 60 % 60) + ":" + two_digits(seconds % 60);
+}
+
+std::string scheduler(const JobAround& around) {
+  if (!around.is_a_job()) return row("scheduler", "none: " + around.evidence());
+  const auto& found = around.allocation();
+  std::string text = row("scheduler", std::string(around.scheduler().name()) + (found ? ", job " + found->job : "") +
+                                          ", since " + around.evidence());
+  text +=
+      more((found ? "" : "its hosts are not known: ") + around.description() + (found ? ", by " + found->source : ""));
+  if (found && !found->launch_host.empty()) text += more("no rank goes to the launch node " + found->launch_host);
+  if (auto left = around.time_left()) text += more("it ends in " + clock_text(*left) + " at the latest");
+  schedulers::Requeue requeue = around.requeue();
+  if (!requeue.command.empty()) text += more("put back into the queue by `" + joined(requeue.command, " ") + "`");
+  if (requeue.exit_code != 0) text += more("put back into the queue by exit code " + std::to_string(requeue.exit_code));
+  return text;
 }
 
 std::string launcher(const ChosenTarget& chosen, const JobOptions& plan, int ranks) {
@@ -176,7 +181,7 @@ Result<std::string> explain(const JobRequest& request) {
       launch && launch->size > 1 && chosen->target != &slurm_target)
     text += more("one of " + std::to_string(launch->size) + " processes that " + launch->name + " started (" +
                  launch->evidence + "): each would start a job of its own");
-  text += row("scheduler", scheduler(request.environment)) + launcher(*chosen, *plan, request.ranks);
+  text += scheduler(request.around) + launcher(*chosen, *plan, request.ranks);
   auto in_container = container(request.flags, environment);
   if (!in_container) return std::move(in_container.error());
   text += *in_container + bootstrap(*config, *chosen, *plan, environment);

@@ -6,7 +6,7 @@
 
 #include "base/environment.hpp"
 
-namespace hvd::launcher {
+namespace hvd::schedulers {
 
 struct SlurmComponent {
   std::string suffix;     // of its variables, "_HET_GROUP_1"; empty: it is the only one
@@ -21,4 +21,4 @@ std::vector<SlurmComponent> components_of_job(const Environment& environment);
 // Gives each component as many ranks as it has tasks, then as it has room; then the rest in turn.
 void share_out(std::vector<SlurmComponent>& components, int ranks);
 
-}  // namespace hvd::launcher
+}  // namespace hvd::schedulers
