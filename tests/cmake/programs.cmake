@@ -8,7 +8,8 @@ set(program_sources ${programs}/generator.cpp ${programs}/numbers.cpp ${programs
                     ${programs}/thread.cpp)
 
 # The C functions are compiled into this one, so that they work on runtimes that the test has made.
-add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${PROJECT_SOURCE_DIR}/src/api/horovod.cpp)
+set(api ${PROJECT_SOURCE_DIR}/src/api)
+add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api}/horovod.cpp ${api}/answer.cpp)
 target_include_directories(test_programs PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src/api)
 target_link_libraries(test_programs PRIVATE hvd_runtime GTest::gtest GTest::gtest_main)
 target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")

@@ -17,13 +17,13 @@ using checkpoint::Reader;
 constexpr int different = 1;
 constexpr int wrong = 2;
 
-int complain(const std::string& text, int code = wrong) {
+int report(const std::string& text, int code = wrong) {
   std::fprintf(stderr, "horovodrun --checkpoint: %s\n", text.c_str());
   return code;
 }
 
-int complain(const Error& error) {
-  return complain(error.message, error.code == ErrorCode::system ? different : wrong);
+int report(const Error& error) {
+  return report(error.message, error.code == ErrorCode::system ? different : wrong);
 }
 
 bool is_folder(const std::string& path) {
@@ -51,7 +51,7 @@ std::string step_text(std::int64_t step) {
 
 int list_folder(const std::string& folder) {
   auto found = checkpoint::generations_in(folder);
-  if (!found) return complain(found.error());
+  if (!found) return report(found.error());
   std::printf("%12s  %12s  %-20s  %s\n", "step", "size", "saved", "file");
   for (const checkpoint::Generation& each : found->whole)
     std::printf("%12s  %12s  %-20s  %s\n", step_text(each.header.step).c_str(),
@@ -72,7 +72,7 @@ void list_file(const Reader& reader) {
 // A folder's newest, or a file as it is: a damaged one is not passed over.
 Result<Reader> open(const hdf5::Library& library, const std::string& path) {
   if (!is_folder(path)) return Reader::open(library, path);
-  return checkpoint::open_newest(library, path, false, [](const std::string& why) { complain(why); });
+  return checkpoint::open_newest(library, path, false, [](const std::string& why) { report(why); });
 }
 
 int list(const hdf5::Library& library, const std::vector<std::string>& paths) {
@@ -81,7 +81,7 @@ int list(const hdf5::Library& library, const std::vector<std::string>& paths) {
     int one = 0;
     if (is_folder(path)) one = list_folder(path);
     else if (auto reader = Reader::open(library, path)) list_file(*reader);
-    else one = complain(reader.error());
+    else one = report(reader.error());
     code = std::max(code, one);
   }
   return code;
@@ -89,8 +89,8 @@ int list(const hdf5::Library& library, const std::vector<std::string>& paths) {
 
 int verify_file(const hdf5::Library& library, const std::string& path) {
   auto reader = Reader::open(library, path);
-  if (!reader) return complain(reader.error());
-  if (auto whole = reader->verify(); !whole) return complain(whole.error());
+  if (!reader) return report(reader.error());
+  if (auto whole = reader->verify(); !whole) return report(whole.error());
   std::printf("%s is whole: step %s, %s\n", path.c_str(), step_text(reader->header().step).c_str(),
               size_text(reader->header().file_bytes).c_str());
   return 0;
@@ -104,35 +104,35 @@ int verify(const hdf5::Library& library, const std::vector<std::string>& paths) 
       continue;
     }
     auto found = checkpoint::generations_in(path);
-    if (!found) return complain(found.error());
+    if (!found) return report(found.error());
     for (const checkpoint::Generation& each : found->whole) code = std::max(code, verify_file(library, each.path));
-    for (const checkpoint::Damaged& each : found->damaged) code = std::max(code, complain(each.why, different));
+    for (const checkpoint::Damaged& each : found->damaged) code = std::max(code, report(each.why, different));
   }
   return code;
 }
 
 int compare(const hdf5::Library& library, const std::string& left_path, const std::string& right_path) {
   auto left = open(library, left_path);
-  if (!left) return complain(left.error());
+  if (!left) return report(left.error());
   auto right = open(library, right_path);
-  if (!right) return complain(right.error());
+  if (!right) return report(right.error());
   auto lines = differences(*left, *right);
-  if (!lines) return complain(lines.error());
+  if (!lines) return report(lines.error());
   for (const std::string& line : *lines) std::printf("%s\n", line.c_str());
   return lines->empty() ? 0 : different;
 }
 
 int export_one(const hdf5::Library& library, const std::vector<std::string>& arguments) {
   auto reader = open(library, arguments[0]);
-  if (!reader) return complain(reader.error());
+  if (!reader) return report(reader.error());
   std::string group = arguments.size() > 2 ? arguments[2] : "/model";
   if (!arguments[1].ends_with(".safetensors"))
-    return complain(
+    return report(
         "cannot write " + arguments[1] +
         ": expected a name that ends in .safetensors. There is no export to .pt: that is a pickle, which runs "
         "code when it is read; safetensors.torch.load_file() reads what this writes");
   auto count = export_safetensors(*reader, group, arguments[1]);
-  if (!count) return complain(count.error());
+  if (!count) return report(count.error());
   std::printf("%zu tensors of %s%s are in %s\n", *count, reader->path().c_str(), group.c_str(), arguments[1].c_str());
   return 0;
 }
@@ -150,11 +150,11 @@ int run_checkpoint_command(const std::string& action, const std::vector<std::str
     is_understood =
         is_understood || (action == row.action && arguments.size() >= row.least && arguments.size() <= row.most);
   if (!is_understood)
-    return complain("\"" + action + "\" with " + std::to_string(arguments.size()) +
-                    " paths is not understood. Expected: ls PATH…, verify PATH…, diff ONE OTHER, or "
-                    "export PATH FILE.safetensors [/group]; a PATH is a checkpoint or a folder of them");
+    return report("\"" + action + "\" with " + std::to_string(arguments.size()) +
+                  " paths is not understood. Expected: ls PATH…, verify PATH…, diff ONE OTHER, or "
+                  "export PATH FILE.safetensors [/group]; a PATH is a checkpoint or a folder of them");
   auto library = hdf5::library(environment);
-  if (!library) return complain(library.error());
+  if (!library) return report(library.error());
   if (action == "ls") return list(**library, arguments);
   if (action == "verify") return verify(**library, arguments);
   if (action == "diff") return compare(**library, arguments[0], arguments[1]);
