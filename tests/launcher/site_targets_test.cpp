@@ -181,9 +181,11 @@ TEST(FluxTarget, takes_whole_nodes) {
   Variables variables = {{"FLUX_URI", "local:///run/flux"}};
   Composed composed = compose(programs, variables, 3);
   EXPECT_EQ(composed.target, "flux");
-  EXPECT_EQ(composed.command, "run -N 2 -n 3 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io");
+  EXPECT_EQ(composed.command,
+            "run -N 2 -n 3 --exclusive -o pmi=simple -o cpu-affinity=per-task -o exit-on-error --label-io");
   EXPECT_EQ(compose(programs, variables, 2, {}, {{"n2", 2}}).command,
-            "run -N 1 -n 2 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io --requires=hosts:n2");
+            "run -N 1 -n 2 --exclusive -o pmi=simple -o cpu-affinity=per-task -o exit-on-error --label-io "
+            "--requires=hosts:n2");
   variables["FLUX_TASK_RANK"] = "0";
   EXPECT_EQ(compose(programs, variables, 1).target, "agents");
 }
