@@ -10,12 +10,15 @@
 #include "base/deadline.hpp"
 #include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
+#include "launcher/checkpoints/command.hpp"
 #include "launcher/job/job.hpp"
 #include "launcher/options/check_build.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
+#include "launcher/options/job_script.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -54,6 +57,14 @@ Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
   auto text = read_file(flags.get("hostfile"));
   if (!text) return misuse("--hostfile: " + text.error().message);
   return launcher::parse_host_file(*text, flags.get("hostfile"));
+}
+
+Result<std::string> job_script(const Flags& flags) {
+  std::string file = flags.get("script_site");
+  if (file.find('/') == std::string::npos) return launcher::job_script(flags, std::nullopt);
+  auto text = read_file(file);
+  if (!text) return misuse("--site: " + text.error().message);
+  return launcher::job_script(flags, *text);
 }
 
 Result<Flags> read_flags(int count, char** arguments) {
@@ -111,7 +122,26 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   if (!request) return request.error();
   if (!complete(*request)) request->ranks = 2;
   if (request->command.empty()) request->command = {"command"};
+  if (flags.has("container")) {
+    auto image = launcher::find_image(flags.get("container"));
+    if (!image) return image.error();
+    request->command = launcher::in_image(*image, "horovodrun", request->command);
+  }
   return launcher::explain(*request);
+}
+
+// The user's command, or that command inside of the image that the user named.
+Status put_into_image(Flags& flags, Environment& environment) {
+  if (!flags.has("container")) return {};
+  for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);
+  auto image = launcher::find_image(flags.get("container"));
+  if (!image) return image.error();
+  flags.set("container", image->word);
+  HVD_RETURN_IF_ERROR(launcher::check_image(*image, environment));
+  auto horovodrun = launcher::program_on_other_hosts(environment);
+  if (!horovodrun) return horovodrun.error();
+  if (!flags.command.empty()) flags.command = launcher::in_image(*image, *horovodrun, flags.command);
+  return {};
 }
 
 Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
@@ -158,10 +188,12 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (flags.has("checkpoint"))
+    return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
     return complain(usable.error().message, usage_error);
-  if (!flags.has("explain")) return std::nullopt;
-  auto text = explanation(flags, environment);
+  if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
+  auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
   if (!text) return complain(text.error().message, usage_error);
   return std::fputs(text->c_str(), stdout), 0;
 }
@@ -188,6 +220,7 @@ int run(int count, char** arguments) {
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment)) return *told;
 
+  if (auto put = put_into_image(*flags, environment); !put) return complain(put.error().message, usage_error);
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
   int code = 0;
@@ -227,6 +260,8 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
+  if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
+  if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The lanes of a rank: one for each process set that it is a member of. Batches of one lane run in order, different lanes
-// run at the same time.
+// The lanes of a rank: one for each process set that it is a member of. Batches of one lane run in order, different
+// lanes run at the same time.
 #include <map>
 #include <memory>
 
@@ -21,7 +21,7 @@ class Runner {
   explicit Runner(Parts parts) : parts_(std::move(parts)) {}
 
   void add(const ProcessSet& set);
-  // What is queued is still carried out.
+  // Batches that are queued are still carried out.
   void remove(ProcessSetId set);
   // Null if this rank is no member of the set.
   Lane* find(ProcessSetId set);
@@ -34,7 +34,7 @@ class Runner {
   const Error* failure() const;
   // Gives up everything, plans included. The links have been aborted.
   void abandon();
-  // Whom the running batch of the operation waits for; -1 if that is not known.
+  // The rank that the operation's running batch waits for; -1 if that is not known.
   Rank waiting_for(const Operation& operation) const;
 
   void arm() noexcept;
@@ -45,7 +45,7 @@ class Runner {
  private:
   Parts parts_;
   std::map<ProcessSetId, std::unique_ptr<Lane>> lanes_;
-  bool has_closed_ = false;  // some lane goes when its batches are over
+  bool has_closed_ = false;  // some lane is removed when its batches are over
 };
 
 }  // namespace hvd::runtime

@@ -4,6 +4,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/transports.hpp"
 #include "runtime/network_report.hpp"
 #include "transport/registry.hpp"
 #include "transport/shm/regions.hpp"
@@ -12,12 +13,9 @@ namespace hvd::runtime {
 
 namespace {
 
-// Where several transports reach a group, the first of these is taken.
-constexpr const char* preference[] = {"shm", "inproc", "mpi", "tcp"};
-
 int preference_of(std::string_view name) {
-  auto found = std::find(std::begin(preference), std::end(preference), name);
-  return static_cast<int>(found - std::begin(preference));
+  auto found = std::ranges::find(transports_by_preference, name, &TransportRow::name);
+  return static_cast<int>(found - std::begin(transports_by_preference));
 }
 
 // The ranks of a set as one of them sees them. The names of links are equal on all members and used once.
@@ -72,7 +70,7 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set)
   add(rail_, "rail " + std::to_string(layout_.node.me.value));
 }
 
-void Teams::add(collectives::Team& team, std::string name) {
+void Teams::add(collectives::Team& team, const std::string& name) {
   team.selector = &maker_.selector();
   connections_.push_back({&team, name_of_link(set_, name), nullptr, nullptr});
 }

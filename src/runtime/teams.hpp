@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 #include "runtime/process_sets.hpp"
 #include "topology/layout.hpp"
 #include "transport/transport.hpp"
@@ -50,6 +50,7 @@ class Teams {
   const Error& failure() const { return *failure_; }
 
   collectives::Team& all() { return all_; }
+  const collectives::Team& all() const { return all_; }
   Result<const collectives::Algorithm*> choose(const Collective& collective) const {
     return maker_.selector().choose(collective, all_);
   }
@@ -73,7 +74,7 @@ class Teams {
     std::unique_ptr<transport::Connecting> connecting;
     std::unique_ptr<transport::Link> link;
   };
-  void add(collectives::Team& team, std::string name);
+  void add(collectives::Team& team, const std::string& name);
   Progress fail(Error error);
   Status note(const Connection& connection, std::string_view transport);
 

@@ -401,7 +401,7 @@ TEST(HostKernels, truncate_scaled_integers_toward_zero_and_wrap_their_sums) {
   }
 }
 
-TEST(HostKernels, are_those_of_the_best_instruction_set_and_there_is_one_for_every_type_and_operation) {
+TEST(HostKernels, are_of_the_best_instruction_set_and_exist_for_every_type_and_operation) {
   ASSERT_FALSE(kernel_tables().empty());
   EXPECT_STREQ(instruction_set(), kernel_tables()[0].instruction_set);
   for (const KernelTable& table : kernel_tables()) {

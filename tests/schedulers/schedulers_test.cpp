@@ -8,7 +8,7 @@
 #include "schedulers/captured_jobs.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/registry.hpp"
-#include "schedulers/selection.hpp"
+#include "schedulers/selection/selection.hpp"
 
 namespace hvd::schedulers {
 namespace {

@@ -112,7 +112,7 @@ class Keeper {
   int keep(char** command, const posix::SignalState& before) {
     rank_ = ::fork();
     if (rank_ < 0) {
-      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", std::strerror(errno));
+      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", errno_text(errno).c_str());
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
@@ -150,7 +150,7 @@ class Keeper {
     add_bridge(command[0]);
     ::execvp(command[0], command);
     int code = errno == ENOENT ? 127 : 126;
-    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));
+    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], errno_text(errno).c_str());
     ::_exit(code);
   }
 
@@ -304,7 +304,7 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
 }
 
 int cannot_start(const char* step) {
-  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, std::strerror(errno));
+  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, errno_text(errno).c_str());
   return 1;
 }
 

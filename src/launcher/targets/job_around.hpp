@@ -7,7 +7,7 @@
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "launcher/options/hosts.hpp"
-#include "schedulers/selection.hpp"
+#include "schedulers/selection/selection.hpp"
 
 namespace hvd::launcher {
 

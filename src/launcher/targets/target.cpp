@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/plugin.hpp"
 
