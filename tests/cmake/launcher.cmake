@@ -6,7 +6,8 @@ hvd_test(launcher LABEL unit USES hvd_launcher)
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(launcher_tests ${PROJECT_SOURCE_DIR}/tests/multiprocess)
-set(launcher_environment HOROVODRUN=$<TARGET_FILE:horovodrun> PYTHONDONTWRITEBYTECODE=1)
+set(launcher_environment HOROVODRUN=$<TARGET_FILE:horovodrun> HVD_BOOTSTRAP_RANK=$<TARGET_FILE:bootstrap_rank>
+    PYTHONDONTWRITEBYTECODE=1)
 
 add_executable(launcher_store_client ${launcher_tests}/launcher_store_client.cpp)
 target_link_libraries(launcher_store_client PRIVATE hvd_bootstrap)
@@ -44,3 +45,6 @@ hvd_launcher_tests(launcher_ends)
 hvd_launcher_tests(launcher_keeper)
 hvd_launcher_tests(launcher_output)
 hvd_launcher_tests(launcher_starts)
+if(NOT HVD_SANITIZE)  # the servers behind the stand-ins are horovodrun and an mpiexec themselves
+  hvd_launcher_tests(launcher_schedulers)
+endif()

@@ -154,6 +154,16 @@ TEST(AgentsTarget, reaches_hosts_of_lsf_by_blaunch_where_there_is_no_jsm) {
   EXPECT_EQ(compose(programs, variables, 3).hosts[1].reach[0], "my_ssh");
 }
 
+TEST(AgentsTarget, reaches_hosts_of_grid_engine_by_qrsh) {
+  Programs programs;
+  programs.add("qrsh");
+  std::ofstream(programs.folder() + "/hosts") << "n1 1 all.q@n1 UNDEFINED\nn2 2 all.q@n2 UNDEFINED\n";
+  Variables variables = {{"JOB_ID", "3"}, {"SGE_TASK_ID", "undefined"}, {"PE_HOSTFILE", programs.folder() + "/hosts"}};
+  Composed composed = compose(programs, variables, 3);
+  ASSERT_EQ(composed.hosts.size(), 2u) << composed.command;
+  EXPECT_EQ(composed.hosts[1].reach, (std::vector<std::string>{"qrsh", "-inherit", "-noshell", "n2"}));
+}
+
 TEST(PalsTarget, binds_by_depth_and_names_the_hosts) {
   Programs programs;
   programs.add("pals/bin/mpiexec");
@@ -181,9 +191,11 @@ TEST(FluxTarget, takes_whole_nodes) {
   Variables variables = {{"FLUX_URI", "local:///run/flux"}};
   Composed composed = compose(programs, variables, 3);
   EXPECT_EQ(composed.target, "flux");
-  EXPECT_EQ(composed.command, "run -N 2 -n 3 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io");
+  EXPECT_EQ(composed.command,
+            "run -N 2 -n 3 --exclusive -o pmi=simple -o cpu-affinity=per-task -o exit-on-error --label-io");
   EXPECT_EQ(compose(programs, variables, 2, {}, {{"n2", 2}}).command,
-            "run -N 1 -n 2 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io --requires=hosts:n2");
+            "run -N 1 -n 2 --exclusive -o pmi=simple -o cpu-affinity=per-task -o exit-on-error --label-io "
+            "--requires=hosts:n2");
   variables["FLUX_TASK_RANK"] = "0";
   EXPECT_EQ(compose(programs, variables, 1).target, "agents");
 }

@@ -88,6 +88,17 @@ const std::vector<CapturedJob>& captured_jobs() {
        .variables = {{"PBS_JOBID", "12[3].server"}, {"PBS_NODEFILE", "/aux/12"}},
        .files = {{"/aux/12", "n1\nn2\nn1\nn2\nn1\n"}},
        .expected = "12[3].server n1:3 n2:2"},
+      {.key = "sge",
+       .variables =
+           {{"JOB_ID", "3"}, {"SGE_TASK_ID", "undefined"}, {"NSLOTS", "6"}, {"PE_HOSTFILE", "/spool/3.1/pe_hostfile"}},
+       .files = {{"/spool/3.1/pe_hostfile",
+                  "n1 3 all.q@n1 UNDEFINED\nn2 2 all.q@n2 UNDEFINED\nn1 1 gpu.q@n1 <NULL>\n"}},
+       .answers = {{"qstat -j 3",
+                    "job_number:                 3\nhard resource_list:         h_rt=3600\nusage         1:            "
+                    "wallclock=00:10:00, cpu=00:00:00, mem=0.00000 GBs\n"}},
+       .expected = "3 n1:4/4c n2:2/2c",
+       .seconds_left = 3000},
+      {.key = "sge", .variables = {{"JOB_ID", "4"}, {"SGE_TASK_ID", "2"}}, .expected = "4.2 localhost:1/1c"},
       {.key = "flux",
        .variables = {{"FLUX_URI", "local:///run/flux/local"}, {"FLUX_ENCLOSING_ID", "f3ETxsR9H"}},
        .answers = {{"flux kvs get resource.R", r_of_flux + "\n"}},

@@ -59,6 +59,7 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
             (Words{"scontrol", "requeue", "17_3"}));
   EXPECT_EQ(requeue({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}).command, (Words{"brequeue", "5[2]"}));
   EXPECT_EQ(requeue({{"PBS_JOBID", "5.server"}}).command, (Words{"qrerun", "5.server"}));
+  EXPECT_EQ(requeue({{"JOB_ID", "5"}, {"SGE_TASK_ID", "undefined"}}).exit_code, 99);
 }
 
 std::string error_of(CapturedJob job) {
@@ -104,6 +105,8 @@ TEST(Schedulers, name_what_lies_or_is_cut_off) {
             "PBS_NODEFILE=/gone: the file /gone cannot be read: No such file or directory");
   EXPECT_EQ(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/a"}}, {{"/a", "n1\nn 2\n"}}}),
             "PBS_NODEFILE=/a: the line 'n 2' is no name of a host");
+  EXPECT_EQ(error_of({"sge", {{"JOB_ID", "1"}, {"SGE_TASK_ID", "1"}, {"PE_HOSTFILE", "/a"}}, {{"/a", "n1 4 q\nn2"}}}),
+            "PE_HOSTFILE=/a: the line 'n2' is not 'host slots queue processors': is the file cut off?");
   EXPECT_EQ(error_of({"flux", {{"FLUX_URI", "local:///"}}}),
             "Flux's resource set R: flux does not tell it: does `flux resource list` work here?");
   EXPECT_EQ(error_of({.key = "flux",

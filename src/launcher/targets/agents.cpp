@@ -77,12 +77,19 @@ Result<NetworkOptions> network_of(const JobRequest& request) {
   return network;
 }
 
+// Nothing: ssh, or what the user has in its place.
+std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
+  if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
+  return remote_starter(request.around, request.environment);
+}
+
 std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
-  if (request.environment.has("SLURM_JOB_ID"))
-    return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
+  if (auto starter = starter_of(request))
+    return request.around.evidence() + ": " + (*starter)[0] + " leads to the other hosts of the job (--gloo: ssh)";
   if (request.around.is_a_job())
-    return std::string("no launcher of ") + request.around.scheduler().name() + " is there";
+    return std::string("no launcher of ") + request.around.scheduler().name() +
+           " is there, or this is one of several tasks, or this machine alone was named";
   return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
 }
 
@@ -99,12 +106,6 @@ Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
   if (!hosts && !request.around.allocation())
     hosts.error().message += ". -H localhost:" + std::to_string(request.ranks) + " starts the ranks on this machine";
   return hosts;
-}
-
-// Nothing: ssh, or what the user has in its place.
-std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
-  if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
-  return remote_starter(request.around, request.environment);
 }
 
 // On a launch node no rank may run, and from it nothing but jsrun leads to the compute nodes.
@@ -125,6 +126,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   auto named = hosts_for(request);
   if (!named) return named.error();
   HVD_RETURN_IF_ERROR(check_launch_node(request));
+  if (starter_of(request)) HVD_RETURN_IF_ERROR(request.around.check_hosts(request.hosts));
   auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
   auto placements = place(*hosts, request.ranks);

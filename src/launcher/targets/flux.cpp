@@ -38,6 +38,8 @@ Result<JobOptions> plan(const JobRequest& request) {
                   "pmi=simple",
                   "-o",
                   "cpu-affinity=per-task",
+                  "-o",
+                  "exit-on-error",
                   "--label-io"};
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());

@@ -84,12 +84,17 @@ JobAround::JobAround(const Environment& environment)
 
 schedulers::Sources JobAround::sources() const {
   using namespace std::chrono;
-  return {environment_, &read_text,
-          [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(20), false); },
-          [this](const std::string& program) {
-            int code = 0;
-            return posix::find_program(program, environment_.get("PATH").value_or("/usr/bin:/bin"), code).has_value();
-          },
+  auto find = [this](const std::string& program) {
+    int code = 0;
+    return posix::find_program(program, environment_.get("PATH").value_or("/usr/bin:/bin"), code);
+  };
+  auto ask = [find](std::vector<std::string> command) {
+    auto program = find(command[0]);
+    if (!program) return std::string();
+    command[0] = *program;
+    return posix::answer_of(command, seconds(20), false);
+  };
+  return {environment_, &read_text, ask, [find](const std::string& program) { return find(program).has_value(); },
           duration_cast<seconds>(system_clock::now().time_since_epoch()).count()};
 }
 

@@ -12,6 +12,7 @@ struct Row {
 
 const Row rows[] = {
     {"lsf", {"blaunch"}},
+    {"sge", {"qrsh", "-inherit", "-noshell"}},
 };
 
 }  // namespace
