@@ -81,7 +81,9 @@ std::vector<std::string> in_image(const Image& image, const std::string& horovod
 }
 
 Status check_image(const Image& image, const Environment& environment) {
-  auto question = command_in_image(image, {"horovodrun", "--version"}, environment, host_view());
+  HostView host = host_view();
+  host.folder = "/";  // the question needs nothing of the host
+  auto question = command_in_image(image, {"horovodrun", "--version"}, environment, host);
   if (!question) return question.error();
   const std::string answer = posix::answer_of(*question, answer_time);
   const std::string release = release_in(answer);
@@ -114,6 +116,9 @@ int run_inside_of_image(char** arguments) {
   int code = 0;
   auto program = posix::find_program(command[0], environment.get("PATH").value_or("/usr/bin:/bin"), code);
   if (!program) return complain("in the image " + image + ": " + program.error().message, code);
+  // Runtimes without privileges give each rank a user namespace of its own, and then nobody may open what UCX, below
+  // an MPI, shares by way of /proc; by its name in /dev/shm all may.
+  ::setenv("UCX_POSIX_USE_PROC_LINK", "n", 0);
   if (auto preloaded = preload_with_bridge(*program, environment)) ::setenv("LD_PRELOAD", preloaded->c_str(), 1);
   command[0] = *program;
   return become(command);
