@@ -9,12 +9,13 @@
 #include <chrono>
 #include <climits>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
+
+#include "base/environment.hpp"
 
 namespace hvd::pmix {
 namespace {
@@ -31,19 +32,19 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-std::string number_in_text(const char* text) {
-  const std::string all = text != nullptr ? text : "";
+std::string number_in_text(const std::string& all) {
   const std::size_t begin = std::min(all.find_first_of("0123456789"), all.size());
   return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
 }
 
 // The two sides of a handshake that failed: they are of different releases most often where the rank is in a container.
 std::string both_versions() {
-  const std::string server = number_in_text(std::getenv("PMIX_VERSION"));  // OpenPMIx tells from 4.0 on
+  const Environment environment = Environment::of_this_process();
+  const std::string server = number_in_text(environment.get("PMIX_VERSION").value_or(""));  // of OpenPMIx since 4
   const std::string client = number_in_text(PMIx_Get_version());
   bool is_image = false;
   for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
-    is_image = is_image || std::getenv(name) != nullptr;
+    is_image = is_image || environment.has(name);
   return std::string(is_image ? " (host PMIx " : " (server PMIx ") + (server.empty() ? "of unknown release" : server) +
          (is_image ? ", image PMIx " : ", library PMIx ") + client + ")";
 }
