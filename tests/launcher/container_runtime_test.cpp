@@ -90,7 +90,8 @@ TEST(ContainerRuntime, binds_for_charliecloud_over_folders_that_the_image_has) {
   };
   EXPECT_TRUE(has(command(ImageKind::folder, {}, view), {"--bind=/gpfs:/gpfs"}));
   view.folder = "/opt/me";  // the image's own /opt must stay
-  EXPECT_TRUE(has(command(ImageKind::folder, {}, view), {"--bind=/opt/me:/opt/me"}));
+  const std::string message = command(ImageKind::folder, {}, view)[0];
+  EXPECT_NE(message.find("has no folder /opt/me over which"), std::string::npos) << message;
 }
 
 TEST(ContainerRuntime, hands_ranks_their_variables_where_the_runtime_does_not) {

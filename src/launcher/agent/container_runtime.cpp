@@ -39,7 +39,7 @@ void add_words(WordList& words, const WordList& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-WordList in_apptainer(const std::string& program, const Wish& wish) {
+Result<WordList> in_apptainer(const std::string& program, const Wish& wish) {
   WordList words{program, "exec", "--pwd", wish.host.folder};
   if (wish.host.gpus == Gpus::nvidia) words.emplace_back("--nv");
   if (wish.host.gpus == Gpus::amd) words.emplace_back("--rocm");
@@ -51,27 +51,32 @@ WordList in_apptainer(const std::string& program, const Wish& wish) {
 
 // Charliecloud shows an image read-only, so it can bind only over folders that the image has. One further up shows the
 // same, unless the image has something of its own there.
-Bind over_what_is_there(Bind bind, const Wish& wish) {
+Result<Bind> over_what_is_there(Bind bind, const Wish& wish) {
   constexpr std::string_view own[] = {"/", "/bin", "/ch", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var"};
-  const Bind wanted = bind;
-  if (wish.image.kind != ImageKind::folder || bind.source != bind.target) return wanted;
-  while (!wish.host.exists(wish.image.word + bind.target)) {
+  const std::string wanted = bind.target;
+  while (wish.image.kind == ImageKind::folder && !wish.host.exists(wish.image.word + bind.target)) {
     const std::size_t slash = bind.target.rfind('/');
-    bind.source = bind.target = slash == 0 || slash == std::string::npos ? "/" : bind.target.substr(0, slash);
-    if (std::find(std::begin(own), std::end(own), bind.target) != std::end(own)) return wanted;
+    std::string above = slash == 0 || slash == std::string::npos ? "/" : bind.target.substr(0, slash);
+    if (bind.source != bind.target || std::find(std::begin(own), std::end(own), above) != std::end(own))
+      return Error(ErrorCode::unsupported, "the image " + wish.image.word + " has no folder " + wanted +
+                                               " over which Charliecloud could show that of the host: make it in the "
+                                               "image (mkdir -p " +
+                                               wanted + "), or start in a folder that the image has");
+    bind.source = bind.target = std::move(above);
   }
   return bind;
 }
 
-WordList in_charliecloud(const std::string& program, const Wish& wish) {
+Result<WordList> in_charliecloud(const std::string& program, const Wish& wish) {
   WordList words{program, "--cd=" + wish.host.folder, "--unset-env=LD_LIBRARY_PATH"};
   // Where the image keeps its variables, such as PATH.
   if (wish.image.kind == ImageKind::folder && wish.host.exists(wish.image.word + "/ch/environment"))
     words.emplace_back("--set-env");
   WordList binds;
   for (const Bind& wanted : wish.binds) {
-    const Bind bind = over_what_is_there(wanted, wish);
-    std::string word = "--bind=" + bind.source + ":" + bind.target;
+    auto bind = over_what_is_there(wanted, wish);
+    if (!bind) return bind.error();
+    std::string word = "--bind=" + bind->source + ":" + bind->target;
     if (std::find(binds.begin(), binds.end(), word) == binds.end()) binds.push_back(std::move(word));
   }
   add_words(words, binds);
@@ -81,7 +86,7 @@ WordList in_charliecloud(const std::string& program, const Wish& wish) {
 }
 
 // Shared memory, sockets and process numbers are those of the host, as if the rank were no container.
-WordList in_podman(const std::string& program, const Wish& wish) {
+Result<WordList> in_podman(const std::string& program, const Wish& wish) {
   WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
   if (wish.host.gpus != Gpus::none) words.emplace_back("--gpu");
   add_words(words, {"--workdir", wish.host.folder});
@@ -93,7 +98,7 @@ WordList in_podman(const std::string& program, const Wish& wish) {
   return words;
 }
 
-WordList in_enroot(const std::string& program, const Wish& wish) {
+Result<WordList> in_enroot(const std::string& program, const Wish& wish) {
   WordList words{program, "start", "--root"};
   for (const Bind& bind : wish.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
   for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
@@ -107,7 +112,7 @@ using enum ImageKind;
 struct Runtime {
   const char* name;
   std::initializer_list<ImageKind> kinds;
-  WordList (*compose)(const std::string& program, const Wish& wish);
+  Result<WordList> (*compose)(const std::string& program, const Wish& wish);
 };
 // In the order in which they are tried.
 const Runtime runtimes[] = {

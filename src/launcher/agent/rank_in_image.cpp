@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/agent/container_runtime.hpp"
@@ -27,29 +27,33 @@ int complain(const std::string& message, int code) {
   return code;
 }
 
-int become(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  ::execvp(words[0], words.data());
-  const int error = errno;
-  return complain(command[0] + " cannot be started: " + std::strerror(error), error == ENOENT ? 127 : not_executable);
+int become(const std::vector<std::string>& command, const Environment& environment) {
+  std::vector<std::string> entries;
+  entries.reserve(environment.variables().size());
+  for (const auto& [name, value] : environment.variables()) entries.push_back(name + "=" + value);
+  auto pointers = [](const std::vector<std::string>& words) {
+    std::vector<char*> all;
+    all.reserve(words.size() + 1);
+    for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
+    all.push_back(nullptr);
+    return all;
+  };
+  ::execve(command[0].c_str(), pointers(command).data(), pointers(entries).data());
+  return complain(system_error(command[0] + " cannot be started", errno).message, not_executable);
 }
 
 // Inside there is another bridge, at another place.
-void drop_bridge_of_the_host() {
-  const char* preloaded = std::getenv("LD_PRELOAD");
-  if (preloaded == nullptr) return;
+void drop_bridge_of_the_host(Environment& environment) {
+  const std::string all = environment.get("LD_PRELOAD").value_or("");
   std::string kept;
-  const std::string_view all = preloaded;
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end = std::min(all.find_first_of(": ", at), all.size());
-    const std::string_view one = all.substr(at, end - at);
-    if (!one.empty() && !one.ends_with(bridge_file)) kept += (kept.empty() ? "" : ":") + std::string(one);
+    const std::string one = all.substr(at, end - at);
+    if (!one.empty() && !one.ends_with(bridge_file)) kept += (kept.empty() ? "" : ":") + one;
     at = end + 1;
   }
-  if (kept.empty()) ::unsetenv("LD_PRELOAD");
-  else ::setenv("LD_PRELOAD", kept.c_str(), 1);
+  if (kept.empty()) environment.erase("LD_PRELOAD");
+  else environment.set("LD_PRELOAD", std::move(kept));
 }
 
 // The last line that looks like a release; runtimes may write something of their own.
@@ -81,7 +85,9 @@ std::vector<std::string> in_image(const Image& image, const std::string& horovod
 }
 
 Status check_image(const Image& image, const Environment& environment) {
-  auto question = command_in_image(image, {"horovodrun", "--version"}, environment, host_view());
+  HostView host = host_view();
+  host.folder = "/";  // the question needs nothing of the host
+  auto question = command_in_image(image, {"horovodrun", "--version"}, environment, host);
   if (!question) return question.error();
   const std::string answer = posix::answer_of(*question, answer_time);
   const std::string release = release_in(answer);
@@ -92,18 +98,19 @@ Status check_image(const Image& image, const Environment& environment) {
 }
 
 int run_outside_of_image(char** arguments) {
-  drop_bridge_of_the_host();
+  Environment environment = Environment::of_this_process();
+  drop_bridge_of_the_host(environment);
   auto image = find_image(arguments[0]);
   if (!image) return complain(image.error().message, not_executable);
   std::vector<std::string> command{"horovodrun", inside_of_image_flag, posix::plugin_stamp(0).version};
   for (char** word = arguments + 1; *word != nullptr; ++word) command.emplace_back(*word);
-  auto all = command_in_image(*image, command, Environment::of_this_process(), host_view());
+  auto all = command_in_image(*image, command, environment, host_view());
   if (!all) return complain(all.error().message, not_executable);
-  return become(*all);
+  return become(*all, environment);
 }
 
 int run_inside_of_image(char** arguments) {
-  const Environment environment = Environment::of_this_process();
+  Environment environment = Environment::of_this_process();
   const std::string image = environment.get("HOROVOD_CONTAINER").value_or("");
   const std::string release = posix::plugin_stamp(0).version;
   if (release != arguments[0])
@@ -114,9 +121,12 @@ int run_inside_of_image(char** arguments) {
   int code = 0;
   auto program = posix::find_program(command[0], environment.get("PATH").value_or("/usr/bin:/bin"), code);
   if (!program) return complain("in the image " + image + ": " + program.error().message, code);
-  if (auto preloaded = preload_with_bridge(*program, environment)) ::setenv("LD_PRELOAD", preloaded->c_str(), 1);
+  // Runtimes without privileges give each rank a user namespace of its own, and then nobody may open what UCX, below
+  // an MPI, shares by way of /proc; by its name in /dev/shm all may.
+  if (!environment.has("UCX_POSIX_USE_PROC_LINK")) environment.set("UCX_POSIX_USE_PROC_LINK", "n");
+  if (auto preloaded = preload_with_bridge(*program, environment)) environment.set("LD_PRELOAD", *preloaded);
   command[0] = *program;
-  return become(command);
+  return become(command, environment);
 }
 
 }  // namespace hvd::launcher

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <climits>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -32,7 +31,7 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-std::string number_in(const std::string& all) {
+std::string number_in_text(const std::string& all) {
   const std::size_t begin = std::min(all.find_first_of("0123456789"), all.size());
   return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
 }
@@ -40,11 +39,11 @@ std::string number_in(const std::string& all) {
 // The two sides of a handshake that failed. Mostly it is a rank in a container whose release differs from the host's.
 std::string both_versions() {
   const Environment environment = Environment::of_this_process();
-  const std::string server = number_in(environment.get("PMIX_VERSION").value_or(""));  // OpenPMIx tells from 4.0 on
-  const std::string client = number_in(PMIx_Get_version());
+  const std::string server = number_in_text(environment.get("PMIX_VERSION").value_or(""));  // of OpenPMIx since 4
+  const std::string client = number_in_text(PMIx_Get_version());
   bool is_image = false;
   for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
-    is_image = is_image || environment.get(name).has_value();
+    is_image = is_image || environment.has(name);
   return std::string(is_image ? " (host PMIx " : " (server PMIx ") + (server.empty() ? "of unknown release" : server) +
          (is_image ? ", image PMIx " : ", library PMIx ") + client + ")";
 }
