@@ -114,7 +114,7 @@ hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, check
     return fail(ErrorCode::invalid_argument, "hvd_checkpoint_save got no entries, but their number");
   state.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    hvd_checkpoint_entry given;
+    hvd_checkpoint_entry given{};
     if (hvd_status status = copy_in("hvd_checkpoint_entry", element(entries, i), first_entry_size, given);
         status != HVD_OK)
       return status;
@@ -132,6 +132,9 @@ hvd_status save_here(const std::string& path, const checkpoint::State& state, co
   options.step = std::max<std::int64_t>(given.step, -1);
   auto library = hdf5_library();
   if (!library) return fail(library.error());
+  // One file at a time: what another thread has begun would look like what a killed writer left.
+  static auto* writing = new std::mutex;
+  std::lock_guard lock(*writing);
   if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held) return fail(held.error());
   options.sequence = checkpoint::next_sequence(path);
   auto written = checkpoint::write_file(**library, path, state, options);
@@ -250,7 +253,7 @@ hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_
   if (opened.runtime == nullptr) return status;
   std::string all = status == HVD_OK ? "" : "refused";
   for (const hvd_checkpoint_target& target : targets)
-    if (status == HVD_OK) all += std::string(target.path) + "\n";
+    if (status == HVD_OK && target.path != nullptr) all += std::string(target.path) + "\n";
   std::string reason = hvd::api::last_error();
   hvd_status agreed = hvd::api::agree_on(opened.runtime, hvd::crc32c(hvd::as_bytes(all)),
                                          "hvd_checkpoint_read: the ranks do not ask for the same tensors of " +

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/environment.hpp"
 #include "base/number.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/file_in_place.hpp"

@@ -1,12 +1,15 @@
 #include "native/posix/file_in_place.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "native/posix/folder.hpp"
 #include "native/posix/host_identity.hpp"
@@ -106,8 +109,11 @@ FileInPlace::~FileInPlace() {
   if (file_) ::unlink(temporary_.c_str());
 }
 
-Result<FileInPlace> FileInPlace::create(const std::string& path) {
-  HVD_RETURN_IF_ERROR(check_place(path));
+Result<FileInPlace> FileInPlace::create(const std::string& given) {
+  HVD_RETURN_IF_ERROR(check_place(given));
+  // A link stays one: what it leads to is replaced.
+  std::unique_ptr<char, decltype(&std::free)> real(::realpath(given.c_str(), nullptr), &std::free);
+  std::string path = real == nullptr ? given : real.get();
   remove_leftovers(path);
   std::string temporary =
       folder_of(path) + "/" + beginning_of_temporaries(path) + host_name() + "-" + std::to_string(::getpid());
@@ -121,6 +127,10 @@ Result<FileInPlace> FileInPlace::create(const std::string& path) {
 }
 
 Status FileInPlace::reserve(std::uint64_t bytes) {
+  // Beyond this limit the kernel sends SIGXFSZ, which ends a program that does not expect it.
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+    return no_room(path_, bytes, EFBIG);
   struct statvfs about {};
   if (::fstatvfs(file_.get(), &about) == 0 && about.f_blocks > 0 &&
       static_cast<double>(about.f_bavail) * static_cast<double>(about.f_frsize) < static_cast<double>(bytes))

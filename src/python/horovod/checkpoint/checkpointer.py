@@ -27,11 +27,11 @@ class Checkpointer:
     asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a
     thread writes the copy. One write at a time: a save that comes too early waits for the one before. An error of a
     write is raised by the next save(), wait() or close(), on all ranks.
-    objects, compression, random_numbers: as for save().
+    objects, compression, random_numbers, sharded: as for save(). Shards are written at once, not asynchronously.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,
-                 asynchronous=True, compression=None, random_numbers=True, **objects):
+                 asynchronous=True, compression=None, random_numbers=True, sharded=False, **objects):
         if keep < 1:
             raise ValueError(f"keep is {keep}; at least the newest checkpoint has to stay")
         for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes)):
@@ -42,7 +42,8 @@ class Checkpointer:
         self.snapshot_bytes = 0  # that the copy takes, on rank 0
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
-        self._asynchronous, self._compression, self._random_numbers = asynchronous, compression, random_numbers
+        self._asynchronous, self._compression, self._random_numbers = asynchronous and not sharded, compression, random_numbers
+        self._sharded = sharded
         self._memory = None
         self._writing = None
         self._first_step = None
@@ -79,15 +80,22 @@ class Checkpointer:
         """Saves now; if asynchronous, what remains of it happens meanwhile."""
         began = time.monotonic()
         self.wait()
+        if self._sharded:
+            collective.save_sharded(self._path(step), self._model, self._optimizer, step, extra, self._objects,
+                                    self._compression, True, self._random_numbers, self.folder, self._keep)
+        else:
+            self._save_whole(step, extra)
+        self._saved_step = step
+        if self._clock is not None:
+            self._clock.begin_anew()
+        self.stall_seconds += time.monotonic() - began
+
+    def _save_whole(self, step, extra):
         state = collective.collect(self._model, self._optimizer, step, extra, self._objects, self._random_numbers)
         if self._asynchronous:
             collective.on_rank_0(lambda: self._start(state, step))
         else:
             collective.on_rank_0(lambda: self._write(*state.on_host(), step))
-        self._saved_step = step
-        if self._clock is not None:
-            self._clock.begin_anew()
-        self.stall_seconds += time.monotonic() - began
 
     def _start(self, state, step):
         needed = state.room_needed()
@@ -97,9 +105,11 @@ class Checkpointer:
         entries, kept = state.copied_into(self._memory)
         self._writing = _Writing(lambda: self._write(entries, kept, step))
 
+    def _path(self, step):
+        return f"{self.folder}/step-{step:012d}.h5"
+
     def _write(self, entries, kept, step):
-        path = f"{self.folder}/step-{step:012d}.h5"
-        collective.write(path, entries, kept, step, self._compression, True, lease=self.folder, keep=self._keep)
+        collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder, keep=self._keep)
 
     def wait(self):
         """Returns when what was begun is safe on the disk. Raises its error, on all ranks."""

@@ -5,19 +5,21 @@ import importlib.util
 import json
 import os
 import pathlib
+import sys
 
 import torch
 
 import horovod
 from horovod import _core, _ops
+from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import training, tree
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 
-_FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
+FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
 # What the tree has at its top besides the objects that the user names.
-_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at")
+_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards")
 
 
 # ---- what ranks tell each other ---------------------------------------------------------------------------------
@@ -46,7 +48,7 @@ def share_outcome(failure, value=None):
     if failure is not None:
         raise failure
     if told[0]:
-        raise _FAILURES.get(told[0], OSError)(told[1])
+        raise FAILURES.get(told[0], RuntimeError)(told[1])
     return told[1]
 
 
@@ -56,7 +58,7 @@ def on_rank_0(do):
     if rank() == 0:
         try:
             value = do()
-        except tuple(_FAILURES.values()) as error:
+        except Exception as error:  # whatever it is, the others wait for it
             failure = error
     return share_outcome(failure, value)
 
@@ -103,7 +105,8 @@ def collect(model, optimizer, step, extra, objects, with_random):
     generators = None
     if with_random:
         mine = training.random_state()
-        generators = allgather_object(mine, "checkpoint.random") if size() > 1 else [mine]
+        everybodys = allgather_object(mine, "checkpoint.random") if size() > 1 else [mine]
+        generators = dict(enumerate(everybodys))
     return on_this_rank_0(lambda: _flatten(model, optimizer, step, extra, objects, generators))
 
 
@@ -113,7 +116,7 @@ def on_this_rank_0(do):
     if rank() == 0:
         try:
             value = do()
-        except tuple(_FAILURES.values()) as error:
+        except Exception as error:  # whatever it is, the others wait for it
             failure = error
     share_outcome(failure)
     return value
@@ -123,10 +126,7 @@ def _flatten(model, optimizer, step, extra, objects, generators):
     taken = sorted(set(objects) & set(_OURS))
     if taken:
         raise ValueError(f"{taken[0]} is a name of the checkpoint's own; give the object another one")
-    state = {"horovod": horovod.__version__, "ranks": size(),
-             "saved_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
-    if step is not None:
-        state["step"] = int(step)
+    state = _about(step)
     if model is not None:
         state["model"] = training.unwrapped(model).state_dict()
     if optimizer is not None:
@@ -136,8 +136,14 @@ def _flatten(model, optimizer, step, extra, objects, generators):
     for name, each in objects.items():
         state[name] = each.state_dict() if hasattr(each, "state_dict") else each
     if generators is not None:
-        state["random"] = {f"rank_{who}": values for who, values in enumerate(generators)}
+        state["random"] = {f"rank_{who}": values for who, values in generators.items()}
     return tree.flatten(state)
+
+
+def _about(step):
+    about = {"horovod": horovod.__version__, "ranks": size(),
+             "saved_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return about if step is None else {**about, "step": int(step)}
 
 
 def path_text(path):
@@ -145,7 +151,7 @@ def path_text(path):
 
 
 def save(path, model=None, optimizer=None, step=None, extra=None, *, compression=None, keep_previous=True,
-         random_numbers=True, **objects):
+         random_numbers=True, sharded=False, **objects):
     """Saves the training's state as one file. Collective: all ranks call it, rank 0 writes.
 
     path: of the file, "run/model.h5". What was there stays as path + ".previous" (keep_previous).
@@ -153,11 +159,16 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     objects: what has a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
     compression: None, "gzip", "gzip:9", and "zstd" or "lz4" where the HDF5 library has the filter.
     random_numbers: save the random number generators of all ranks.
+    sharded: every rank has a model of its own, or a part of one. The ranks of a node write one file, in the folder
+    path + ".shards"; the file at `path` says which there are.
 
     Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
     file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
     file that was there is then untouched.
     """
+    if sharded:
+        save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous, random_numbers)
+        return
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
 
@@ -167,6 +178,29 @@ def write(path, entries, kept, step, compression, keep_previous, lease=None, kee
     find_library()
     _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease, keep)
     del kept
+
+
+def save_sharded(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers, lease=None,
+                 keep=0):
+    own = {rank(): training.random_state()} if random_numbers else None
+    state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
+
+    def write_shard(file, entries, kept):
+        write(file, entries, kept, step, compression, False)
+        _core.checkpoint_release(file)  # nobody else knows its name
+
+    shards, mark = sharded_files.save_shards(path, state, write_shard)
+
+    def write_index():
+        index = tree.flatten({**_about(step), "shards": shards})
+        write(path, *index.on_host(), step, None, keep_previous, lease, keep)
+
+    try:
+        on_rank_0(write_index)
+    except Exception:
+        sharded_files.remove_shards(path, f"-{mark}.h5")
+        raise
+    on_rank_0(lambda: sharded_files.remove_old_shards(path))
 
 
 # ---- restoring ------------------------------------------------------------------------------------------------------
@@ -190,18 +224,60 @@ def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=Tru
     and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
     """
     path = path_text(path)
+    tried = []
+    while True:
+        tried.append(path)
+        try:
+            return _restore(path, model, optimizer, strict, random_numbers, objects)
+        except _ShardsDamaged as damaged:
+            older = on_rank_0(lambda: _one_before(damaged.index, tried))
+            if older is None:
+                raise OSError(str(damaged)) from None
+            if rank() == 0:
+                print(f"Horovod: {damaged}; using {older} instead", file=sys.stderr)
+            path = older
+
+
+class _ShardsDamaged(Exception):
+    def __init__(self, index, why):
+        super().__init__(why)
+        self.index = index
+
+
+def _one_before(index, tried):
+    """The index of shards before this one: what it replaced, else the next by name in its folder."""
+    if os.path.exists(f"{index}.previous"):
+        return f"{index}.previous"
+    around = os.path.dirname(index) or "."
+    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")), reverse=True)
+    older = [f"{around}/{name}" for name in names if name < os.path.basename(index)]
+    return next((each for each in older if each not in tried), None)
+
+
+def _restore(path, model, optimizer, strict, random_numbers, objects):
     opened = on_this_rank_0(lambda: _open(path))
     entries, found = share(opened[1:3] if opened else None) if size() > 1 else opened[1:3]
     root = tree.unflatten([tuple(entry) for entry in entries])
+    is_sharded = "shards" in root
+    if is_sharded:
+        step = root.get("step")
+        try:
+            root = sharded_files.read_own(found, root["shards"], _open)
+        except OSError as error:
+            raise _ShardsDamaged(found, str(error)) from None
+        root["step"] = step
     _refuse_together(_problem_with(root, found, model, optimizer, strict, objects))
-    places, in_place = training.places_in_model(root["model"], model) if model is not None else ({}, False)
+    places, in_place = ({}, False) if model is None or is_sharded else training.places_in_model(root["model"], model)
     generators = root.pop("random", None)
     for name, wanted in (("model", model), ("optimizer", optimizer)):
         if wanted is None:
             root.pop(name, None)  # whoever wants the step alone need not read the rest
-    capsule = opened[0] if opened else None
-    _read(capsule, list(root.tensors()), places)
-    own = _read_own(capsule, generators) if random_numbers and generators else None
+    if is_sharded:
+        own = generators.get(f"rank_{rank()}") if random_numbers and generators else None
+    else:
+        capsule = opened[0] if opened else None
+        _read(capsule, list(root.tensors()), places)
+        own = _read_own(capsule, generators) if random_numbers and generators else None
     _load(root, model, in_place, optimizer, strict, objects)
     if own is not None:
         training.set_random_state(own.value())

@@ -1,0 +1,205 @@
+"""Checkpoints of models of which every rank has a part: a file per node, and a small one that says which there are.
+
+    run/big.h5                        the index: a checkpoint whose group `shards` names the files
+    run/big.h5.shards/node-0-MARK.h5  what the ranks of the first node have, each under /rank_N
+
+The ranks of a node hand what they have to the lowest one, who writes. The index comes last, so that all of it counts or
+nothing does: until then the shards of the generation before are the ones that the index names.
+"""
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+
+import torch
+
+from horovod import _core
+from horovod.checkpoint import tree
+from horovod.torch._job import rank, size
+from horovod.torch.functions import allgather_object
+from horovod.torch.mpi_ops import alltoall
+
+
+class Nodes:
+    """Which ranks share a host, and who speaks for them: the lowest one."""
+
+    def __init__(self, own=None):
+        self.of_rank = allgather_object(socket.gethostname() if own is None else own, "checkpoint.nodes")
+        self.names = list(dict.fromkeys(self.of_rank))
+        self.own = self.of_rank[rank()]
+        self.members = [who for who, node in enumerate(self.of_rank) if node == self.own]
+        self.leader = self.members[0]
+
+    def leads(self):
+        return rank() == self.leader
+
+
+def _send(what, data):
+    """Bytes for each rank, {rank: uint8 tensor of a multiple of 64}; what came, as a list by rank.
+
+    They travel as rows of 64 bytes, since their number has to fit 32 bits.
+    """
+    rows = {who: data[who].view(-1, 64) for who in sorted(data)}
+    splits = [len(rows[who]) if who in rows else 0 for who in range(size())]
+    whole = torch.cat(list(rows.values())) if rows else torch.empty(0, 64, dtype=torch.uint8)
+    received, counts = alltoall(whole, splits, f"checkpoint.{what}")
+    return [part.reshape(-1) for part in torch.split(received, counts.tolist())]
+
+
+def _bytes_tensor(text):
+    data = text.encode()
+    return torch.frombuffer(bytearray(data.ljust(tree.aligned(len(data)))), dtype=torch.uint8)
+
+
+def _text(tensor):
+    return tree._bytes_of(tensor.contiguous()).decode()
+
+
+def agree(do):
+    """do() on this rank; if it fails on any, the first failure is raised on all."""
+    value = failure = None
+    try:
+        value = do()
+    except Exception as error:  # whatever it is, the others wait for it
+        failure = error
+    for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)), "checkpoint.agree")):
+        if found:
+            if failure is not None:
+                raise failure
+            from horovod.checkpoint.collective import FAILURES
+            raise FAILURES.get(found[0], RuntimeError)(f"{found[1]} (rank {who})")
+    return value
+
+
+# ---- saving ---------------------------------------------------------------------------------------------------------
+
+
+def save_shards(path, state, write, nodes=None):
+    """Writes the ranks' tree.Tensors, a file per node; {node: what the index says of it} on all ranks, and the files' mark."""
+    nodes = Nodes() if nodes is None else nodes
+    mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
+    memory = torch.empty(state.room_needed(), dtype=torch.uint8)
+    entries, _ = state.copied_into(memory)
+    base = memory.data_ptr() if memory.numel() else 0
+    relative = [(where, kind, type_, [*value[:2], value[2] - base if value[2] else 0] if type_ == tree.TENSOR else value)
+                for where, kind, type_, value in entries]
+    descriptions = _send("entries", {nodes.leader: _bytes_tensor(tree.as_text(relative))})
+    parts = _send("tensors", {nodes.leader: memory})
+    del memory, entries
+    number = nodes.names.index(nodes.own)
+    name = f"node-{number}-{mark}.h5"
+    folder = f"{path}.shards"
+
+    def write_shard():
+        if nodes.leads():
+            os.makedirs(folder, exist_ok=True)
+            write(f"{folder}/{name}", *_shard(descriptions, parts, nodes.members, mark))
+
+    try:
+        agree(write_shard)
+    except Exception:
+        remove_shards(path, f"-{mark}.h5")
+        raise
+    described = {"file": name, "mark": mark, "ranks": " ".join(map(str, nodes.members))} if nodes.leads() else None
+    found = filter(None, allgather_object(described, "checkpoint.shards"))
+    return {f"node-{i}": each for i, each in enumerate(found)}, mark
+
+
+def _shard(descriptions, parts, members, mark):
+    """The entries of a node's file, and what has to live until it is written."""
+    entries, kept = [("/", "dict", tree.GROUP, None), ("/mark", "", tree.TEXT, mark)], []
+    for who in members:
+        part = parts[who].contiguous()
+        kept.append(part)
+        base = part.data_ptr() if part.numel() else 0
+        for where, kind, type_, value in tree.from_text(_text(descriptions[who])):
+            if type_ == tree.TENSOR:
+                dtype, shape, offset = value
+                value = (dtype, tuple(shape), base + offset if base else 0)
+            entries.append((f"/rank_{who}{where if where != '/' else ''}", kind, type_, value))
+    return entries, kept
+
+
+def remove_shards(path, ending):
+    folder = f"{path}.shards"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(ending):
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{folder}/{name}")
+        os.rmdir(folder)
+
+
+def remove_old_shards(path):
+    """On rank 0, when the index is in its place: shards that neither it nor the one before names."""
+    named = set()
+    for index in (path, f"{path}.previous"):
+        with contextlib.suppress(OSError, ValueError):
+            root = tree.unflatten(_core.checkpoint_open(index)[1])
+            named.update(each["file"] for each in root.get("shards", {}).values())
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"{path}.shards"):
+            if name.startswith("node-") and name not in named:
+                os.unlink(f"{path}.shards/{name}")
+        around = os.path.dirname(path) or "."
+        for name in os.listdir(around):
+            index = f"{around}/{name.removesuffix('.shards')}"
+            if name.endswith(".h5.shards") and not os.path.exists(index) and not os.path.exists(f"{index}.previous"):
+                shutil.rmtree(f"{around}/{name}")
+
+
+# ---- restoring ------------------------------------------------------------------------------------------------------
+
+
+def read_own(path, shards, open_file, nodes=None):
+    """This rank's tree.Node, its tensors in memory. Collective; fails on all ranks if a shard is not whole."""
+    nodes = Nodes() if nodes is None else nodes
+    count = sum(len(each["ranks"].split()) for each in shards.values())
+    if count != size():
+        raise ValueError(f"{path} was saved in shards by {count} ranks, and this job has {size()}: a shard belongs to its rank. "
+                         f"Start {count} ranks")
+    opened = agree(lambda: _open_shards(path, shards, open_file, nodes.members) if nodes.leads() else {})
+    texts, parts = {}, {}
+
+    def read():
+        for who in nodes.members if nodes.leads() else ():
+            capsule, entries = opened[who]
+            texts[who], parts[who] = _read_part(capsule, entries, f"/rank_{who}")
+
+    agree(read)
+    text = _send("entries", texts)[nodes.leader]
+    part = _send("tensors", parts)[nodes.leader].contiguous()
+    root = tree.unflatten(tree.from_text(_text(text)))
+    at = 0
+    for item in root.tensors():
+        item.tensor = part[at:at + item.bytes()].view(item.dtype).view(item.shape)
+        at += tree.aligned(item.bytes())
+    return root
+
+
+def _open_shards(path, shards, open_file, members):
+    opened = {}
+    folder = f"{os.path.realpath(path).removesuffix('.previous')}.shards"
+    for each in shards.values():
+        wanted = {int(who) for who in each["ranks"].split()} & set(members)
+        if not wanted:
+            continue
+        capsule, entries = open_file(f"{folder}/{each['file']}")[:2]
+        if ("/mark", "", tree.TEXT, each["mark"]) not in [tuple(entry) for entry in entries]:
+            raise OSError(f"{folder}/{each['file']} is damaged: it is not the shard that {path} names")
+        opened.update((who, (capsule, entries)) for who in wanted)
+    return opened
+
+
+def _read_part(capsule, entries, group):
+    own = [(where[len(group):] or "/", kind, type_, value, where) for where, kind, type_, value in entries
+           if where == group or where.startswith(f"{group}/")]
+    items = [tree.Read(where, kind, *value) for _, kind, type_, value, where in own if type_ == tree.TENSOR]
+    memory = torch.empty(sum(tree.aligned(item.bytes()) for item in items), dtype=torch.uint8)
+    at = 0
+    for item in items:
+        if item.bytes():
+            _core.checkpoint_read(capsule, item.path, memory.data_ptr() + at, item.bytes())
+        at += tree.aligned(item.bytes())
+    return _bytes_tensor(tree.as_text([entry[:4] for entry in own])), memory

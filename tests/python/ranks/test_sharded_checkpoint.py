@@ -1,0 +1,98 @@
+"""Checkpoints of models of which every rank has a part."""
+import os
+import shutil
+import tempfile
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+from horovod.checkpoint import sharded
+
+
+@pytest.fixture
+def folder(rank):
+    path = hvd.broadcast_object(tempfile.mkdtemp(prefix="horovod-shards-") if rank == 0 else None)
+    yield path
+    hvd.barrier()
+    if rank == 0:
+        shutil.rmtree(path)
+
+
+@pytest.fixture(params=["one node", "a node for each rank"])
+def nodes(request, monkeypatch, rank):
+    if request.param != "one node":
+        monkeypatch.setattr(sharded.socket, "gethostname", lambda: f"node-of-{rank}")
+    return request.param
+
+
+def make(rank, seed=0):
+    torch.manual_seed(100 * seed + rank)
+    model = torch.nn.Linear(40 + rank, 30)  # another one on each rank
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    return model, optimizer
+
+
+def train(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(2, model.in_features)).sum().backward()
+    optimizer.step()
+
+
+def test_every_rank_gets_its_part_back(folder, nodes, rank, size):
+    model, optimizer = make(rank)
+    train(model, optimizer)
+    hvd.checkpoint.save(f"{folder}/a.h5", model, optimizer, step=7, extra={"mine": rank}, sharded=True)
+    numbers = torch.rand(3)
+    train(model, optimizer)
+    fresh, resumed = make(rank, seed=1)
+    assert hvd.checkpoint.restore(f"{folder}/a.h5", fresh, resumed) == {"step": 7, "mine": rank}
+    assert torch.equal(torch.rand(3), numbers)
+    train(fresh, resumed)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), fresh.parameters()))
+    files = sorted(os.listdir(f"{folder}/a.h5.shards"))
+    assert len([name for name in files if name.endswith(".h5")]) == (1 if nodes == "one node" else size), files
+    assert len(files) == len([name for name in files if name.endswith(".h5")]), files
+
+
+def test_a_damaged_shard_is_passed_over_for_the_generation_before(folder, nodes, rank, size):
+    model, optimizer = make(rank)
+    for step in (1, 2, 3):
+        model.weight.data.fill_(step)
+        hvd.checkpoint.save(f"{folder}/a.h5", model, step=step, sharded=True)
+    count = 1 if nodes == "one node" else size
+    assert len(os.listdir(f"{folder}/a.h5.shards")) == 2 * count  # of two generations
+    newest = max((f"{folder}/a.h5.shards/{name}" for name in os.listdir(f"{folder}/a.h5.shards")), key=os.path.getmtime)
+    newest = hvd.broadcast_object(newest)
+    hvd.barrier()
+    if rank == 0:
+        with open(newest, "r+b") as file:
+            file.truncate(3000)
+    hvd.barrier()
+    assert hvd.checkpoint.restore(f"{folder}/a.h5", model)["step"] == 2
+    assert (model.weight == 2).all()
+
+
+def test_a_refused_shard_leaves_what_was_there(folder, nodes, rank, size):
+    model, _ = make(rank)
+    hvd.checkpoint.save(f"{folder}/a.h5", model, step=1, sharded=True)
+    with pytest.raises(TypeError, match="no place in a checkpoint"):
+        hvd.checkpoint.save(f"{folder}/a.h5", model, extra=print if rank == size - 1 else 1, sharded=True)
+    with pytest.raises(ValueError, match="zip"):
+        hvd.checkpoint.save(f"{folder}/a.h5", model, compression="zip", sharded=True)
+    assert hvd.checkpoint.restore(f"{folder}/a.h5", model)["step"] == 1
+    assert hvd.checkpoint.latest(folder) == f"{folder}/a.h5"
+
+
+def test_a_checkpointer_keeps_the_newest_shards(folder, rank):
+    model, optimizer = make(rank)
+    with hvd.checkpoint.Checkpointer(folder, model, optimizer, every_steps=1, keep=2, sharded=True) as checkpointer:
+        for step in (1, 2, 3):
+            model.weight.data.fill_(step)
+            checkpointer.step(step)
+        hvd.barrier()
+        assert sorted(name for name in os.listdir(folder) if name.endswith(".shards")) == \
+            ["step-000000000002.h5.shards", "step-000000000003.h5.shards"]
+        model.weight.data.zero_()
+        assert checkpointer.restore()["step"] == 3
+        assert (model.weight == 3).all()
