@@ -39,7 +39,8 @@ def setUpModule():
         print(f"not tested: {can.stdout}")
         sys.exit(77)
     os.environ.setdefault("USER", "root")
-    built = installed.run(installed.ROOT / "tests/site/build_image", installed.ROOT / "containers/cpu-hybrid.def", IMAGE)
+    built = installed.run(installed.ROOT / "tests/site/build_image", installed.ROOT / "containers/cpu-hybrid.def",
+                          IMAGE)
     if built.returncode != 0:
         raise AssertionError(built.stdout[-5000:])
     work = pathlib.Path(tempfile.mkdtemp(prefix="hvd-image-", dir=installed.ROOT / "build"))
@@ -109,16 +110,18 @@ class UnderSlurm(unittest.TestCase):
         self.assertIn("MPICH", done.stdout)
 
     def test_ranks_that_lost_their_variables_are_refused(self):
-        done = on("n1", "srun", "-K0", "-N2", "-n2", "--mpi=none", "ch-run", "--unset-env=*", "--set-env", str(IMAGE), "--",
-                  "python", PROGRAM)
+        done = on("n1", "srun", "-K0", "-N2", "-n2", "--mpi=none", "ch-run", "--unset-env=*", "--set-env", str(IMAGE),
+                  "--", "python", PROGRAM)
         self.assertNotEqual(done.returncode, 0)
         self.assertNotIn("average is right", done.stdout)
         self.assertIn("srun", done.stdout)
 
     def test_server_that_cannot_be_reached_is_told_with_both_versions_of_pmix(self):
         done = on("n1", "srun", "-K0", "-N2", "-n2", "--mpi=pmix", *in_image("--bind=/run"), "env",
-                  "PMIX_SERVER_URI41=pmix-server.1;tcp4://127.0.0.1:1", "PMIX_SERVER_URI4=pmix-server.1;tcp4://127.0.0.1:1",
-                  "PMIX_SERVER_URI3=", "PMIX_SERVER_URI21=", "PMIX_SERVER_URI2=", "HOROVOD_CONTAINER=it", "python", PROGRAM)
+                  "PMIX_SERVER_URI41=pmix-server.1;tcp4://127.0.0.1:1",
+                  "PMIX_SERVER_URI4=pmix-server.1;tcp4://127.0.0.1:1",
+                  "PMIX_SERVER_URI3=", "PMIX_SERVER_URI21=", "PMIX_SERVER_URI2=", "HOROVOD_CONTAINER=it", "python",
+                  PROGRAM)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"host PMIx 4\.2\.\w+, image PMIx 4\.2\.\w+")
 
@@ -135,7 +138,8 @@ class ByHorovodrun(unittest.TestCase):
         self.assertEqual(done.stdout.count("average is right"), 2, done.stdout)
 
     def test_ranks_of_an_allocation_of_slurm_run_in_the_image(self):
-        done = on("n1", "salloc", "--quiet", "-N2", "-n2", HOROVODRUN, "-np", "2", "--container", IMAGE, "python", PROGRAM)
+        done = on("n1", "salloc", "--quiet", "-N2", "-n2", HOROVODRUN, "-np", "2", "--container", IMAGE, "python",
+                  PROGRAM)
         self.assertEqual(done.returncode, 0, done.stdout)
         for node in ("n1", "n2"):
             self.assertIn(f"on {node}: average is right", done.stdout)
