@@ -314,7 +314,8 @@ class InAnAllocationOfSlurm(LauncherTest):
 
     def test_is_explained(self):
         text = in_slurm(HOROVODRUN, "--explain", "-np", "4", "true").stdout
-        self.assertRegex(text, r"scheduler +Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 4 slots \(n1:2, n2:2\), by "
+        self.assertRegex(text, r"scheduler +Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 4 slots \(n1:2, "
+                               r"n2:2\), by "
                                r"SLURM_JOB_NODELIST\n(.*\n)? +put back into the queue by `scontrol requeue \d+`")
         self.assertRegex(text, r"launcher +srun --mpi=pmix .* -n 4 .* true\n +since SLURM_JOB_ID=")
         self.assertRegex(text, r"bootstrap +pmix: ")
