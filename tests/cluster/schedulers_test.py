@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""horovodrun inside of jobs of schedulers over virtual nodes: a real Grid Engine, a real Slurm, and stand-ins for LSF, PBS
-and Flux with Slurm's servers behind them. schedulers_test.py BUILD [Class.test]
+"""horovodrun inside of jobs of schedulers over virtual nodes: a real Grid Engine, a real Slurm, and stand-ins for LSF,
+PBS and Flux with Slurm's servers behind them. schedulers_test.py BUILD [Class.test]
 """
 import os
 import re
@@ -50,17 +50,18 @@ class InAJobOfGridEngine(SchedulersTest):
     def in_job(self, script, *options):
         """What the script writes as a job of four slots on two nodes, and the code of its end."""
         output = os.path.join(self.folder, "output")
-        result = command(GRID_ENGINE, "run", "qsub", "-sync", "y", "-j", "y", "-wd", self.folder, "-o", output, "-S", "/bin/bash",
-                         *(options or ("-pe", "mpi", "4")), script)
+        result = command(GRID_ENGINE, "run", "qsub", "-sync", "y", "-j", "y", "-wd", self.folder, "-o", output,
+                         "-S", "/bin/bash", *(options or ("-pe", "mpi", "4")), script)
         with open(output, encoding="utf-8") as file:
             return result.returncode, file.read() + result.stdout
 
     def test_its_slots_get_ranks_which_qrsh_starts_and_which_meet(self):
-        code, text = self.in_job(self.script(f"{HOROVODRUN} {RANK} rendezvous 3 $(awk '{{for (i = 0; i < $2; i++) printf \",\" $1}}' "
-                                             "$PE_HOSTFILE | cut -c2-)"))
+        hosts = "$(awk '{for (i = 0; i < $2; i++) printf \",\" $1}' $PE_HOSTFILE | cut -c2-)"
+        code, text = self.in_job(self.script(f"{HOROVODRUN} {RANK} rendezvous 3 {hosts}"))
         self.assertEqual(code, 0, text)
         code, text = self.in_job(self.script(f"{HOROVODRUN} sh -c 'echo $(hostname) $HOROVOD_LOCAL_RANK'"))
-        self.assertEqual(sorted(line.split(":")[1] for line in text.splitlines() if "<stdout>" in line), ["n1 0", "n1 1", "n2 0", "n2 1"], text)
+        self.assertEqual(sorted(line.split(":")[1] for line in text.splitlines() if "<stdout>" in line),
+                         ["n1 0", "n1 1", "n2 0", "n2 1"], text)
 
     def test_a_task_of_an_array_without_a_parallel_environment_has_one_slot(self):
         code, text = self.in_job(self.script(f"{HOROVODRUN} --explain true; {HOROVODRUN} echo alone"), "-t", "1-2")
@@ -78,7 +79,8 @@ class InAJobOfGridEngine(SchedulersTest):
     def test_more_ranks_than_it_has_slots_are_refused(self):
         code, text = self.in_job(self.script(f"{HOROVODRUN} -np 5 true"))
         self.assertEqual(code, 2, text)
-        self.assertRegex(text, r"-np 5 asks for more ranks than the job \d+ of Grid Engine has slots \(4, on n\d:2, n\d:2, by PE_HOSTFILE=")
+        self.assertRegex(text, r"-np 5 asks for more ranks than the job \d+ of Grid Engine has slots "
+                               r"\(4, on n\d:2, n\d:2, by PE_HOSTFILE=")
 
     def test_the_script_of_its_page_runs(self):
         with open(os.path.join(DOCS, "grid-engine.md"), encoding="utf-8") as file:
@@ -87,8 +89,8 @@ class InAJobOfGridEngine(SchedulersTest):
         for name, target in (("python", sys.executable), ("horovodrun", HOROVODRUN)):
             os.symlink(target, os.path.join(self.folder, name))
         output = os.path.join(self.folder, "output")
-        result = command(GRID_ENGINE, "run", "sh", "-c", 'cd "$0" && exec "$@"', self.folder, "qsub", "-sync", "y", "-j", "y", "-o", output,
-                         "-v", f"PATH={self.folder}:/usr/bin:/bin", script)
+        result = command(GRID_ENGINE, "run", "sh", "-c", 'cd "$0" && exec "$@"', self.folder, "qsub", "-sync", "y",
+                         "-j", "y", "-o", output, "-v", f"PATH={self.folder}:/usr/bin:/bin", script)
         with open(output, encoding="utf-8") as file:
             text = file.read()
         self.assertEqual(result.returncode, 0, text + result.stdout)

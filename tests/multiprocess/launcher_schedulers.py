@@ -16,7 +16,8 @@ DOCS = os.path.join(HERE, "..", "..", "docs")
 RANK = os.environ["HVD_BOOTSTRAP_RANK"]
 HAS_PMIX = os.path.exists(os.path.join(os.path.dirname(HOROVODRUN), "..", "lib", "libhorovod_pmix.so"))
 NEEDS_PMIX = unittest.skipUnless(HAS_PMIX, "built without PMIx")
-NEEDS_HYDRA = unittest.skipUnless(shutil.which("mpiexec.hydra"), "MPICH's mpiexec.hydra, whose PMI server stands behind, is not there")
+NEEDS_HYDRA = unittest.skipUnless(shutil.which("mpiexec.hydra"),
+                                  "MPICH's mpiexec.hydra, whose PMI server stands behind, is not there")
 PRINT_INPUT = "cat; printf '%s|%s\\n' \"$0\" \"$1\" >&2"
 
 
@@ -35,8 +36,8 @@ class JobTest(unittest.TestCase):
 
     def in_job(self, *arguments, stdin="", **more):
         """What horovodrun with these arguments does in the script of a job of two hosts."""
-        return subprocess.run([*self.submit, HOROVODRUN, *arguments], env=self.environment(**more), input=stdin, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        return subprocess.run([*self.submit, HOROVODRUN, *arguments], env=self.environment(**more), input=stdin,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
 
     def check_that_ranks_meet(self, bootstrap, *arguments):
         result = self.in_job("-np", "4", *arguments, RANK, bootstrap, "2")
@@ -65,7 +66,8 @@ class JobTest(unittest.TestCase):
             file.write(script)
         with open(os.path.join(self.folder, "train.py"), "w", encoding="utf-8") as file:
             file.write("import os\nprint('trained by', next(os.environ[name] for name in "
-                       "('JSM_NAMESPACE_RANK', 'PALS_RANKID', 'FLUX_TASK_RANK', 'HOROVOD_RANK') if name in os.environ))\n")
+                       "('JSM_NAMESPACE_RANK', 'PALS_RANKID', 'FLUX_TASK_RANK', 'HOROVOD_RANK')\n"
+                       "                         if name in os.environ))\n")
         for name, target in (("python", sys.executable), ("horovodrun", HOROVODRUN)):
             os.symlink(target, os.path.join(self.folder, name))
         with open(os.path.join(self.folder, "module"), "w", encoding="utf-8") as file:
@@ -95,7 +97,8 @@ class InAJobOfLsf(JobTest):
 
     def test_ranks_that_cannot_be_even_are_placed_by_a_file_if_that_is_asked_for(self):
         result = self.in_job("-np", "3", "--jsrun-erf", "sh", "-c", "echo $JSM_NAMESPACE_RANK $JSM_GPU_ASSIGNMENTS")
-        self.assertEqual(sorted(result.stdout.splitlines()), [f"[{rank}]<stdout>:{rank} 0,1,2,3,4,5" for rank in range(3)], result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         [f"[{rank}]<stdout>:{rank} 0,1,2,3,4,5" for rank in range(3)], result.stderr)
         self.assertIn("or add --jsrun-erf", self.in_job("-np", "3", "true").stderr)
 
     def test_jsrun_does_not_see_the_users_tmpdir_which_it_would_refuse(self):
@@ -104,10 +107,13 @@ class InAJobOfLsf(JobTest):
 
     def test_is_explained_with_the_launch_node_on_which_no_rank_runs(self):
         text = self.in_job("--explain").stdout
-        self.assertRegex(text, r"scheduler +LSF, job 4711, since LSB_JOBID=4711\n +2 hosts with 84 slots \(n1:42, n2:42\), by LSB_MCPU_HOSTS\n"
-                               r" +no rank goes to the launch node batch5\n +put back into the queue by `brequeue 4711`\n"
+        self.assertRegex(text, r"scheduler +LSF, job 4711, since LSB_JOBID=4711\n"
+                               r" +2 hosts with 84 slots \(n1:42, n2:42\), by LSB_MCPU_HOSTS\n"
+                               r" +no rank goes to the launch node batch5\n"
+                               r" +put back into the queue by `brequeue 4711`\n"
                                r"launcher +\S+/jsrun -n 2 -r 1 -a 42 -c 42 -g ALL_GPUS -b packed:1 -d packed ")
-        self.assertIn("this is the launch node batch5 of LSF's job 4711", self.in_job("-np", "2", "--gloo", "true").stderr)
+        refused = self.in_job("-np", "2", "--gloo", "true")
+        self.assertIn("this is the launch node batch5 of LSF's job 4711", refused.stderr)
 
     def test_the_script_of_its_page_runs(self):
         self.check_that_its_page_is_true("lsf.md", 12)
@@ -117,23 +123,32 @@ class JsrunOfTheTests(JobTest):
     folders = ("lsf",)
 
     def jsrun(self, *words, **more):
-        return subprocess.run(["bsub", "-P", "ABC123", "-nnodes", "2", "jsrun", *words], env=self.environment(**more), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        return subprocess.run(["bsub", "-P", "ABC123", "-nnodes", "2", "jsrun", *words], env=self.environment(**more),
+                              text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=120, check=False)
 
     def test_refuses_what_jsrun_refuses(self):
         erf = os.path.join(self.folder, "erf")
-        for words, reason in ((("--nodes", "2", "true"), "Unrecognized option"), (("-n", "0", "true"), "Invalid value for -n"),
-                              (("-n", "2", "-r", "1", "-c", "43", "true"), "a host has 42 cores"), (("-n3", "-r1", "true"), "do not fit on 2 hosts"),
-                              (("-n", "2", "-r", "7", "-g", "1", "true"), "do not fit on a host"), (("-b", "core", "true"), "Invalid bind"),
-                              (("-d", "block", "true"), "Invalid launch distribution"), (("-l", "CPU-CPU", "true"), "lower case"),
-                              (("-e", "label", "true"), "Invalid stdio mode"), (("-n", "1"), "No command given"), (("-X", "2", "true"), "exit_on_error"),
-                              (("-U", erf, "true"), "it is not --erf_input"), (("--erf_input", erf, "-n", "2", "true"), "excludes")):
+        for words, reason in ((("--nodes", "2", "true"), "Unrecognized option"),
+                              (("-n", "0", "true"), "Invalid value for -n"),
+                              (("-n", "2", "-r", "1", "-c", "43", "true"), "a host has 42 cores"),
+                              (("-n3", "-r1", "true"), "do not fit on 2 hosts"),
+                              (("-n", "2", "-r", "7", "-g", "1", "true"), "do not fit on a host"),
+                              (("-b", "core", "true"), "Invalid bind"),
+                              (("-d", "block", "true"), "Invalid launch distribution"),
+                              (("-l", "CPU-CPU", "true"), "lower case"),
+                              (("-e", "label", "true"), "Invalid stdio mode"),
+                              (("-n", "1"), "No command given"),
+                              (("-X", "2", "true"), "exit_on_error"),
+                              (("-U", erf, "true"), "it is not --erf_input"),
+                              (("--erf_input", erf, "-n", "2", "true"), "excludes")):
             result = self.jsrun(*words)
             self.assertNotEqual(result.returncode, 0, words)
             self.assertIn(reason, result.stderr, words)
         self.assertIn("Error initializing RM connection", self.jsrun("-n1", "true", TMPDIR="/tmp").stderr)
         for text in ("rank: 0: { host: 1; cpu: {0-3} }", "rank: 0: { host: 9; cpu: {0-3} ; gpu: * }\n",
-                     "rank: 0: { hostname: n9; cpu: {0-3} ; gpu: * ; mem: * }\n", "rank: 0: { host: 1; cpu: {3-0} ; gpu: * ; mem: * }\n",
+                     "rank: 0: { hostname: n9; cpu: {0-3} ; gpu: * ; mem: * }\n",
+                     "rank: 0: { host: 1; cpu: {3-0} ; gpu: * ; mem: * }\n",
                      "rank: 1: { host: 1; cpu: {0-3} ; gpu: * ; mem: * }\n", "ranks: 4\n", "\n"):
             with open(erf, "w", encoding="ascii") as file:
                 file.write(text)
@@ -151,14 +166,16 @@ class InAJobOfLsfWithoutJsm(JobTest):
 
     def test_blaunch_starts_agents_on_the_other_hosts(self):
         result = self.in_job("sh", "-c", "echo $HOROVOD_RANK $HOROVOD_SIZE $HOROVOD_HOSTNAME")
-        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:0 2 n1", "[1]<stdout>:1 2 n1"], result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:0 2 n1", "[1]<stdout>:1 2 n1"],
+                         result.stderr)
         result = self.in_job(RANK, "rendezvous", "2")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_more_ranks_than_it_has_slots_are_refused_with_both_numbers(self):
         result = self.in_job("-np", "5", "true")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("-np 5 asks for more ranks than the job 12 of LSF has slots (2, on n1:2, by LSB_MCPU_HOSTS)", result.stderr)
+        self.assertIn("-np 5 asks for more ranks than the job 12 of LSF has slots (2, on n1:2, by LSB_MCPU_HOSTS)",
+                      result.stderr)
 
     def test_a_host_that_blaunch_does_not_reach_is_named_with_the_remedy(self):
         result = self.in_job("-np", "2", "-H", "n7:2", "true")
@@ -174,7 +191,8 @@ class InAJobOfPbs(JobTest):
 
     def test_every_slot_of_the_job_gets_a_rank_from_pals_and_the_ranks_meet(self):
         result = self.in_job("sh", "-c", "echo $PALS_RANKID $PALS_LOCAL_RANKID")
-        self.assertEqual(sorted(result.stdout.splitlines()), [f"[{rank}]<stdout>:{rank} {rank % 2}" for rank in range(4)], result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         [f"[{rank}]<stdout>:{rank} {rank % 2}" for rank in range(4)], result.stderr)
         self.check_that_ranks_meet("pmix")
 
     def test_all_that_ranks_read_and_write_comes_through(self):

@@ -42,7 +42,8 @@ class Checkpointer:
         self.snapshot_bytes = 0  # that the copy takes, on rank 0
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
-        self._asynchronous, self._compression, self._random_numbers = asynchronous and not sharded, compression, random_numbers
+        self._asynchronous = asynchronous and not sharded
+        self._compression, self._random_numbers = compression, random_numbers
         self._sharded = sharded
         self._memory = None
         self._writing = None
@@ -109,7 +110,8 @@ class Checkpointer:
         return f"{self.folder}/step-{step:012d}.h5"
 
     def _write(self, entries, kept, step):
-        collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder, keep=self._keep)
+        collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder,
+                         keep=self._keep)
 
     def wait(self):
         """Returns when what was begun is safe on the disk. Raises its error, on all ranks."""

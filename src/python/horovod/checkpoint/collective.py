@@ -167,7 +167,8 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     file that was there is then untouched.
     """
     if sharded:
-        save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous, random_numbers)
+        save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
+                     random_numbers)
         return
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
@@ -249,7 +250,8 @@ def _one_before(index, tried):
     if os.path.exists(f"{index}.previous"):
         return f"{index}.previous"
     around = os.path.dirname(index) or "."
-    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")), reverse=True)
+    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")),
+                   reverse=True)
     older = [f"{around}/{name}" for name in names if name < os.path.basename(index)]
     return next((each for each in older if each not in tried), None)
 
