@@ -64,8 +64,8 @@ int main(int argc, char** argv) {
   if (has_sets) wish.mix = Wish::Mix::overlapping_sets;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program program = draw_program(seed, wish);
-    std::string repeat = "horovodrun -np " + std::to_string(world.size) + " programs_rank " + std::to_string(seed) + " 1" +
-                         (has_sets ? " sets" : "");
+    std::string repeat = "horovodrun -np " + std::to_string(world.size) + " programs_rank " + std::to_string(seed) +
+                         " 1" + (has_sets ? " sets" : "");
     hvd_runtime* runtime = start(program);
     Watch watch(repeat + "\n" + text_of(program), patience);
     Player(program, runtime, world.rank, watch).play();
