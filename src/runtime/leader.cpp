@@ -15,7 +15,7 @@ constexpr int most_children = 8;
 // How long the neighbours may take to accept that this rank leaves.
 constexpr auto leave_patience = std::chrono::seconds(1);
 // How long a node may take to report who is missing there.
-constexpr auto answer_patience = std::chrono::seconds(1);
+constexpr auto answer_patience = std::chrono::seconds(3);
 
 std::int64_t bytes_on_link(ConstBytes frame) {
   return static_cast<std::int64_t>(frame.size()) + Leader::bytes_before_a_frame;
