@@ -14,7 +14,7 @@ from horovod.torch._job import rank
 class Checkpointer:
     """Saves a training into a folder every so often, and finds its way back.
 
-        checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, keep=3, scheduler=scheduler)
+        checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, scheduler=scheduler)
         start = checkpointer.restore()["step"] or 0
         for step in range(start + 1, steps + 1):
             …
@@ -24,9 +24,9 @@ class Checkpointer:
     All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest stay.
 
     every_steps, every_minutes: one of them, or both: whichever comes first.
-    asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a thread
-    writes the copy. One write at a time: a save that comes too early waits for the one before. An error of a write is
-    raised by the next save(), wait() or close(), on all ranks.
+    asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a
+    thread writes the copy. One write at a time: a save that comes too early waits for the one before. An error of a
+    write is raised by the next save(), wait() or close(), on all ranks.
     objects, compression, random_numbers, sharded: as for save(). Shards are written at once, not asynchronously.
     """
 
@@ -42,8 +42,8 @@ class Checkpointer:
         self.snapshot_bytes = 0  # that the copy takes, on rank 0
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
-        self._asynchronous, self._compression, self._random_numbers = asynchronous and not sharded, compression, random_numbers
-        self._sharded = sharded
+        self._asynchronous, self._sharded = asynchronous and not sharded, sharded
+        self._compression, self._random_numbers = compression, random_numbers
         self._memory = None
         self._writing = None
         self._first_step = None
@@ -54,7 +54,8 @@ class Checkpointer:
     def _prepare_folder(self):
         os.makedirs(self.folder, exist_ok=True)
         if not os.access(self.folder, os.W_OK | os.X_OK):
-            raise PermissionError(f"the folder {self.folder} does not allow new files; give the checkpoints another one")
+            raise PermissionError(
+                f"the folder {self.folder} does not allow new files; give the checkpoints another one")
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -108,7 +109,8 @@ class Checkpointer:
         return f"{self.folder}/step-{step:012d}.h5"
 
     def _write(self, entries, kept, step):
-        collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder, keep=self._keep)
+        collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder,
+                         keep=self._keep)
 
     def wait(self):
         """Returns when what was begun is safe on the disk. Raises its error, on all ranks."""
@@ -155,7 +157,8 @@ class Checkpointer:
         return rest
 
     def _is_empty(self):
-        return not any(name.endswith((".h5", ".h5.previous")) and not name.startswith(".") for name in os.listdir(self.folder))
+        return not any(
+            name.endswith((".h5", ".h5.previous")) and not name.startswith(".") for name in os.listdir(self.folder))
 
     def latest(self):
         """The path of the newest whole checkpoint, or None."""
@@ -186,8 +189,8 @@ class _Writing:
 class _Clock:
     """Every so many minutes, by rank 0's clock, without asking it in each step.
 
-    The ranks ask at a step that they agreed on the last time: when half of the time that is left will have passed, at the
-    pace so far.
+    The ranks ask at a step that they agreed on the last time: when half of the time that is left will have passed, at
+    the pace so far.
     """
 
     def __init__(self, minutes):

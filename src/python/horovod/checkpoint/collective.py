@@ -162,12 +162,13 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     sharded: every rank has a model of its own, or a part of one. The ranks of a node write one file, in the folder
     path + ".shards"; the file at `path` says which there are.
 
-    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no file,
-    or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the file that
-    was there is then untouched.
+    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
+    file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
+    file that was there is then untouched.
     """
     if sharded:
-        save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous, random_numbers)
+        save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
+                     random_numbers)
         return
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
@@ -214,14 +215,14 @@ def _open(path):
 def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
     """Loads a checkpoint into what is given, on all ranks, and returns the rest as a dict, "step" among it. Collective.
 
-    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one before
-    it, with a warning. The number of ranks may be another than when it was saved.
+    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one
+    before it, with a warning. The number of ranks may be another than when it was saved.
     strict: refuse a checkpoint that does not have exactly the model's tensors; else load what fits.
     random_numbers: set the random number generators, of the ranks that there were.
     objects: as for save(); their load_state_dict() is called.
 
-    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved and
-    are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
+    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved
+    and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
     """
     path = path_text(path)
     tried = []
@@ -249,7 +250,8 @@ def _one_before(index, tried):
     if os.path.exists(f"{index}.previous"):
         return f"{index}.previous"
     around = os.path.dirname(index) or "."
-    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")), reverse=True)
+    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")),
+                   reverse=True)
     older = [f"{around}/{name}" for name in names if name < os.path.basename(index)]
     return next((each for each in older if each not in tried), None)
 

@@ -16,9 +16,9 @@ class Sampler(torch.utils.data.Sampler):
                 sampler.advance(len(batch))         # not by itself: loaders read ahead
                 checkpointer.step(step)             # Checkpointer(…, sampler=sampler)
 
-    Each rank advances by its own share of a step; ranks do equally many. After a restore the rest of the epoch is shared
-    out among the ranks that there are then: nothing comes twice, nothing is left out. The order depends on seed and epoch
-    alone. The last samples of an epoch are repeated so that all ranks get equally many.
+    Each rank advances by its own share of a step; ranks do equally many. After a restore the rest of the epoch is
+    shared out among the ranks that there are then: nothing comes twice, nothing is left out. The order depends on seed
+    and epoch alone. The last samples of an epoch are repeated so that all ranks get equally many.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
@@ -59,6 +59,7 @@ class Sampler(torch.utils.data.Sampler):
 
     def load_state_dict(self, state):
         if state["samples"] != self._count:
-            raise ValueError(f"the checkpoint's sampler was over {state['samples']} samples, this one is over {self._count}")
+            raise ValueError(
+                f"the checkpoint's sampler was over {state['samples']} samples, this one is over {self._count}")
         self.epoch, self.position = state["epoch"], state["position"]
         self._seed, self._shuffle = state["seed"], state["shuffle"]
