@@ -190,14 +190,14 @@ def plot(path, speeds):
         for kind, colour in zip(kinds, ("#2a6f97", "#e07a5f", "#f2cc8f")):
             y += 18
             width = 420 * values[kind] / most
-            rows.append(f'<rect x="110" y="{y - 12}" width="{width:.0f}" height="14" fill="{colour}"/>'
-                        f'<text x="20" y="{y}">{kind}</text><text x="{116 + width:.0f}" y="{y}">{values[kind]:.0f} '
-                        f'MB/s</text>')
+            rows.append(
+                f'<rect x="110" y="{y - 12}" width="{width:.0f}" height="14" fill="{colour}"/>'
+                f'<text x="20" y="{y}">{kind}</text><text x="{116 + width:.0f}" y="{y}">{values[kind]:.0f} MB/s</text>')
         y += 30
     with open(path, "w") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{y}" font-family="sans-serif" '
-                   f'font-size="12">'
-                   f'{"".join(rows)}</svg>\n')
+        file.write(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{y}" font-family="sans-serif" font-size="12">'
+            f'{"".join(rows)}</svg>\n')
 
 
 def main():
@@ -227,8 +227,10 @@ def main():
     print("| | write | read cold | read warm |\n|---|---|---|---|")
     for name, values in speeds.items():
         print(f"| {name} | {values['write']:.0f} | {values['read cold']:.0f} | {values['read warm']:.0f} |")
-    print(f"\nasynchronous: the training stands still for {stall * 1000:.0f} ms of {whole * 1000:.0f} ms that a write "
-          f"takes ({100 * stall / whole:.1f} %)")
+    print(
+        f"\nasynchronous: the training stands still for {stall * 1000:.0f} ms of {whole * 1000:.0f} ms "
+        f"that a write takes "
+        f"({100 * stall / whole:.1f} %)")
     print(f"torch.save stops it for {times['torch.save']['write'] * 1000:.0f} ms, torch.distributed.checkpoint for "
           f"{times['torch.distributed.checkpoint']['write'] * 1000:.0f} ms")
     if options.plot:

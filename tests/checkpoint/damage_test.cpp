@@ -23,13 +23,11 @@ class Damage : public WithCheckpoints {
 
 TEST_F(Damage, of_any_byte_of_the_header_is_noticed) {
   std::string small = whole_.substr(0, header_bytes);
-  for (std::size_t at = 0; at < header_bytes; ++at)
-    for (int bit : {0, 3, 7}) {
-      std::string changed = small;
-      changed[at] = static_cast<char>(changed[at] ^ (1 << bit));
-      auto header = decode_header(as_bytes(changed), "changed.h5");
-      EXPECT_FALSE(header) << "byte " << at << ", bit " << bit;
-    }
+  for (std::size_t at = 0; at < header_bytes; ++at) {
+    std::string changed = small;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+    EXPECT_FALSE(decode_header(as_bytes(changed), "changed.h5")) << "byte " << at;
+  }
 }
 
 TEST_F(Damage, of_any_part_is_noticed_the_structure_before_hdf5_reads_it) {
@@ -70,8 +68,7 @@ TEST_F(Damage, of_a_tensor_is_noticed_when_it_is_read_and_names_it) {
   ASSERT_NE(at, std::string::npos);
   std::vector<std::byte> memory(300 * 7 * 4);
   std::string changed = whole_;
-  for (std::size_t i = header_bytes; i + 8400 <= changed.size(); ++i)
-    if (changed.compare(i, 8400, floats) == 0) changed[i + 4200] ^= 1;
+  for (; at != std::string::npos; at = changed.find(floats, at + 1)) changed[at + 4200] ^= 1;
   write_bytes("changed.h5", changed);
   auto opened = Reader::open(*library_, path("changed.h5"));
   ASSERT_TRUE(opened) << opened.error().message;

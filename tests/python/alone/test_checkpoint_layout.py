@@ -33,10 +33,11 @@ def save(path, **options):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
     model(torch.randn(4, 30)).sum().backward()
     optimizer.step()
-    extra = {"loss": 0.25, "name": "größer", "a/b": 3, "done": True, "nothing": None,
-             "brain": torch.arange(600.).bfloat16(),
-             "complex": torch.randn(3, dtype=torch.complex64), "flags": torch.tensor([True, False]),
-             "scalar": torch.tensor(2), "half": torch.randn(900).half(), "many": {f"k{i}": i for i in range(300)}}
+    extra = {
+        "loss": 0.25, "name": "größer", "a/b": 3, "done": True, "nothing": None, "brain": torch.arange(600.).bfloat16(),
+        "complex": torch.randn(3, dtype=torch.complex64), "flags": torch.tensor([True, False]),
+        "scalar": torch.tensor(2), "half": torch.randn(900).half(), "many": {f"k{i}": i for i in range(300)}
+    }
     hvd.checkpoint.save(path, model, optimizer, step=12, extra=extra, **options)
     return model, optimizer, extra
 
@@ -53,8 +54,8 @@ def test_the_page_is_enough_to_read_a_checkpoint_with_h5py(page, tmp_path, compr
     weight = optimizer.state[model[0].weight]["exp_avg"].numpy()
     assert numpy.array_equal(found["optimizer"]["state"]["0.weight"]["exp_avg"], weight)
     mine = found["extra"]
-    assert (mine["loss"], mine["name"], mine["a/b"], bool(mine["done"]),
-            mine["nothing"]) == (0.25, "größer", 3, True, None)
+    assert (mine["loss"], mine["name"], mine["a/b"], bool(mine["done"]), mine["nothing"]) == (0.25, "größer", 3, True,
+                                                                                              None)
     assert mine["brain"].tolist() == extra["brain"].float().tolist()
     assert mine["flags"].dtype == bool and mine["flags"].tolist() == [True, False]
     assert numpy.array_equal(mine["complex"], extra["complex"].numpy()) and mine["scalar"] == 2

@@ -47,8 +47,12 @@ def test_h5pys_own_copy_may_be_in_the_process(first, library, tmp_path):
         if library_of_h5py() is None:
             pytest.skip("this h5py uses the system's library")
         environment["HOROVOD_HDF5"] = str(library_of_h5py())
-    ran = subprocess.run([sys.executable, "-c", BESIDE_H5PY, first, str(tmp_path / "a.h5")], capture_output=True,
-                         text=True, env=environment, timeout=100)
+    ran = subprocess.run(
+        [sys.executable, "-c", BESIDE_H5PY, first, str(tmp_path / "a.h5")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=100)
     assert ran.returncode == 0 and ran.stdout == "whole\n", ran.stderr
 
 

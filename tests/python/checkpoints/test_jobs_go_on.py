@@ -21,7 +21,7 @@ TRAINING = """
     model = torch.nn.Linear(50, 40)
     hvd.broadcast_parameters(model.state_dict(), 0)
     optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters()),
-                                         named_parameters=model.named_parameters())
+    named_parameters=model.named_parameters())
 
     def train(step):
         torch.manual_seed(step)  # the same data on all ranks, so that their number does not matter
@@ -37,8 +37,11 @@ def program_in(folder, text, name="program.py"):
 
 
 def start(ranks, *command, **options):
-    return subprocess.Popen([HOROVODRUN, "-np", str(ranks), sys.executable, *command], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    return subprocess.Popen([HOROVODRUN, "-np", str(ranks), sys.executable, *command],
+                            text=True,
+                            stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT,
+                            **options)
 
 
 def run(ranks, *command, expected=0, **options):
@@ -146,7 +149,10 @@ def in_own_mounts(commands, program, folder):
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode != 0:
         pytest.skip("no mounts of our own here")
     script = f"{commands} && exec {sys.executable} {program}"
-    ran = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=folder, capture_output=True, text=True,
+    ran = subprocess.run(["unshare", "-rm", "sh", "-c", script],
+                         cwd=folder,
+                         capture_output=True,
+                         text=True,
                          timeout=100)
     return ran.returncode, ran.stdout + ran.stderr
 
@@ -167,8 +173,8 @@ REFUSED = """
 
 def test_a_full_disk_is_named_and_what_was_there_stays(tmp_path):
     (tmp_path / "place").mkdir()
-    program = program_in(tmp_path, 'hvd.checkpoint.save("place/a.h5", torch.nn.Linear(2, 2), step=3)\n' +
-                         textwrap.dedent(REFUSED))
+    program = program_in(
+        tmp_path, 'hvd.checkpoint.save("place/a.h5", torch.nn.Linear(2, 2), step=3)\n' + textwrap.dedent(REFUSED))
     code, output = in_own_mounts("mount -t tmpfs -o size=3m none place", program, tmp_path)
     assert code == 0 and "no room for" in output and "MB are free" in output and "left: []" in output, output
 

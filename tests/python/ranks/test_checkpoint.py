@@ -46,21 +46,34 @@ def same(left, right):
 
 
 OPTIMIZERS = {
-    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True),
-    "SGD without momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-    "Adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
-    "Adam with a tensor for a rate": lambda parameters: torch.optim.Adam(parameters, lr=torch.tensor(0.01),
-                                                                         foreach=False),
-    "AdamW": torch.optim.AdamW,
-    "NAdam": torch.optim.NAdam,
-    "RAdam": torch.optim.RAdam,
-    "Adamax": torch.optim.Adamax,
-    "Adagrad": torch.optim.Adagrad,
-    "Adadelta": torch.optim.Adadelta,
-    "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, momentum=0.5, centered=True),
-    "Rprop": torch.optim.Rprop,
-    "ASGD": torch.optim.ASGD,
-    "LBFGS": lambda parameters: torch.optim.LBFGS(parameters, history_size=3, max_iter=2),
+    "SGD":
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True),
+    "SGD without momentum":
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "Adam":
+        lambda parameters: torch.optim.Adam(parameters, lr=0.01, amsgrad=True),
+    "Adam with a tensor for a rate":
+        lambda parameters: torch.optim.Adam(parameters, lr=torch.tensor(0.01), foreach=False),
+    "AdamW":
+        torch.optim.AdamW,
+    "NAdam":
+        torch.optim.NAdam,
+    "RAdam":
+        torch.optim.RAdam,
+    "Adamax":
+        torch.optim.Adamax,
+    "Adagrad":
+        torch.optim.Adagrad,
+    "Adadelta":
+        torch.optim.Adadelta,
+    "RMSprop":
+        lambda parameters: torch.optim.RMSprop(parameters, momentum=0.5, centered=True),
+    "Rprop":
+        torch.optim.Rprop,
+    "ASGD":
+        torch.optim.ASGD,
+    "LBFGS":
+        lambda parameters: torch.optim.LBFGS(parameters, history_size=3, max_iter=2),
 }
 
 
@@ -81,10 +94,9 @@ def test_training_goes_on_to_the_same_bits_with_any_optimizer(kind, folder):
 def test_training_goes_on_with_a_distributed_optimizer_and_everything_else(folder, rank):
     def build(seed):
         model = make_model(seed)
-        optimizer = hvd.DistributedOptimizer(
-            torch.optim.AdamW([{"params": list(model[0].parameters()), "lr": 0.02},
-                               {"params": list(model[2].parameters())}]),
-            named_parameters=model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(torch.optim.AdamW([{"params": list(model[0].parameters()), "lr": 0.02},
+                                                                {"params": list(model[2].parameters())}]),
+                                             named_parameters=model.named_parameters())
         warmup = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=2)
         steps = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 5, 5])
         return model, optimizer, torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, steps], [2])
@@ -149,23 +161,61 @@ def values():
     generator = torch.Generator().manual_seed(5)
     dense = torch.randn(6, 4, generator=generator)
     return {
-        "none": None, "yes": True, "no": False, "whole": -7, "huge": 1 << 100, "real": 0.1, "infinite": math.inf,
-        "complex": 1 + 2j, "text": "größer\n\"quoted\"", "zero byte": "a\0b", "odd": "\ud800", "long": "x" * 100000,
+        "none": None,
+        "yes": True,
+        "no": False,
+        "whole": -7,
+        "huge": 1 << 100,
+        "real": 0.1,
+        "infinite": math.inf,
+        "complex": 1 + 2j,
+        "text": "größer\n\"quoted\"",
+        "zero byte": "a\0b",
+        "odd": "\ud800",
+        "long": "x" * 100000,
         "": "empty",
-        "bytes": b"\0\1\2", "no bytes": b"", "a/b.c": 1, "kind": 2, "dtype": 3, "unit": 4, ".": 5, "..": 6, "100%": 7,
-        "%2F": 8, "list": [1, "a", None, [2.5, [True]]], "empty list": [], "tuple": (1, 2.0), "ints": [3, 1, 2],
-        "floats": (0.5, 0.25), "bools": [True, False], "texts": ["a", "b c", ""], "lines": ["a\nb", "c"], "set": {3, 4},
-        "size": torch.Size([2, 3]), "by number": {3: "c", -1: "a"}, "ordered": collections.OrderedDict(b=1, a=2),
+        "bytes": b"\0\1\2",
+        "no bytes": b"",
+        "a/b.c": 1,
+        "kind": 2,
+        "dtype": 3,
+        "unit": 4,
+        ".": 5,
+        "..": 6,
+        "100%": 7,
+        "%2F": 8,
+        "list": [1, "a", None, [2.5, [True]]],
+        "empty list": [],
+        "tuple": (1, 2.0),
+        "ints": [3, 1, 2],
+        "floats": (0.5, 0.25),
+        "bools": [True, False],
+        "texts": ["a", "b c", ""],
+        "lines": ["a\nb", "c"],
+        "set": {3, 4},
+        "size": torch.Size([2, 3]),
+        "by number": {3: "c", -1: "a"},
+        "ordered": collections.OrderedDict(b=1, a=2),
         "counter": collections.Counter("hello"),
-        "dtype of": torch.bfloat16, "device": torch.device("cpu"), "many": {f"k{i}": i for i in range(400)},
-        "array": numpy.arange(6, dtype=numpy.uint32).reshape(2, 3), "number": numpy.float32(1.5),
+        "dtype of": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "many": {f"k{i}": i for i in range(400)},
+        "array": numpy.arange(6, dtype=numpy.uint32).reshape(2, 3),
+        "number": numpy.float32(1.5),
         "empty array": numpy.zeros((0, 2)),
-        "scalar": torch.tensor(3.5, dtype=torch.float64), "nothing": torch.empty(3, 0, 2), "transposed": dense.t(),
-        "sparse": dense.relu().to_sparse(), "rows": dense.relu().to_sparse_csr(),
+        "scalar": torch.tensor(3.5, dtype=torch.float64),
+        "nothing": torch.empty(3, 0, 2),
+        "transposed": dense.t(),
+        "sparse": dense.relu().to_sparse(),
+        "rows": dense.relu().to_sparse_csr(),
         "conjugate": torch.randn(3, dtype=torch.cfloat).conj(),
-        "flags": dense > 0, "half": dense.half(), "brain": dense.bfloat16(), "wide": dense.double(),
+        "flags": dense > 0,
+        "half": dense.half(),
+        "brain": dense.bfloat16(),
+        "wide": dense.double(),
         "small": dense.to(torch.int8),
-        "fraction": dense.to(torch.float8_e4m3fn), "large": torch.randn(700, 900, generator=generator),
+        "fraction": dense.to(torch.float8_e4m3fn),
+        "large": torch.randn(700, 900, generator=generator),
     }
 
 
@@ -175,8 +225,9 @@ def check_equal(left, right, where="extra"):
         if left.layout != torch.strided:
             left, right = left.to_dense(), right.to_dense()
         left, right = left.resolve_conj().contiguous(), right.contiguous()
-        assert left.numel() == 0 or torch.equal(left.reshape(-1).view(torch.uint8),
-                                                right.reshape(-1).view(torch.uint8)), where
+        assert left.numel() == 0 or torch.equal(
+            left.reshape(-1).view(torch.uint8),
+            right.reshape(-1).view(torch.uint8)), where
     elif type(left).__module__ == "numpy":
         assert type(left) is type(right) and left.dtype == right.dtype and left.shape == right.shape, where
         assert (left == right).all(), where

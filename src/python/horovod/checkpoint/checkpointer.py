@@ -14,8 +14,8 @@ from horovod.torch._job import rank
 class Checkpointer:
     """Saves a training into a folder every so often, and finds its way back.
 
-        checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, keep=3,
-        scheduler=scheduler) start = checkpointer.restore()["step"] or 0
+        checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, scheduler=scheduler)
+        start = checkpointer.restore()["step"] or 0
         for step in range(start + 1, steps + 1):
             …
             checkpointer.step(step)
@@ -42,9 +42,8 @@ class Checkpointer:
         self.snapshot_bytes = 0  # that the copy takes, on rank 0
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
-        self._asynchronous = asynchronous and not sharded
+        self._asynchronous, self._sharded = asynchronous and not sharded, sharded
         self._compression, self._random_numbers = compression, random_numbers
-        self._sharded = sharded
         self._memory = None
         self._writing = None
         self._first_step = None
@@ -55,8 +54,8 @@ class Checkpointer:
     def _prepare_folder(self):
         os.makedirs(self.folder, exist_ok=True)
         if not os.access(self.folder, os.W_OK | os.X_OK):
-            raise PermissionError(f"the folder {self.folder} does not allow new files; "
-                                  "give the checkpoints another one")
+            raise PermissionError(
+                f"the folder {self.folder} does not allow new files; give the checkpoints another one")
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -158,8 +157,8 @@ class Checkpointer:
         return rest
 
     def _is_empty(self):
-        return not any(name.endswith((".h5", ".h5.previous")) and not name.startswith(".")
-                       for name in os.listdir(self.folder))
+        return not any(
+            name.endswith((".h5", ".h5.previous")) and not name.startswith(".") for name in os.listdir(self.folder))
 
     def latest(self):
         """The path of the newest whole checkpoint, or None."""

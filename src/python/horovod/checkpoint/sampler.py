@@ -59,7 +59,7 @@ class Sampler(torch.utils.data.Sampler):
 
     def load_state_dict(self, state):
         if state["samples"] != self._count:
-            raise ValueError(f"the checkpoint's sampler was over {state['samples']} samples, this one is over "
-                             f"{self._count}")
+            raise ValueError(
+                f"the checkpoint's sampler was over {state['samples']} samples, this one is over {self._count}")
         self.epoch, self.position = state["epoch"], state["position"]
         self._seed, self._shuffle = state["seed"], state["shuffle"]

@@ -63,8 +63,8 @@ def agree(do):
         value = do()
     except Exception as error:  # whatever it is, the others wait for it
         failure = error
-    described = failure and (type(failure).__name__, str(failure))
-    for who, found in enumerate(allgather_object(described, "checkpoint.agree")):
+    for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)),
+                                                 "checkpoint.agree")):
         if found:
             if failure is not None:
                 raise failure
@@ -77,10 +77,7 @@ def agree(do):
 
 
 def save_shards(path, state, write, nodes=None):
-    """Writes the ranks' tree.Tensors, a file per node.
-
-    Returns {node: what the index says of it} on all ranks, and the files' mark.
-    """
+    """Writes the ranks' tree.Tensors, a file per node: {node: what the index says of it}, and the files' mark."""
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
     memory = torch.empty(state.room_needed(), dtype=torch.uint8)
@@ -162,9 +159,9 @@ def read_own(path, shards, open_file, nodes=None):
     nodes = Nodes() if nodes is None else nodes
     count = sum(len(each["ranks"].split()) for each in shards.values())
     if count != size():
-        raise ValueError(f"{path} was saved in shards by {count} ranks, and this job has {size()}: "
-                         "a shard belongs to its rank. "
-                         f"Start {count} ranks")
+        raise ValueError(
+            f"{path} was saved in shards by {count} ranks, and this job has {size()}: a shard belongs to its rank. "
+            f"Start {count} ranks")
     opened = agree(lambda: _open_shards(path, shards, open_file, nodes.members) if nodes.leads() else {})
     texts, parts = {}, {}
 

@@ -1,5 +1,4 @@
-"""What of a training is saved: models by the names of their parameters, optimizers by those names too, random
-numbers."""
+"""What of a training is saved: models and optimizers by the names of parameters, and random numbers."""
 import random
 import sys
 
@@ -41,6 +40,10 @@ def optimizer_state(optimizer, model):
     return named
 
 
+# What optimizers keep in the shape of the parameter.
+_LIKE_PARAMETERS = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg")
+
+
 def problem_with_optimizer(found, optimizer, model):
     """What keeps the saved optimizer (a Node) from being loaded into this one; None if nothing does."""
     parameters, names = names_of_parameters(optimizer, model)
@@ -56,14 +59,12 @@ def problem_with_optimizer(found, optimizer, model):
     surplus = sorted(set(saved) - set(names))
     if missing or surplus:
         return "; ".join(filter(None, (_listed("not saved", missing), _listed("not in this optimizer", surplus))))
-    shapes = dict(zip(names, parameters))
-    for name, state in found["state"].items():
-        if isinstance(state, Node) and name in shapes:
-            moment = next((item for item in state.values() if isinstance(item, Read) and item.shape), None)
-            if moment is not None and len(moment.shape) == shapes[name].dim() \
-                    and moment.shape != tuple(shapes[name].shape) \
-                    and list(state)[0] in ("exp_avg", "momentum_buffer", "square_avg"):
-                return f"{name} was of shape {list(moment.shape)}, and is {list(shapes[name].shape)} here"
+    for name, parameter in zip(names, parameters):
+        state = found["state"].get(name)
+        for key in _LIKE_PARAMETERS if isinstance(state, Node) else ():
+            moment = state.get(key)
+            if isinstance(moment, Read) and moment.shape != tuple(parameter.shape):
+                return f"{name} was of shape {list(moment.shape)}, and is {list(parameter.shape)} here"
     return None
 
 
@@ -168,5 +169,5 @@ def set_random_state(state):
         torch.cuda.set_rng_state(state["cuda"])
     if "numpy" in state and "numpy" in sys.modules:
         numbers = state["numpy"]
-        sys.modules["numpy"].random.set_state((numbers["name"], numbers["keys"], numbers["position"],
-                                               numbers["has_gauss"], numbers["gauss"]))
+        sys.modules["numpy"].random.set_state(
+            (numbers["name"], numbers["keys"], numbers["position"], numbers["has_gauss"], numbers["gauss"]))

@@ -61,8 +61,7 @@ class Tensors:
         return sum(value.numel() * value.element_size() for _, _, type_, value in self.entries if type_ == TENSOR)
 
     def on_host(self):
-        """(entries with addresses, what has to live until they are written): copies only of what does not lie flat
-        here."""
+        """(entries with addresses, what lives until they are written): copies only of what does not lie flat here."""
         return self._addressed(lambda tensor: tensor.to("cpu").contiguous())
 
     def copied_into(self, memory):
@@ -83,8 +82,8 @@ class Tensors:
         return result
 
     def room_needed(self):
-        return sum(aligned(value.numel() * value.element_size()) for _, _, type_,
-                   value in self.entries if type_ == TENSOR)
+        return sum(
+            aligned(value.numel() * value.element_size()) for _, _, type_, value in self.entries if type_ == TENSOR)
 
     def _addressed(self, place):
         entries, kept = [], []
@@ -144,9 +143,9 @@ def _put(value, path, into, depth):
     elif isinstance(value, (torch.dtype, torch.device)):
         into.add(path, f"torch.{type(value).__name__}", TEXT, str(value).replace("torch.", ""))
     else:
-        raise TypeError(f"the checkpoint's {path} is a {type(value).__module__}.{type(value).__qualname__}, which has "
-                        f"no place in a checkpoint: give its numbers, texts, lists, dicts and tensors instead "
-                        f"(state_dict())")
+        raise TypeError(
+            f"the checkpoint's {path} is a {type(value).__module__}.{type(value).__qualname__}, which has no "
+            f"place in a checkpoint: give its numbers, texts, lists, dicts and tensors instead (state_dict())")
 
 
 def _as_tensor(data):
@@ -200,8 +199,9 @@ def _put_tensor(value, path, into, depth):
                  "plain": value.col_indices() if rows else value.row_indices(),
                  "values": value.values(), "size": list(value.shape)}
     elif value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-        raise TypeError(f"the checkpoint's {path} is a tensor without plain memory ({value.layout}, {value.device}), "
-                        f"which has no place in a checkpoint")
+        raise TypeError(
+            f"the checkpoint's {path} is a tensor without plain memory ({value.layout}, {value.device}), which "
+            f"has no place in a checkpoint")
     elif value.dtype not in NAMES:
         raise TypeError(f"the checkpoint's {path} is a tensor of {value.dtype}; expected one of {', '.join(DTYPES)}")
     else:
@@ -220,8 +220,8 @@ def _put_numpy(value, path, into):
     import numpy
     name = value.dtype.name
     if name not in DTYPES or not value.dtype.isnative:
-        raise TypeError(f"the checkpoint's {path} is of NumPy's type {value.dtype}; "
-                        f"expected one of {', '.join(DTYPES)}")
+        raise TypeError(
+            f"the checkpoint's {path} is of NumPy's type {value.dtype}; expected one of {', '.join(DTYPES)}")
     array = numpy.array(value, order="C")  # a copy, since torch takes none that may not be written to
     kind = "ndarray" if isinstance(value, numpy.ndarray) else "numpy"
     tensor = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
@@ -241,8 +241,8 @@ class Read:
     def __init__(self, path, kind, dtype, shape):
         self.path, self.kind, self.shape = path, kind, tuple(shape)
         if dtype not in DTYPES:
-            raise NotImplementedError(f"{path} is of type {dtype}, which this version of torch ({torch.__version__}) "
-                                      f"lacks")
+            raise NotImplementedError(
+                f"{path} is of type {dtype}, which this version of torch ({torch.__version__}) lacks")
         self.dtype = DTYPES[dtype]
         self.tensor = None
 
