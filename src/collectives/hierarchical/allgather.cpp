@@ -6,9 +6,9 @@
 
 #include "base/panic.hpp"
 #include "collectives/hierarchical/node_shares.hpp"
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 

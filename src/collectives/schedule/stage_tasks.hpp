@@ -1,5 +1,5 @@
 #pragma once
-// The tasks of one stage in one lane: planned when they are first wanted, kept for all batches of the same shape.
+// The tasks of one stage of a collective made of others: planned when they are first wanted, kept for all batches of the same shape.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,7 +8,7 @@
 #include "base/task.hpp"
 #include "collectives/algorithm.hpp"
 
-namespace hvd::collectives::hierarchical {
+namespace hvd::collectives {
 
 // The collective of a stage, of which `count` elements go through one task. Only one stage of the whole scales each
 // way.
@@ -39,4 +39,4 @@ class StageTasks {
   std::vector<Entry> entries_;
 };
 
-}  // namespace hvd::collectives::hierarchical
+}  // namespace hvd::collectives
