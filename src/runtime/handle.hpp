@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
+#include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::runtime {
@@ -21,12 +21,10 @@ struct Operation;
 
 // An outcome that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
 struct KeptResult {
-  struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
-  };
+  DeviceKind device = DeviceKind::host;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> splits;  // rows that came from each member, by seat
-  std::unique_ptr<std::byte, Free> data;
+  devices::Memory data;
   std::size_t bytes = 0;
 };
 

@@ -18,13 +18,14 @@
 #include "connections/node_peers.hpp"
 #include "connections/thread_hub.hpp"
 #include "control/node_board.hpp"
+#include "devices/device.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
-#include "transport/transport.hpp"
+#include "transport/registry.hpp"
 
 namespace hvd::runtime {
 
@@ -43,7 +44,9 @@ class Runtime {
     std::optional<connections::NetListener> net;      // whose endpoints the world's members name; none on one node
     std::shared_ptr<connections::ThreadHub> threads;  // ranks as threads
     std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
-    std::vector<Observer*> observers;                 // outlive the runtime
+    std::vector<std::shared_ptr<devices::Device>> devices;  // beside those of the registry
+    std::vector<transport::Maker> transports;               // beside those of the registry
+    std::vector<Observer*> observers;                       // outlive the runtime
     std::vector<std::vector<Rank>> sets;              // process sets that exist from the start; ascending, none twice
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
@@ -72,6 +75,8 @@ class Runtime {
   Result<Handles::Number> submit(std::span<Submission> submissions);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  // Null: this rank has no device of the kind.
+  devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
 
   // Collective over the world; block until this rank knows of it. The number of the set.
@@ -103,6 +108,7 @@ class Runtime {
   // when it has here. The same error comes back, or one that says that another rank had one.
   Status take_starts(std::span<Submission> submissions);
   Status check_set_of(const Submission& submission) const;
+  Status note_streams(std::span<Submission> submissions) const;
   Status carry_out(OpNameView name, Signature signature);
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
@@ -119,6 +125,7 @@ class Runtime {
   std::shared_ptr<connections::NetPeers> net_;
   std::shared_ptr<connections::ThreadHub> threads_;
   std::shared_ptr<connections::MpiPeers> mpi_;
+  const std::shared_ptr<devices::Devices> devices_;
   std::vector<Observer*> observers_;
   Position position_;
   bool spin_ = false;

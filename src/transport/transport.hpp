@@ -16,6 +16,7 @@
 #include "base/result.hpp"
 #include "base/task.hpp"
 #include "base/world.hpp"
+#include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::transport {
@@ -24,6 +25,7 @@ namespace hvd::transport {
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
+  const devices::Devices* devices = nullptr;
   posix::WaitWord* wake = nullptr;  // of this rank's engine; whoever delivers something to the rank posts it
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;

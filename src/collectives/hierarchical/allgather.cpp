@@ -117,7 +117,7 @@ class Allgather final : public Task {
   }
   // Room for what lies in the output already.
   void append_nothing(std::int64_t count) {
-    if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
+    if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
   }
 
   const DataType dtype_;
