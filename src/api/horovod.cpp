@@ -487,11 +487,12 @@ hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* descripti
   }
   hvd::runtime::Signature signature;
   if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
-  if (const auto* device = runtime->runtime->device(signature.device); device && device->ordinal() != given.device_ordinal)
-    return fail(ErrorCode::invalid_argument,
-                "'" + std::string(given.name) + "' lies on " + name_of(signature.device) + " device " +
-                    std::to_string(given.device_ordinal) + "; the device of this rank is " +
-                    std::to_string(device->ordinal()) + ": keep its tensors there (torch.cuda.set_device)");
+  if (const auto* device = runtime->runtime->device(signature.device);
+      device && device->ordinal() != given.device_ordinal)
+    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' lies on " + name_of(signature.device) +
+                                                 " device " + std::to_string(given.device_ordinal) +
+                                                 "; the device of this rank is " + std::to_string(device->ordinal()) +
+                                                 ": keep its tensors there (torch.cuda.set_device)");
   auto prepared = runtime->runtime->prepare(given.name, std::move(signature), given.process_set);
   if (!prepared) return fail(prepared.error());
   *op = to_c(*prepared);

@@ -177,7 +177,7 @@ typedef struct hvd_op_description {
   int reserved;               /* was padding in the first release; ignored */
   hvd_device device;          /* where input and output are; 0: host memory. Part of what the ranks agree on */
   int device_ordinal;         /* the rank's own device of that kind, as the kind's library counts them */
-  const char* group; /* null, or a name that operations share which are to be fused with each other alone, if
+  const char* group;          /* null, or a name that operations share which are to be fused with each other alone, if
                       * HOROVOD_DISABLE_GROUP_FUSION is set */
 } hvd_op_description;
 

@@ -96,8 +96,8 @@ class Device {
   virtual Result<Event> record(Stream stream) = 0;
   // What is queued on the stream from now on comes after the event.
   virtual Status wait(Stream stream, Event event) = 0;
-  // Whether the event is there. If it is not and never was asked for this word, the word is posted when it is, or when
-  // the device has failed. Null: no word.
+  // Whether the event is there. If not, the word is posted once it is, or the device has failed: this one in place of
+  // the one that an earlier call gave (see nobody()); null leaves that as it is.
   virtual Result<bool> query(Event event, posix::WaitWord* wake) = 0;
 
  protected:
@@ -107,6 +107,9 @@ class Device {
   const DeviceKind kind_;
   const int ordinal_;
 };
+
+// A word that nobody sleeps on. Who gives it to query() takes back his own, which may go then.
+posix::WaitWord& nobody() noexcept;
 
 // Blocks until the stream has done what is queued on it, or the device has failed.
 void finish(Device& device, Stream stream);

@@ -59,7 +59,7 @@ bool Lane::step() {
     if (failure_) return true;
   }
   switch (task_->step()) {
-    case Progress::pending: return began;
+    case Progress::pending: return began || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
       // Its operations are settled with the end of all, in the words of who knows the cause: not before others were told
       // of it, since a program may leave as soon as it hears.
@@ -85,20 +85,22 @@ void Lane::abandon() {
   plans_by_seat_.clear();
   for (QueuedBatch& batch : issued_) {
     Naps naps;
-    for (auto there = device_.query(batch.end, nullptr); there && !*there && !batch.operations.empty();
-         there = device_.query(batch.end, nullptr))
+    if (batch.operations.empty()) (void)device_.query(batch.end, &devices::nobody());
+    while (!batch.operations.empty()) {
+      auto there = device_.query(batch.end, nullptr);
+      if (!there || *there) break;
       naps.take();
+    }
   }
   idle_.splice(idle_.end(), issued_);
   idle_.splice(idle_.end(), queued_);
 }
 
-void Lane::arm() noexcept {
-  teams_->arm();
-  if (is_of_host()) return;
-  // What fails here is found at the next look.
-  if (started_ && task_ != nullptr) (void)device_.query(task_->event(), teams_->wake());
-  for (const QueuedBatch& batch : issued_) (void)device_.query(batch.end, teams_->wake());
+// Whether what the task waits for has come since it looked; else the engine is woken when it does. The past says nothing.
+bool Lane::is_there(Event event) {
+  if (event.token == 0) return false;
+  auto there = device_.query(event, teams_->wake());
+  return !there || *there;  // the task finds out what failed
 }
 
 Rank Lane::waiting_for(const Operation& operation) const {
@@ -150,8 +152,7 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   task_sequence_ += is_of_host() ? 1 : places_for_chunks;
 }
 
-Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm,
-                      collectives::Team& team) {
+Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm, collectives::Team& team) {
   wanted_.device = collective.device;
   wanted_.verb = collective.verb;
   wanted_.dtype = collective.dtype;
@@ -168,8 +169,8 @@ Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm
 }
 
 std::size_t Lane::HashOfKind::operator()(const Kind& kind) const {
-  std::size_t all = static_cast<std::size_t>(kind.device) << 24 | static_cast<std::size_t>(kind.verb) << 16 | static_cast<std::size_t>(kind.dtype) << 8 |
-                    static_cast<std::size_t>(kind.op);
+  std::size_t all = static_cast<std::size_t>(kind.device) << 24 | static_cast<std::size_t>(kind.verb) << 16 |
+                    static_cast<std::size_t>(kind.dtype) << 8 | static_cast<std::size_t>(kind.op);
   all = mix_hash(all, std::hash<Seat>{}(kind.root));
   all = mix_hash(all, std::hash<const void*>{}(kind.algorithm));
   for (std::int64_t count : kind.counts) all = mix_hash(all, static_cast<std::size_t>(count));
@@ -214,7 +215,7 @@ void Lane::issue() {
 // True if an issued batch is over.
 bool Lane::end_issued() {
   for (auto batch = issued_.begin(); batch != issued_.end(); ++batch) {
-    auto there = device_.query(batch->end, nullptr);
+    auto there = device_.query(batch->end, teams_->wake());
     if (!there) return fail(there.error()), true;
     if (!*there) continue;
     idle_.splice(idle_.end(), issued_, batch);

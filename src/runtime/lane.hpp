@@ -38,8 +38,6 @@ class Lane {
   std::vector<Operation*>& queue(Sequence sequence);
   int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // but for the issued ones
   bool is_idle() const { return queued_.empty() && issued_.empty(); }
-  // The engine is about to sleep (transport::Link::arm).
-  void arm() noexcept;
   // True if a batch began or ended. After a failure of the links the error is in failure(), and the batch stays in
   // flight. A batch that nobody can carry out fails by itself, alike on all members; the next ones are run.
   bool step();
@@ -83,6 +81,7 @@ class Lane {
   void wait_for_inputs();
   void issue();
   bool end_issued();
+  bool is_there(Event event);
   void fail(const Error& error);
 
   std::unique_ptr<Teams> teams_;

@@ -78,7 +78,7 @@ Rank Runner::waiting_for(const Operation& operation) const {
 }
 
 void Runner::arm() noexcept {
-  for (auto& [key, lane] : lanes_) lane->arm();
+  for (auto& [key, lane] : lanes_) lane->teams().arm();
 }
 
 bool Runner::needs_polling() noexcept {

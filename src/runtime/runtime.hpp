@@ -47,7 +47,7 @@ class Runtime {
     std::vector<std::shared_ptr<devices::Device>> devices;  // beside those of the registry
     std::vector<transport::Maker> transports;               // beside those of the registry
     std::vector<Observer*> observers;                       // outlive the runtime
-    std::vector<std::vector<Rank>> sets;              // process sets that exist from the start; ascending, none twice
+    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start; ascending, none twice
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);

@@ -55,8 +55,9 @@ class OnDevice final : public Task {
     if (!is_scaled && to == from) return;
     const void* source = from;
     void* destination = to;
-    auto moved = is_scaled ? device_.reduce(stream_, {&source, 1}, {&destination, 1}, count, reduction_)
-                           : device_.copy(stream_, to, from, static_cast<std::size_t>(count) * size_of(reduction_.dtype));
+    auto moved = is_scaled
+                     ? device_.reduce(stream_, {&source, 1}, {&destination, 1}, count, reduction_)
+                     : device_.copy(stream_, to, from, static_cast<std::size_t>(count) * size_of(reduction_.dtype));
     if (!moved) failure_ = moved.error();
   }
 

@@ -46,9 +46,7 @@ void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
       for (int seat = 0; seat < size_; ++seat)
         chunks_ = std::max({chunks_, chunks_of(splits_.sent(seat)), chunks_of(splits_.received(seat))});
       return;
-    default:
-      total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in;
-      chunks_ = chunks_of(total_);
+    default: total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in; chunks_ = chunks_of(total_);
   }
 }
 

@@ -23,9 +23,9 @@ struct Range {
 };
 
 struct Chunk {
-  std::vector<Range> in, out;                    // adasum: one for each tensor
-  std::vector<std::int64_t> counts;              // allgather, reduce_scatter: elements by seat
-  std::vector<std::int64_t> sent, received;      // alltoall: elements by seat
+  std::vector<Range> in, out;                // adasum: one for each tensor
+  std::vector<std::int64_t> counts;          // allgather, reduce_scatter: elements by seat
+  std::vector<std::int64_t> sent, received;  // alltoall: elements by seat
 };
 
 class Cut {

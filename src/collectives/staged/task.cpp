@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "collectives/selector.hpp"
 #include "collectives/schedule/stage_tasks.hpp"
+#include "collectives/selector.hpp"
 #include "collectives/staged/cut.hpp"
 #include "collectives/staged/task.hpp"
 
@@ -61,7 +61,7 @@ class StagedTask final : public Task {
     prepare(back_);
   }
   ~StagedTask() override {
-    if (awaited_.token != 0) (void)device_.query(awaited_, nullptr);  // nobody is to be woken for it any more
+    if (awaited_.token != 0) (void)device_.query(awaited_, &devices::nobody());
     for (const auto& stream : {out_, back_})
       if (stream) devices::finish(device_, {stream.get()});
   }
@@ -109,7 +109,10 @@ class StagedTask final : public Task {
     return chunks_ == 0 ? Progress::done : Progress::issued;
   }
 
-  Event event() const override { return travelled_ == chunks_ ? end_ : traveller_ == nullptr ? awaited_ : Event{}; }
+  Event event() const override {
+    if (traveller_ != nullptr || counter_ != nullptr) return {};
+    return travelled_ == chunks_ ? end_ : awaited_;
+  }
   const Error& failure() const override { return *failure_; }
   Seat waiting_for() const override {
     const Task* task = counter_ != nullptr ? counter_ : traveller_;
@@ -196,7 +199,8 @@ class StagedTask final : public Task {
       return bytes;
     };
     if (has_own_out()) reserve(slot.out, bytes_of(slot.chunk.out));
-    reserve(slot.in, has_own_out() ? bytes_of(slot.chunk.in) : std::max(bytes_of(slot.chunk.in), bytes_of(slot.chunk.out)));
+    reserve(slot.in,
+            has_own_out() ? bytes_of(slot.chunk.in) : std::max(bytes_of(slot.chunk.in), bytes_of(slot.chunk.out)));
   }
   void reserve(Buffer& buffer, std::size_t bytes) {
     if (buffer.memory && bytes <= buffer.bytes) return;
@@ -277,8 +281,8 @@ class StagedTask final : public Task {
   Task* counter_ = nullptr;    // while the seats tell each other how many chunks they need
   std::int64_t most_chunks_ = 0;
   std::vector<Segment> host_in_, host_out_;
-  bool is_ready_ = false;      // the caller's streams have got to the batch
-  bool is_in_place_ = false;   // a root that has what it wants already
+  bool is_ready_ = false;     // the caller's streams have got to the batch
+  bool is_in_place_ = false;  // a root that has what it wants already
   Event ready_, awaited_, end_;
   std::optional<Error> failure_;
 };
