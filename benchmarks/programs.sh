@@ -7,7 +7,8 @@ programs=build/benchmarks-programs
 prepare_programs() {
   load_build_tools
   load_packages "as peers" mpich libmpich-dev openmpi-bin libopenmpi-dev
-  make_environment .venv-benchmarks "what the benchmarks use" torch==2.13.0 numpy matplotlib cloudpickle 'scikit-build-core>=0.10'
+  make_environment .venv-benchmarks "what the benchmarks use" torch==2.13.0 numpy matplotlib cloudpickle \
+    'scikit-build-core>=0.10'
   install_horovod .venv-benchmarks || fail "this tree could not be built; the compiler's words are above"
   { cmake -S . -B $programs -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_BUILD_BENCHMARKS=ON -DHVD_BUILD_TESTS=OFF \
     -DHVD_BUILD_EXAMPLES=OFF && cmake --build $programs --target benchmarks; } >build/logs/benchmarks-build.log 2>&1 ||

@@ -17,8 +17,10 @@ parser.add_argument("--batch-size", type=int, default=32, help="rows per rank an
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--warmup-steps", type=int, default=5)
 parser.add_argument("--fp16-allreduce", action="store_true", help="communicate gradients as float16")
-parser.add_argument("--gradient-views", action="store_true", help="keep gradients in memory that the node's ranks share")
-parser.add_argument("--zero-in-place", action="store_true", help="zero_grad(set_to_none=False): gradients keep their memory")
+parser.add_argument("--gradient-views", action="store_true",
+                    help="keep gradients in memory that the node's ranks share")
+parser.add_argument("--zero-in-place", action="store_true", help="zero_grad(set_to_none=False): gradients keep their "
+                                                                 "memory")
 arguments = parser.parse_args()
 
 hvd.init()

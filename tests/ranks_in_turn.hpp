@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 #include "ranks_as_threads.hpp"
 #include "topology/layout.hpp"
 #include "transport/registry.hpp"

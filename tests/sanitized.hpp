@@ -12,20 +12,8 @@
 #define HVD_SANITIZED 0
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-#define HVD_RACES_LOOKED_FOR 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HVD_RACES_LOOKED_FOR 1
-#endif
-#endif
-#ifndef HVD_RACES_LOOKED_FOR
-#define HVD_RACES_LOOKED_FOR 0
-#endif
-
 namespace hvd::testing {
 
 inline constexpr bool is_sanitized = HVD_SANITIZED != 0;
-inline constexpr bool are_races_looked_for = HVD_RACES_LOOKED_FOR != 0;
 
 }  // namespace hvd::testing

@@ -4,9 +4,10 @@
     tests/cluster/nodes with 4 --share BUILD -- benchmarks/agreement_simulator/compare.py BUILD [--rounds N]
 
 Steps of 200 tensors without elements: agreement and nothing else. Messages and bytes need no fitting. How long the work
-of a rank and of a frame takes, and a sleeper to wake, is fitted to 1, 2 and 3 nodes of 2 ranks, measured in turns with the
-4 that are predicted; all virtual nodes share this machine's cores, so the simulated ones share as many. The first decile of
-a round's steps and the least of the rounds counts: whatever else runs here only adds to it. Exit code 1: off by more than 20 %; 77: no cluster.
+of a rank and of a frame takes, and a sleeper to wake, is fitted to 1, 2 and 3 nodes of 2 ranks, measured in turns with
+the 4 that are predicted; all virtual nodes share this machine's cores, so the simulated ones share as many. The first
+decile of a round's steps and the least of the rounds counts: whatever else runs here only adds to it. Exit code 1: off
+by more than 20 %; 77: no cluster.
 """
 import argparse
 import json
@@ -32,8 +33,8 @@ def measure(build, nodes):
 
 
 def simulate(build, nodes, fitted):
-    options = {"--hosts": nodes, "--ranks-per-host": 2, "--steps": 4, "--shared-cores": os.cpu_count(), "--latency": 1000,
-               "--jitter": 0, "--gigabits": 40, "--item": 20, **fitted}
+    options = {"--hosts": nodes, "--ranks-per-host": 2, "--steps": 4, "--shared-cores": os.cpu_count(),
+               "--latency": 1000, "--jitter": 0, "--gigabits": 40, "--item": 20, **fitted}
     options["--rank-finishes"] = options["--rank-submits"]
     options["--frame-received"] = options["--frame-sent"]
     words = [str(word) for pair in options.items() for word in pair]
@@ -79,7 +80,8 @@ def main():
             ("bytes at the root per step", step["bytes_at_root"], wanted["bytes_at_root"]),
             ("time of a step, us", step["duration_ns"] / 1e3, wanted["quick_step_us"])]
     print(f"4 nodes of 2 ranks, {STEPS} steps of 200 tensors, least of {chosen.rounds} rounds, {os.cpu_count()} cores")
-    print("fitted to", ", ".join(f"{nodes}x2: {it['quick_step_us']:.0f} us" for nodes, it in measured.items()), "->", costs)
+    print("fitted to", ", ".join(f"{nodes}x2: {it['quick_step_us']:.0f} us" for nodes, it in measured.items()), "->",
+          costs)
     print(f"{'':28} {'predicted':>10} {'measured':>10} {'off by':>8}")
     worst = 0.0
     for name, predicted, found in rows:

@@ -3,8 +3,8 @@
 
     benchmarks/agreement_simulator/table.py BUILD [--out benchmarks]
 
-BUILD/bin/hvd_agreement_simulator has to be there (target hvd_agreement_simulator). Virtual time: the numbers are the same on
-every machine.
+BUILD/bin/hvd_agreement_simulator has to be there (target hvd_agreement_simulator). Virtual time: the numbers are the
+same on every machine.
 """
 import argparse
 import json
@@ -39,12 +39,14 @@ def bytes_of(count):
 
 
 def scale_table(results):
-    lines = ["| ranks | nodes | messages per node and step | at the root: messages | bytes | added latency | central: messages "
+    lines = ["| ranks | nodes | messages per node and step | at the root: messages | bytes | added latency | central: "
+             "messages "
              "at the root | bytes | added latency | latency, times |", "|--:" * 10 + "|"]
     for hosts, (tree, central) in results.items():
         ours, theirs = tree["steps"][-1], central["steps"][-1]
         lines.append(f"| {tree['ranks']} | {hosts} | {ours['messages'] / hosts:.2f} | {ours['messages_at_root']} | "
-                     f"{bytes_of(ours['bytes_at_root'])} | {time_of(ours['latency_ns'])} | {theirs['messages_at_root']} | "
+                     f"{bytes_of(ours['bytes_at_root'])} | {time_of(ours['latency_ns'])} | "
+                     f"{theirs['messages_at_root']} | "
                      f"{bytes_of(theirs['bytes_at_root'])} | {time_of(theirs['latency_ns'])} | "
                      f"{theirs['latency_ns'] / ours['latency_ns']:.3g} |")
     return lines
@@ -62,21 +64,22 @@ INCIDENTS = (
 
 
 def incident_table(build):
-    lines = ["| at 27 648 ranks, in one step | | messages | at the root | bytes at the root | outcome |", "|--|--|--:|--:|--:|--|"]
+    lines = ["| at 27 648 ranks, in one step | | messages | at the root | bytes at the root | outcome |",
+             "|--|--|--:|--:|--:|--|"]
     for name, options in INCIDENTS:
         for central in (False, True):
             result = simulate(build, HOSTS[-1], central, **options)
             step = result["steps"][-1]
             if "lost_host" in options:
                 after = result["told_after_ns"] - 10_000_000_000
-                outcome = (f"{result['told']} nodes told of it, {result['not_told']} not; all within the patience (10 s) and "
-                           f"{time_of(after)}")
+                outcome = (f"{result['told']} nodes told of it, {result['not_told']} not; all within the patience (10 "
+                           f"s) and {time_of(after)}")
             else:
                 outcome = f"all know {time_of(step['latency_ns'])} after the last rank submitted"
                 if step["failures"]:
                     outcome += f"; {step['failures']} tensor failed on all ranks, the others were reduced"
-            lines.append(f"| {name} | {'central' if central else 'tree'} | {step['messages']} | {step['messages_at_root']} | "
-                         f"{bytes_of(step['bytes_at_root'])} | {outcome} |")
+            lines.append(f"| {name} | {'central' if central else 'tree'} | {step['messages']} | "
+                         f"{step['messages_at_root']} | {bytes_of(step['bytes_at_root'])} | {outcome} |")
     return lines
 
 
@@ -106,7 +109,8 @@ def plot(results):
                          f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{show(10 ** power)}</text>')
         for count in ranks:
             parts.append(f'<text x="{x_of(count):.1f}" y="{top + height + 18}" text-anchor="middle">{count}</text>')
-        parts.append(f'<text x="{x0 + width / 2}" y="{top + height + 38}" text-anchor="middle">ranks ({RANKS_PER_HOST} per node)</text>')
+        parts.append(f'<text x="{x0 + width / 2}" y="{top + height + 38}" text-anchor="middle">ranks ({RANKS_PER_HOST} '
+                     f'per node)</text>')
         for which, name in enumerate(colours):
             points = [(x_of(pair[which]["ranks"]), y_of(pair[which]["steps"][-1][key])) for pair in results.values()]
             path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -119,16 +123,16 @@ def plot(results):
 
 HEAD = """# Agreement at scale
 
-What the agreement between nodes sends and how long it takes, by the simulator in `agreement_simulator/`: the real agreement and
-coordinator code (`src/runtime/agreement`, `coordinator`) over made-up links in virtual time, so the numbers are the same on every
-machine (made on a virtual machine with 2 AMD Zen 4 cores):
+What the agreement between nodes sends and how long it takes, by the simulator in `agreement_simulator/`: the real
+agreement and coordinator code (`src/runtime/agreement`, `coordinator`) over made-up links in virtual time, so the
+numbers are the same on every machine (made on a virtual machine with 2 AMD Zen 4 cores):
 
     ninja hvd_agreement_simulator && benchmarks/agreement_simulator/table.py BUILD
 
-200 tensors a step, 6 ranks a node; links of 10 Gbit/s, 15 us and up to 5 us jitter; 8 us of a core per message sent or received (as
-fitted to virtual nodes), 6 us to wake a sleeper, 50 ns per tensor in a message; ranks submit within 50 us of each other. "Central" is the
-same code with all ranks as direct children of rank 0. The added latency runs from the last rank's submission until all ranks know what
-to do. Bytes are those of our messages, in and out.
+200 tensors a step, 6 ranks a node; links of 10 Gbit/s, 15 us and up to 5 us jitter; 8 us of a core per message sent or
+received (as fitted to virtual nodes), 6 us to wake a sleeper, 50 ns per tensor in a message; ranks submit within 50 us
+of each other. "Central" is the same code with all ranks as direct children of rank 0. The added latency runs from the
+last rank's submission until all ranks know what to do. Bytes are those of our messages, in and out.
 
 ![added latency and bytes at the root](agreement.svg)
 """
@@ -138,12 +142,13 @@ What is predicted for 4 nodes of 2 ranks is compared with virtual nodes by
 
     tests/cluster/nodes with 4 --share BUILD -- benchmarks/agreement_simulator/compare.py BUILD
 
-On that machine, otherwise idle: 6.0 messages and 4944 bytes per step, predicted and measured, in every run. Time of a step in three runs
-of 20 rounds: 133 us predicted, 118 us measured (+12.8 %); 114 and 125 us (-8.7 %); 121 and 118 us (+2.8 %). Fewer rounds are too few on a
-machine that does other things (-21 % was seen with 10).
+On that machine, otherwise idle: 6.0 messages and 4944 bytes per step, predicted and measured, in every run. Time of a
+step in three runs of 20 rounds: 133 us predicted, 118 us measured (+12.8 %); 114 and 125 us (-8.7 %); 121 and 118 us
+(+2.8 %). Fewer rounds are too few on a machine that does other things (-21 % was seen with 10).
 
-In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by the word that
-somebody there has voted (it may concern a slot at which others wait). From the second on a node is one number.
+In the first step ops have no slots yet: their names and signatures go up, once for each subtree and name, preceded by
+the word that somebody there has voted (it may concern a slot at which others wait). From the second on a node is one
+number.
 """
 
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 
 namespace hvd::benchmark {
 
@@ -31,7 +31,7 @@ OurLink::OurLink(Ranks ranks)
 OurLink::~OurLink() {
   ranks_.allgather({});
   planned_.clear();
-  if (peers_) peers_->expect_departures();
+  if (peers_) peers_->leave();
   ranks_.allgather({});
 }
 

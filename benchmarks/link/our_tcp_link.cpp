@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/environment.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 #include "transport/registry.hpp"
 
 namespace hvd::benchmark {

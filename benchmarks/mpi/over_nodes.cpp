@@ -1,6 +1,7 @@
 // Allreduce between nodes: the whole library over TCP and over MPI, hierarchical and flat, and its data plane alone (no
-// agreement, no engine), beside MPI's own allreduce, in turns in the same processes over the same links. Prints a row of a table per workload: the median of the rounds in
-// milliseconds, and how many times faster than MPI that is (median, least and greatest round).
+// agreement, no engine), beside MPI's own allreduce, in turns in the same processes over the same links. Prints a row
+// of a table per workload: the median of the rounds in milliseconds, and how many times faster than MPI that is
+// (median, least and greatest round).
 #include <mpi.h>
 
 #include <algorithm>

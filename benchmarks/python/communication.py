@@ -1,4 +1,5 @@
-"""Communication alone: Horovod as a user sees it (horovod.torch) and our data plane, against Gloo (torch.distributed)."""
+"""Communication alone: Horovod as a user sees it (horovod.torch) and our data plane, against Gloo
+(torch.distributed)."""
 import statistics
 import time
 

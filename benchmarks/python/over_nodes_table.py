@@ -1,4 +1,5 @@
-"""What communication.py measured, as rows like those of mpi/over_nodes.cpp: milliseconds, and times faster than the first."""
+"""What communication.py measured, as rows like those of mpi/over_nodes.cpp: milliseconds, and times faster than the
+first."""
 import json
 import statistics
 import sys

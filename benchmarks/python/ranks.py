@@ -1,5 +1,5 @@
-"""What the Python programs share: the ranks in Horovod and in Gloo at once, a barrier that belongs to neither, contenders
-that take turns on the same tensors, and the record of their times."""
+"""What the Python programs share: the ranks in Horovod and in Gloo at once, a barrier that belongs to neither,
+contenders that take turns on the same tensors, and the record of their times."""
 import argparse
 import ctypes
 import json

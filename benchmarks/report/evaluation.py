@@ -16,7 +16,8 @@ def evaluate(check, records):
     if check.ours == "ours_loop":
         loops = {record["launch"]: record for record in
                  matching(records, check.match | {"workload": "allreduce_loop"})}
-        found = [record | {"us": record["us"] | {"ours_loop": loops[record["launch"]]["us"]["ours"]}} for record in found
+        found = [record | {"us": record["us"] | {"ours_loop": loops[record["launch"]]["us"]["ours"]}}
+                 for record in found
                  if record["launch"] in loops]
     found = [record for record in found if check.ours in record["us"]]
     if not found:
@@ -44,12 +45,14 @@ def evaluate(check, records):
 
 def why(check, records):
     """Why a target is missed: what the cores need for the bare exchange, and what is known besides."""
-    wanted = {"program": "data_plane", "workload": "core_exchange", "bytes": check.exchanged, "peer": check.match.get("peer")}
+    wanted = {"program": "data_plane", "workload": "core_exchange", "bytes": check.exchanged,
+              "peer": check.match.get("peer")}
     bare = [statistics.median(record["us"]["cores"]) for record in matching(records, wanted)]
     reasons = []
     if bare:
         least = statistics.median(bare)
-        reasons.append("the bare exchange between the cores takes " + (f"{least:.3g}" if least < 1000 else f"{least:.0f}") +
+        reasons.append("the bare exchange between the cores takes " +
+                       (f"{least:.3g}" if least < 1000 else f"{least:.0f}") +
                        " us here")
     return "; ".join(reasons + ([check.reason] if check.reason else [])) or "why is not known"
 
@@ -72,9 +75,11 @@ def values(records):
     rows = []
 
     def add(row, name, number, unit, limit, other=None):
-        verdict_text = "" if limit is None else "reached" if number <= limit else f"missed by {number - limit:.3g} {unit}"
-        rows.append({"row": row, "value": name, "measured": number, "unit": unit, "target": limit, "verdict": verdict_text,
-                     "other": other or ""})
+        verdict_text = ""
+        if limit is not None:
+            verdict_text = "reached" if number <= limit else f"missed by {number - limit:.3g} {unit}"
+        rows.append({"row": row, "value": name, "measured": number, "unit": unit, "target": limit,
+                     "verdict": verdict_text, "other": other or ""})
 
     submissions = matching(records, {"workload": "submission"})
     for key, name in (("ours_us", "one by one"), ("ours_together_us", "together")):

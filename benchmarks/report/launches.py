@@ -8,7 +8,8 @@ import time
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "python"
 # Peers that would otherwise give memory back to the system after every call, and fault it in again in the next.
-MALLOC_TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296", "MALLOC_TOP_PAD_": "268435456"}
+MALLOC_TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296",
+                "MALLOC_TOP_PAD_": "268435456"}
 
 
 def _end(process):
@@ -44,7 +45,8 @@ class Launches:
 
     def python(self, ranks, program, workloads, arguments=(), launch=0, seconds=300):
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=self.out) as scratch:
-            command = [self.horovodrun, "-np", str(ranks), "--oversubscribe", sys.executable, str(PROGRAMS / program), "--out",
+            command = [self.horovodrun, "-np", str(ranks), "--oversubscribe", sys.executable, str(PROGRAMS / program),
+                       "--out",
                        str(self.records), "--scratch", scratch, "--workloads", workloads, "--launch", str(launch)]
             self._run(command + list(arguments), dict(os.environ), seconds)
 
@@ -91,7 +93,8 @@ class Launches:
 
     def _data_plane(self, peer, launch, rounds):
         quick = self.quick
-        two = ["--rounds", rounds, "--seconds", "0.01" if quick else "0.03", "--largest", str((64 if quick else 256) << 20)]
+        two = ["--rounds", rounds, "--seconds", "0.01" if quick else "0.03", "--largest",
+               str((64 if quick else 256) << 20)]
         self.mpi(peer, 2, "data_plane", two, launch=launch)
         tuned = ["--rounds", rounds, "--seconds", "0.05", "--workloads", "allreduce,fused", "--smallest", str(64 << 20),
                  "--largest", str(64 << 20)]
@@ -107,13 +110,15 @@ class Launches:
         seconds = "0.02" if self.quick else "0.1"
         self.mpi(peer, 2, "whole_library", ["--rounds", rounds, "--seconds", seconds], launch=launch)
         self.mpi(peer, 2, "whole_library", ["--rounds", rounds, "--seconds", "0.05", "--steps", "", "--cycles",
-                                            "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work", "--control", "1", "--idle-seconds",
+                                            "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work", "--control", "1",
+                                            "--idle-seconds",
                                             "1" if self.quick else "3"], variant="cycles", launch=launch)
         if peer == "openmpi":
             steps = "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_64MB"
             if not self.quick:
                 steps += ",step_1MB,step_8MB"
-            self.mpi(peer, 4, "whole_library", ["--rounds", rounds, "--seconds", seconds, "--steps", steps], launch=launch)
+            self.mpi(peer, 4, "whole_library", ["--rounds", rounds, "--seconds", seconds, "--steps", steps],
+                     launch=launch)
 
     def _through_python(self, launch, rounds):
         link = ["--link-library", str(self.build / "lib" / "libhvd_benchmark_link.so")]

@@ -59,8 +59,9 @@ def main():
     out = pathlib.Path(options.out).resolve()  # part of it becomes a file:// address, which has no relative form
     out.mkdir(parents=True, exist_ok=True)
     load = load_of(out, options.again)
+    programs = pathlib.Path(options.build) / "bin"
     peers = [peer for peer in ("openmpi", "mpich")
-             if shutil.which(f"mpiexec.{peer}") and (pathlib.Path(options.build) / "bin" / f"hvd_data_plane_{peer}").exists()]
+             if shutil.which(f"mpiexec.{peer}") and (programs / f"hvd_data_plane_{peer}").exists()]
     if load > BUSY and not options.again:
         print(f"The machine is busy (load {load:.1f}): what is measured now says little.", flush=True)
     launches = Launches(options.build, out, options.horovodrun, options.quick, options.only.split(","), peers)
@@ -71,13 +72,15 @@ def main():
     with open(launches.records) as file:
         records = [json.loads(line) for line in file]
     about = machine(records)
-    about["load before"] = f"{load:.1f}" + (" — BUSY: other programs ran, these numbers say little" if load > BUSY else "")
+    about["load before"] = f"{load:.1f}" + (" — BUSY: other programs ran, these numbers say little" if load > BUSY
+                                            else "")
     rows = [row for row in (evaluate(check, records) for check in all_checks()) if row is not None]
     numbers = values(records)
     table = markdown(about, rows, numbers, launches.failures, options.quick)
     (out / "table.md").write_text(table)
     (out / "results.json").write_text(json.dumps(
-        {"machine": about, "rows": rows, "values": numbers, "failures": launches.failures, "records": records}, indent=1))
+        {"machine": about, "rows": rows, "values": numbers, "failures": launches.failures, "records": records},
+        indent=1))
     draw(out / "benchmark.png", about, records, rows)
     print(f"\n{table}\nwritten: {out / 'table.md'}, {out / 'results.json'}, {out / 'benchmark.png'}")
     return 1 if launches.failures or any(row["verdict"] == "WRONG RESULT" for row in rows) else 0

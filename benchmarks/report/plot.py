@@ -33,7 +33,8 @@ def _sizes(axes, records, ranks):
 
 
 def _bars(axes, rows):
-    shown = [row for row in rows if row["row"] in ("7", "8", "9", "P", "T") and row["peer"] != "the step without communication"]
+    shown = [row for row in rows if row["row"] in ("7", "8", "9", "P", "T")
+             and row["peer"] != "the step without communication"]
     places = range(len(shown))
     least = [max(0, row["measured"] - row["least"]) for row in shown]
     most = [max(0, row["most"] - row["measured"]) for row in shown]

@@ -15,17 +15,21 @@ def markdown(machine, rows, values, failures, quick):
     unsteady = sum(row["verdict"].endswith("UNSTEADY") for row in judged)
     lines = ["# Benchmark", "",
              *(f"- {name}: {value}" for name, value in machine.items()),
-             f"- {reached} of {len(judged)} ratios reach their target steadily; {unsteady} are unsteady, which a quiet machine would not show" + (" (a quick run: one launch, few calls)" if quick else ""),
+             f"- {reached} of {len(judged)} ratios reach their target steadily; {unsteady} are unsteady, which a quiet "
+             f"machine would not show" + (" (a quick run: one launch, few calls)" if quick else ""),
              *(f"- **failed**: {failure}" for failure in failures), "",
-             "A ratio is the peer's time by ours: same processes, same buffers, in turns, each buffer rewritten by its owner "
-             "before every call of 2 KB or more. Given are the median of the launches' medians, and the least and greatest "
+             "A ratio is the peer's time by ours: same processes, same buffers, in turns, each buffer rewritten by its "
+             "owner "
+             "before every call of 2 KB or more. Given are the median of the launches' medians, and the least and "
+             "greatest "
              "of all rounds. Times are medians of this machine on this day and compare with nothing else.", "",
              "| row | workload | peer | floor | target | ratio (min to max) | verdict | peer | ours | note |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        lines.append(f"| {row['row']} | {row['workload']} | {row['peer']} | {_number(row['floor'])} | {_number(row['target'])} | "
-                     f"**{_number(row['measured'])}** ({_number(row['least'])} to {_number(row['most'])}) | {row['verdict']} | "
-                     f"{_time(row['peer_us'])} | {_time(row['our_us'])} | {row['note']} |")
+        lines.append(f"| {row['row']} | {row['workload']} | {row['peer']} | {_number(row['floor'])} | "
+                     f"{_number(row['target'])} | "
+                     f"**{_number(row['measured'])}** ({_number(row['least'])} to {_number(row['most'])}) | "
+                     f"{row['verdict']} | {_time(row['peer_us'])} | {_time(row['our_us'])} | {row['note']} |")
     if values:
         lines += ["", "| row | value | measured | at most | verdict | beside it |", "|---|---|---|---|---|---|"]
         for row in values:

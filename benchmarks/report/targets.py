@@ -1,5 +1,5 @@
-"""What was promised: floor and target of every comparison, as rows that number the workloads. A ratio is the peer's time
-by ours in the same round of the same processes."""
+"""What was promised: floor and target of every comparison, as rows that number the workloads. A ratio is the peer's
+time by ours in the same round of the same processes."""
 import dataclasses
 
 KB, MB = 1 << 10, 1 << 20
@@ -26,7 +26,8 @@ def size_name(size):
 
 
 CROWDED = "where ranks share cores they take turns, and the scheduler says when"
-BEYOND_CACHE = "the message does not fit a core's second-level cache, so our other passes over it run at the speed of what lies behind"
+BEYOND_CACHE = ("the message does not fit a core's second-level cache, so our other passes over it run at the speed of "
+                "what lies behind")
 ONE_COPY = "the peer reads the other's memory in one copy, ours writes what both share and reads it from there"
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 
@@ -95,8 +96,8 @@ def data_plane_checks():
 def gloo_checks():
     for size, floor, target in ((8, 3, 250), (512, 3, 250), (MB, 3, 8), (64 * MB, 3, 3.8)):
         match = {"program": "python", "workload": "allreduce", "ranks": 2, "bytes": size}
-        yield Check("6", f"allreduce {size_name(size)}, 2 ranks", match, "gloo", "Gloo (torch), best round", floor, target,
-                    best_of_peer=True, note="ours: data plane" + (", looped in C" if size <= 512 else ""),
+        yield Check("6", f"allreduce {size_name(size)}, 2 ranks", match, "gloo", "Gloo (torch), best round", floor,
+                    target, best_of_peer=True, note="ours: data plane" + (", looped in C" if size <= 512 else ""),
                     ours="ours_loop" if size <= 512 else "ours")
 
 
@@ -121,12 +122,12 @@ def library_checks():
             yield _library("8", f"8 MB in 200 tensors, {way}", "step_8MB", 2, peer, 3, 4, ours=ours, note=STAND_IN,
                            exchanged=8 * MB, reason=BEYOND_CACHE)
             yield _library("8", f"1 MB in 200 tensors, {way}", "step_1MB", 2, peer, 4, 6, ours=ours, note=STAND_IN,
-                           exchanged=MB, reason="1 MB fits the second-level cache, so packing costs the peer little, and "
-                                                "we have to agree on 200 operations and settle them besides")
+                           exchanged=MB, reason="1 MB fits the second-level cache, so packing costs the peer little, "
+                                                "and we have to agree on 200 operations and settle them besides")
         for name, size in (("64 MB", "fused_64MB"), ("8 MB", "fused_8MB"), ("1 MB", "fused_1MB")):
             match = {"program": "data_plane", "workload": size, "ranks": 2, "peer": peer, "variant": "default"}
-            yield Check("7" if size == "fused_64MB" else "8", f"{name} in 200 tensors, data plane alone, 2 ranks", match,
-                        "packed_mpi", f"pack + {NAMES[peer]} + scale + unpack", None, None)
+            yield Check("7" if size == "fused_64MB" else "8", f"{name} in 200 tensors, data plane alone, 2 ranks",
+                        match, "packed_mpi", f"pack + {NAMES[peer]} + scale + unpack", None, None)
         match = {"program": "data_plane", "workload": "fused_64MB", "ranks": 2, "peer": peer, "variant": "malloc_tuned"}
         yield Check("7", "64 MB in 200 tensors, data plane alone, 2 ranks", match, "packed_mpi",
                     f"pack + {NAMES[peer]}, malloc tuned + scale + unpack", None, None)
@@ -136,14 +137,16 @@ def library_checks():
     for peer in ("openmpi", "mpich"):
         for contender, name, together, one_by_one in (("cycle_1ms", "1 ms", (8, 25), (8, 12)),
                                                       ("cycle_0", "0", (None, None), (None, None))):
-            for ours, (floor, target), way in (("ours_together", together, "together"), ("ours", one_by_one, "one by one")):
+            for ours, (floor, target), way in (("ours_together", together, "together"),
+                                               ("ours", one_by_one, "one by one")):
                 yield _library("10", f"200 tensors of 256 B, {way}", "tiny_200", 2, peer, floor, target, ours=ours,
                                contender=contender, variant="cycles", peer_name=f"{NAMES[peer]}, cycle {name}",
                                note=cycles if floor else no_cycle)
         yield _library("10", "200 tensors of 256 B, together", "tiny_200", 2, peer, None, None, ours="ours_together",
                        note="no agreement, no thread on the peer's side")
         for contender, name, floor, target in (("cycle_1ms", "1 ms", 25, 50), ("cycle_0", "0", None, None)):
-            yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, floor, target, contender=contender, variant="cycles",
+            yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, floor, target, contender=contender,
+                           variant="cycles",
                            peer_name=f"{NAMES[peer]}, cycle {name}", note=cycles if floor else no_cycle)
         yield _library("11", "1 tensor of 8 B", "one_8B", 2, peer, None, None,
                        note="no agreement, no thread on the peer's side")
@@ -169,8 +172,8 @@ def python_checks():
         for workload, name, target in (("step_64MB", "64 MB in 200 tensors", 5), ("tiny_200", "200 tensors of 64 B", 4),
                                        ("one_8B", "1 tensor of 8 B", 5)):
             match = {"program": "python", "workload": workload, "ranks": ranks}
-            yield Check("P", f"{name} through Python, {ranks} ranks", match, "gloo_packed", "Gloo packed by hand", target, target,
-                        reason=CROWDED if ranks > 2 else "")
+            yield Check("P", f"{name} through Python, {ranks} ranks", match, "gloo_packed", "Gloo packed by hand",
+                        target, target, reason=CROWDED if ranks > 2 else "")
             if workload != "one_8B":
                 yield Check("P", f"{name}, grouped, through Python, {ranks} ranks", match, "gloo_packed",
                             "Gloo packed by hand", None, None, ours="ours_together")

@@ -1,14 +1,15 @@
-// How long the ranks of a job take to meet, by bootstrap: one light process per rank does what hvd_init() does until it knows
-// all others, and nothing else. (By rendezvous one per node, which is the node's first rank and has the others' cards already: what
-// these cost is each node's own affair, and would here be paid by two cores.) What is served to them is served as in a job: by one
-// thread, of the launcher's own store.
+// How long the ranks of a job take to meet, by bootstrap: one light process per rank does what hvd_init() does until it
+// knows all others, and nothing else. (By rendezvous one per node, which is the node's first rank and has the others'
+// cards already: what these cost is each node's own affair, and would here be paid by two cores.) What is served to
+// them is served as in a job: by one thread, of the launcher's own store.
 //
-//   hvd_meeting_time [--ranks 16,256,1024,4096] [--ways environment,rendezvous,slurm,values] [--per-node 4] [--rounds 3]
+//   hvd_meeting_time [--ranks 16,256,1024,4096] [--ways environment,rendezvous,slurm,values] [--per-node 4] [--rounds
+//   3]
 //
-// Rows: the time from the word "go" until the last rank has met all others, on this machine with all ranks on its few cores;
-// and what of processor time one thread used that serves all of them (rank 0 where nobody serves), and a rank on the average:
-// where every rank has a core of its own, elsewhere, a start takes about as long as these two together. All are fitted
-// (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
+// Rows: the time from the word "go" until the last rank has met all others, on this machine with all ranks on its few
+// cores; and what of processor time one thread used that serves all of them (rank 0 where nobody serves), and a rank on
+// the average: where every rank has a core of its own, elsewhere, a start takes about as long as these two together.
+// All are fitted (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -28,8 +29,8 @@
 #include <vector>
 
 #include "base/comma_list.hpp"
-#include "bootstrap/meeting.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/meeting/meeting.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 #include "bootstrap/store/tcp_server.hpp"

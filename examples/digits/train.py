@@ -150,7 +150,8 @@ def compare(arguments, size, curve):
     """Prints both curves and says whether they agree."""
     alone = train_alone(arguments)
     differences = (curve - alone).abs() / alone.abs()
-    print(f"the same training in one process:\n   epoch   loss of {size} ranks   loss of 1 process   largest difference")
+    print("the same training in one process:")
+    print(f"   epoch   loss of {size} ranks   loss of 1 process   largest difference")
     for epoch, (ours, theirs, difference) in enumerate(zip(*(values.chunk(arguments.epochs)
                                                              for values in (curve, alone, differences)))):
         print(f"   {epoch + 1:5}   {ours.mean():15.6f}   {theirs.mean():17.6f}   {difference.max():18.1e}")

@@ -1,4 +1,5 @@
-"""A loop over Hugging Face's Accelerate on several ranks: accumulation, clipping, a schedule, mixed precision, checkpoints.
+"""A loop over Hugging Face's Accelerate on several ranks: accumulation, clipping, a schedule, mixed precision,
+checkpoints.
 
     horovodrun -np 2 python examples/training_loops/accelerate_loop.py
 
@@ -44,7 +45,8 @@ def main():
     parser.add_argument("--parameters", help="file for the parameters of each rank; %%d stands for its number")
     options = parser.parse_args()
 
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=options.accumulate, mixed_precision=options.precision)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=options.accumulate,
+                              mixed_precision=options.precision)
     set_seed(42)
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -55,7 +57,8 @@ def main():
     sampler = DistributedSampler(data, hvd.size(), hvd.rank(), seed=42)
     loader = DataLoader(data, options.batch_size // hvd.size(), sampler=sampler)
     test_loader = DataLoader(test, 8, sampler=DistributedSampler(test, hvd.size(), hvd.rank(), shuffle=False))
-    model, prepared, loader, test_loader, schedule = accelerator.prepare(model, optimizer, loader, test_loader, schedule)
+    model, prepared, loader, test_loader, schedule = accelerator.prepare(model, optimizer, loader, test_loader,
+                                                                         schedule)
     first_epoch = 0
     if options.resume:
         accelerator.load_state(options.resume)

@@ -1,4 +1,5 @@
-"""Lightning's Trainer on several ranks: a module as Lightning's users write it, and a strategy that makes the ranks one job.
+"""Lightning's Trainer on several ranks: a module as Lightning's users write it, and a strategy that makes the ranks one
+job.
 
     horovodrun -np 2 python examples/training_loops/lightning_module.py
 
@@ -48,7 +49,8 @@ class HorovodStrategy(ParallelStrategy):
                 optimizer.set_backward_passes_per_step(passes)
 
     def optimizer_step(self, optimizer, closure, *args, **kwargs):
-        # The closure makes the step's last backward pass, then it clips. In an epoch's last step fewer passes came before.
+        # The closure makes the step's last backward pass, then it clips. In an epoch's last step fewer passes came
+        # before.
         optimizer.set_backward_passes_per_step(1)
         return super().optimizer_step(optimizer, closure, *args, **kwargs)
 

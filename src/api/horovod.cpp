@@ -17,20 +17,24 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/session.hpp"
 
 using hvd::Error;
 using hvd::ErrorCode;
+using hvd::api::copy_in;
+using hvd::api::fail;
+using hvd::api::last_error;
+using hvd::api::status_of;
+using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
 
-struct hvd_runtime {
-  std::unique_ptr<Runtime> runtime;
-};
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
@@ -44,14 +48,12 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
-thread_local std::string last_error;
-
-// What a process has once, however often it starts a runtime. Never destroyed: launchers' libraries must not be called
-// from static destructors.
+// What a process has only once, however often it starts a runtime. Never destroyed: libraries of launchers must not be
+// called from static destructors.
 struct Process {
   std::mutex mutex;  // one init at a time
   hvd::runtime::Session* session = nullptr;
-  hvd::Environment of_another_launch;  // variables that were inherited from a rank around this one's job
+  hvd::Environment of_another_launch;  // variables that a rank of the job around this one's has handed down
   bool has_been_a_rank = false;
 };
 Process& process() {
@@ -61,28 +63,6 @@ Process& process() {
 
 // Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
-
-hvd_status status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::invalid_argument: return HVD_INVALID_ARGUMENT;
-    case ErrorCode::mismatch: return HVD_MISMATCH;
-    case ErrorCode::not_initialized: return HVD_NOT_INITIALIZED;
-    case ErrorCode::shut_down: return HVD_SHUT_DOWN;
-    case ErrorCode::peer_lost: return HVD_PEER_LOST;
-    case ErrorCode::timeout: return HVD_TIMEOUT;
-    case ErrorCode::unsupported: return HVD_UNSUPPORTED;
-    case ErrorCode::out_of_memory: return HVD_OUT_OF_MEMORY;
-    case ErrorCode::system: return HVD_SYSTEM_ERROR;
-  }
-  return HVD_SYSTEM_ERROR;
-}
-hvd_status fail(ErrorCode code, std::string message) {
-  last_error = std::move(message);
-  return status_of(code);
-}
-hvd_status fail(const Error& error) {
-  return fail(error.code, error.message);
-}
 
 hvd_status no_runtime() {
   return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
@@ -100,31 +80,6 @@ hvd_status why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
 
-hvd_status wrong_struct(const char* name, size_t expected, size_t found) {
-  return fail(ErrorCode::invalid_argument, std::string(name) + ".struct_size is " + std::to_string(found) +
-                                               "; set it to sizeof(" + name + "), here " + std::to_string(expected));
-}
-
-// A struct of the caller's, whose header may be older or newer than ours: what it lacks is zero, which means the default;
-// what we do not know must be zero. `least` is the size that the first release had.
-template <typename Struct>
-hvd_status copy_in(const char* name, const Struct* given, size_t least, Struct& ours) {
-  constexpr size_t most = 4096;  // more is no size, but what stands in a struct that does not begin with it
-  size_t size = given == nullptr ? 0 : given->struct_size;
-  if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
-  ours = {};
-  std::memcpy(&ours, given, std::min(size, sizeof(Struct)));
-  ours.struct_size = sizeof(Struct);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(Struct); i < size; ++i)
-    if (bytes[i] != 0)
-      return fail(ErrorCode::unsupported,
-                  std::string(name) + " has " + std::to_string(size) + " bytes, of which Horovod " + HVD_VERSION +
-                      " knows " + std::to_string(sizeof(Struct)) + "; a field behind them is set (byte " +
-                      std::to_string(i) + "). Load a newer libhorovod, or leave that field zero");
-  return HVD_OK;
-}
-
 // A child of a rank inherits the environment that makes it look like that rank.
 hvd_status check_owner(const hvd::Environment& environment) {
   if (is_forked_child.load()) return in_forked_child();
@@ -138,8 +93,8 @@ hvd_status check_owner(const hvd::Environment& environment) {
   return HVD_OK;
 }
 
-// What the launcher told this process; what it told a rank that started the launcher is left out. Once this process has
-// marked the environment itself the two cannot be told apart any more.
+// The launcher's variables for this process, without those of a rank that started the launcher. Once this process has
+// marked the environment itself, the two cannot be told apart any more.
 hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& all) {
   if (!mine.has_been_a_rank) {
     mine.of_another_launch = {};
@@ -155,7 +110,7 @@ hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& al
 
 void mark_environment(bool has_left) {
   std::string mark = hvd::bootstrap::owner_mark(hvd::Environment::of_this_process(), has_left);
-  ::setenv(hvd::bootstrap::owner_variable, mark.c_str(), 1);
+  ::setenv(hvd::bootstrap::owner_variable, mark.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): children inherit it
 }
 
 void take_position(const hvd::runtime::Position& position, hvd_world& world) {
@@ -189,7 +144,7 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
                   " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
 }
 
-// `size`: of the process set.
+// `size` is that of the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
@@ -215,7 +170,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
 }
 
-// The rows for each rank have to be there, and add up to what the input has.
+// There must be rows for each rank, and their sum must be the input's number of rows.
 hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
   auto invalid = [&](const std::string& text) {
     return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
@@ -268,7 +223,7 @@ hvd_status no_such_handle() {
   return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
 }
 
-// The result of an operation that kept one; null with the error set if there is none.
+// The result of an operation that kept one. If there is none: null, and the error is set.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) {
@@ -322,7 +277,7 @@ hvd_status read_sets(const hvd_init_options& options, hvd::runtime::StaticSets& 
 extern "C" {
 
 const char* hvd_last_error(void) {
-  return last_error.c_str();
+  return last_error().c_str();
 }
 const char* hvd_version(void) {
   return HVD_VERSION;
@@ -365,7 +320,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (!started) return fail(started.error());
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
-  // Alone there is no place that a child could take.
+  // A job of one rank has no place that a child could take.
   if ((*started)->world().size() > 1) {
     mark_environment(false);
     mine.has_been_a_rank = true;
@@ -376,7 +331,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
 
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
-  // A forked child has the object but neither its thread nor a right to its links.
+  // A forked child has the object, but not its thread, and must not use its links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
   delete runtime;
@@ -516,12 +471,13 @@ struct hvd_start_arguments_1_0 {
 
 HVD_API hvd_status hvd_start_1_0(hvd_runtime* runtime, const hvd_start_arguments_1_0* arguments, size_t count,
                                  hvd_handle* handle) {
-  std::vector<hvd_start_arguments> all(arguments == nullptr ? 0 : count);
-  for (size_t i = 0; i < all.size(); ++i) {
+  if (arguments == nullptr || count == 0) return hvd_start_1_1(runtime, nullptr, count, handle);
+  std::vector<hvd_start_arguments> all(count);
+  for (size_t i = 0; i < count; ++i) {
     all[i] = hvd_use_of(arguments[i].op, arguments[i].input, arguments[i].output);
     all[i].first_dimension = arguments[i].first_dimension;
   }
-  return hvd_start_1_1(runtime, all.empty() ? nullptr : all.data(), count, handle);
+  return hvd_start_1_1(runtime, all.data(), count, handle);
 }
 
 HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
@@ -533,14 +489,15 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   hvd::runtime::Submission on_stack[few];
   std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
   hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
+  // Where the struct of the first release with sizes ends; a field that is added later is not required.
+  constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
   const size_t step = arguments->struct_size;
   for (size_t i = 0; i < count; ++i) {
     hvd_start_arguments use;
     const auto* place = reinterpret_cast<const std::byte*>(arguments) + i * step;
     const auto* given = reinterpret_cast<const hvd_start_arguments*>(place);
     if (step == sizeof use) use = *given;
-    else if (hvd_status status = copy_in("hvd_start_arguments", given, sizeof use, use); status != HVD_OK)
-      return status;
+    else if (hvd_status status = copy_in("hvd_start_arguments", given, least, use); status != HVD_OK) return status;
     if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
     if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
     submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};

@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -105,12 +106,13 @@ typedef struct hvd_init_options {
   const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
   size_t rank_count;
   /* Process sets that exist from the start, with the ids 1, 2, … in this order, the same on all ranks; a set that is
-   * listed twice, or has all ranks, has one id. Set k has set_sizes[k] of the ranks in set_ranks, one set after the other. */
+   * listed twice, or has all ranks, has one id. Set k has set_sizes[k] of the ranks in set_ranks, one set after the
+   * other. */
   const int* set_ranks;
   const size_t* set_sizes;
   size_t set_count;
-  /* Or sets by communicators: each rank gives those it belongs to (addresses of MPI_Comm). They get ids after the listed
-   * ones, the distinct lists of ranks in ascending order; set_comm_ids, if not null, receives this rank's. */
+  /* Or sets by communicators: each rank gives those it belongs to (addresses of MPI_Comm). They get ids after the
+   * listed ones, the distinct lists of ranks in ascending order; set_comm_ids, if not null, receives this rank's. */
   const void* const* set_comms;
   size_t set_comm_count;
   int* set_comm_ids;
@@ -143,20 +145,21 @@ HVD_API int hvd_is_running(hvd_runtime* runtime);
 
 /* ---- process sets ------------------------------------------------------------------------------------------------ */
 
-/* A set of ranks in which operations can run. Set 0 has all ranks. Collective over all ranks of the job, members or not,
- * in the same order everywhere; blocks until all ranks know the set. Ranks may come in any order, each once. `id` is set
- * in any case when a set of these ranks exists: then it is HVD_INVALID_ARGUMENT. */
+/* A set of ranks in which operations can run. Set 0 has all ranks. Collective over all ranks of the job, members or
+ * not, in the same order everywhere; blocks until all ranks know the set. Ranks may come in any order, each once.
+ * `id` is set in any case when a set of these ranks exists: then it is HVD_INVALID_ARGUMENT. */
 HVD_API hvd_status hvd_add_process_set(hvd_runtime* runtime, const int* ranks, size_t count, int* id);
 /* Operations that are still under way in the set end with HVD_SHUT_DOWN; the id may be given again. Collective over all
  * ranks. */
 HVD_API hvd_status hvd_remove_process_set(hvd_runtime* runtime, int id);
-/* The ids of all sets, ascending; the result is their number, of which at most `capacity` are written. -1: no runtime. */
+/* The ids of all sets, ascending; the result is their number, of which at most `capacity` are written. -1: no
+ * runtime. */
 HVD_API int hvd_process_set_ids(hvd_runtime* runtime, int* ids, int capacity);
 /* This rank's place in the set (-1: not a member) and the ranks of the set, ascending, of which at most `capacity` are
  * written. Any of the pointers may be null. */
 HVD_API hvd_status hvd_process_set(hvd_runtime* runtime, int id, int* rank, int* size, int* ranks, int capacity);
-/* The rows that the rank with this place gets of `rows`: reducescatter deals the first dimension out as evenly as it can,
- * the first ones get one more. */
+/* The rows that the rank with this place gets of `rows`: reducescatter deals the first dimension out as evenly as it
+ * can, the first ones get one more. */
 HVD_API int64_t hvd_rows_of(int64_t rows, int place, int size);
 
 /* ---- operations ------------------------------------------------------------------------------------------------ */
@@ -182,8 +185,8 @@ typedef struct hvd_op_description {
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local, thread-safe, takes a microsecond; keep the result.
- * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one is started once, and lives until
- * that handle is released. */
+ * A prepared operation lives until hvd_op_release(), or hvd_shutdown(); a transient one is started once, and lives
+ * until that handle is released. */
 HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op);
 /* For programs whose names, shapes or scales are ever new ones: gives back what one call of hvd_prepare() gave. What is
  * under way goes on. Not for transient operations. Null is allowed. */
@@ -214,7 +217,12 @@ typedef struct hvd_start_arguments {
 
 /* The arguments of a call that gives input and output alone; set more of them as needed. */
 static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void* output) {
-  hvd_start_arguments arguments = {sizeof(hvd_start_arguments), op, input, output, 0, NULL, 0, NULL, NULL, NULL};
+  hvd_start_arguments arguments;
+  memset(&arguments, 0, sizeof arguments);
+  arguments.struct_size = sizeof arguments;
+  arguments.op = op;
+  arguments.input = input;
+  arguments.output = output;
   return arguments;
 }
 
@@ -241,9 +249,10 @@ HVD_API hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, si
 /* Of a result in host memory. */
 HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination,
                                    size_t bytes);
-/* Hands the memory of the result over, without a copy; once for each result. It lies where the input did: `device`, if not
- * null, receives where that is. free_data(owner) gives it back, at any time and on any thread, also after hvd_shutdown();
- * memory of a device is used again when the stream of the start has done what was queued on it by then. */
+/* Hands the memory of the result over, without a copy; once for each result. It lies where the input did: `device`, if
+ * not null, receives where that is. free_data(owner) gives it back, at any time and on any thread, also after
+ * hvd_shutdown(); memory of a device is used again when the stream of the start has done what was queued on it by
+ * then. */
 HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
                                    void (**free_data)(void* owner), hvd_device* device);
 
@@ -268,6 +277,93 @@ HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time *
 HVD_API hvd_status hvd_timeline_start(hvd_runtime* runtime, const char* path, int mark_cycles);
 /* Closes the file; no error if there is none. */
 HVD_API hvd_status hvd_timeline_stop(hvd_runtime* runtime);
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+/* The state of a program as one HDF5 file, which is whole or not there; docs/checkpoint-layout.md describes it. A state
+ * is a tree: groups, values in them, and tensors. Rank 0 alone opens files.
+ *
+ * `runtime`: these functions are collective over its ranks, which all get the same answer. With null they are this
+ * process's own affair. */
+typedef enum hvd_entry_type {
+  HVD_ENTRY_GROUP = 0,
+  HVD_ENTRY_NONE = 1, /* a value that says that there is none */
+  HVD_ENTRY_BOOL = 2,
+  HVD_ENTRY_INTEGER = 3,
+  HVD_ENTRY_NUMBER = 4,
+  HVD_ENTRY_TEXT = 5,
+  HVD_ENTRY_TENSOR = 6
+} hvd_entry_type;
+
+typedef struct hvd_checkpoint_entry {
+  size_t struct_size; /* sizeof(hvd_checkpoint_entry); arrays step by it */
+  const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
+  const char* kind;   /* what it stands for in the program ("list"); null: nothing special */
+  hvd_entry_type type;
+  int dimensions;    /* of a tensor */
+  int64_t integer;   /* of HVD_ENTRY_INTEGER; of HVD_ENTRY_BOOL 0 or 1 */
+  double number;     /* of HVD_ENTRY_NUMBER */
+  const char* text;  /* of HVD_ENTRY_TEXT, UTF-8 */
+  const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
+  const int64_t* shape;
+  const void* data; /* of a tensor that is written: host memory; null when it was read */
+  size_t bytes;     /* of a tensor that was read */
+  const char* unit; /* of a tensor, "m/s"; null: none */
+} hvd_checkpoint_entry;
+
+typedef struct hvd_checkpoint_options {
+  size_t struct_size; /* sizeof(hvd_checkpoint_options) */
+  int64_t step;       /* of the training; negative: unknown */
+  const char*
+      compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
+                            * 22; null: none, which is fastest */
+  int forgets_previous; /* do not keep the file that was there as PATH.previous */
+  const char* lease; /* the file or folder that belongs to this job alone from now on; null: the file that is written */
+  size_t keep; /* afterwards remove the oldest step-NUMBER.h5 in its folder, so that this many are left; 0: none */
+} hvd_checkpoint_options;
+
+/* Writes a checkpoint. The entries that others lie in are there, as groups; the order does not matter. Returns when the
+ * file is durable; the memory of tensors is borrowed until then. Other ranks than 0 may pass no entries. A path that a
+ * living process of another job writes to is refused. options may be null. */
+HVD_API hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd_checkpoint_entry* entries,
+                                       size_t count, const hvd_checkpoint_options* options);
+
+typedef struct hvd_checkpoint hvd_checkpoint; /* one that is open to be read */
+
+/* Opens a checkpoint; of a folder, the newest whole one. Every byte of the file is verified. One that is damaged is
+ * passed over for the one before it (PATH.previous, or the next newest of the folder), with a warning. */
+HVD_API hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** checkpoint);
+HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is allowed */
+
+typedef struct hvd_checkpoint_info {
+  size_t struct_size; /* in: sizeof(hvd_checkpoint_info) */
+  const char* path;   /* of the file; valid until it is closed */
+  size_t entries;
+  uint64_t bytes;
+  int64_t step;     /* negative: unknown */
+  int64_t sequence; /* greater in each that was written to a folder */
+  int64_t saved_at; /* seconds since 1970, by the clock of its writer */
+} hvd_checkpoint_info;
+HVD_API hvd_status hvd_checkpoint_get_info(hvd_checkpoint* checkpoint, hvd_checkpoint_info* info);
+/* The index-th entry, in the order of paths. What it points to is valid until the checkpoint is closed. */
+HVD_API hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* checkpoint, size_t index, hvd_checkpoint_entry* entry);
+
+typedef struct hvd_checkpoint_target {
+  size_t struct_size; /* sizeof(hvd_checkpoint_target); arrays step by it */
+  const char* path;   /* of a tensor */
+  void* data;         /* host memory for it */
+  size_t bytes;       /* of the tensor */
+} hvd_checkpoint_target;
+/* Reads tensors. With a runtime: collective over the ranks that opened it, with the same paths everywhere; rank 0
+ * reads, the others get the bytes by broadcasts. */
+HVD_API hvd_status hvd_checkpoint_read(hvd_checkpoint* checkpoint, const hvd_checkpoint_target* targets, size_t count);
+
+/* Gives up the right to write to a path (see hvd_checkpoint_options.lease), which else lasts as long as the process.
+ * Local. */
+HVD_API void hvd_checkpoint_release(const char* path);
+/* Opens the HDF5 library, if that was not done yet: HOROVOD_HDF5, else the first that the loader finds, else
+ * `otherwise` (a file; null: none). The other functions do so by themselves. Local. */
+HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #endif
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -20,7 +21,7 @@
 
 namespace horovod {
 
-// What a call of the C interface answered other than HVD_OK.
+// The exception for every answer of the C interface but HVD_OK.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(hvd_status status) : std::runtime_error(hvd_last_error()), status_(status) {}
@@ -133,7 +134,8 @@ class Runtime {
     return {runtime_, prepare<T>(name, HVD_BROADCAST, count, HVD_SUM, root_rank), count};
   }
 
-  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come again.
+  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come
+  // again.
   template <typename T>
   void allreduce(const std::string& name, std::span<T> data, hvd_reduce_op op = HVD_AVERAGE) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLREDUCE, data.size(), op, 0));
@@ -144,7 +146,7 @@ class Runtime {
     OneUse use(runtime_, prepare<T>(name, HVD_BROADCAST, data.size(), HVD_SUM, root_rank));
     Operation<T>(runtime_, use.op, data.size()).start(data).wait();
   }
-  // All ranks' elements, by rank; each may give another number of them.
+  // The elements of all ranks, by rank; each rank may give another number of elements.
   template <typename T>
   std::vector<T> allgather(const std::string& name, std::span<const T> mine) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLGATHER, mine.size(), HVD_SUM, 0));
@@ -205,6 +207,149 @@ class Runtime {
 
   hvd_runtime* runtime_ = nullptr;
   hvd_world world_{};
+};
+
+// ---- checkpoints: docs/checkpoints.md ----
+
+// What a checkpoint holds: values and tensors under paths such as "/model/weights". The groups on the way are made as
+// needed. The memory of tensors is borrowed until it was saved.
+class State {
+ public:
+  template <typename T>
+  void add(const std::string& path, std::span<const T> tensor, std::vector<std::int64_t> shape = {},
+           const std::string& unit = {}) {
+    static_assert(element_name<T> != nullptr, "checkpoints hold bool, integers of 8 to 64 bits, float and double");
+    Item& item = make(path, HVD_ENTRY_TENSOR);
+    item.shape = std::move(shape);
+    if (item.shape.empty()) item.shape.push_back(static_cast<std::int64_t>(tensor.size()));
+    std::int64_t count = 1;
+    for (std::int64_t extent : item.shape) count *= extent;
+    if (count != static_cast<std::int64_t>(tensor.size()))
+      throw std::invalid_argument(path + " has " + std::to_string(tensor.size()) + " elements, its shape " +
+                                  std::to_string(count));
+    item.unit = unit;
+    item.entry.dtype = element_name<T>;
+    item.entry.data = tensor.data();
+  }
+  template <typename T>
+  void add(const std::string& path, const std::vector<T>& tensor, std::vector<std::int64_t> shape = {},
+           const std::string& unit = {}) {
+    add(path, std::span<const T>(tensor), std::move(shape), unit);
+  }
+  void add(const std::string& path, bool value) { make(path, HVD_ENTRY_BOOL).entry.integer = value ? 1 : 0; }
+  void add(const std::string& path, std::int64_t value) { make(path, HVD_ENTRY_INTEGER).entry.integer = value; }
+  void add(const std::string& path, int value) { add(path, static_cast<std::int64_t>(value)); }
+  void add(const std::string& path, double value) { make(path, HVD_ENTRY_NUMBER).entry.number = value; }
+  void add(const std::string& path, const char* value) { make(path, HVD_ENTRY_TEXT).text = value; }
+  void add(const std::string& path, const std::string& value) { make(path, HVD_ENTRY_TEXT).text = value; }
+
+  // Valid until something is added.
+  std::vector<hvd_checkpoint_entry> entries() const {
+    std::vector<hvd_checkpoint_entry> all;
+    for (const Item& item : items_) {
+      hvd_checkpoint_entry entry = item.entry;
+      entry.path = item.path.c_str();
+      entry.text = item.text.c_str();
+      entry.dimensions = static_cast<int>(item.shape.size());
+      entry.shape = item.shape.data();
+      if (!item.unit.empty()) entry.unit = item.unit.c_str();
+      all.push_back(entry);
+    }
+    return all;
+  }
+
+  template <typename T>
+  static constexpr const char* element_name = nullptr;
+
+ private:
+  struct Item {
+    std::string path, text, unit;
+    std::vector<std::int64_t> shape;
+    hvd_checkpoint_entry entry{};
+  };
+  Item& make(const std::string& path, hvd_entry_type type) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
+      if (std::string group = path.substr(0, slash); groups_.insert(group).second) put(group, HVD_ENTRY_GROUP);
+    return put(path, type);
+  }
+  Item& put(const std::string& path, hvd_entry_type type) {
+    Item& item = items_.emplace_back();
+    item.path = path;
+    item.entry.struct_size = sizeof(hvd_checkpoint_entry);
+    item.entry.type = type;
+    return item;
+  }
+  std::vector<Item> items_;
+  std::set<std::string> groups_;
+};
+template <>
+inline constexpr const char* State::element_name<bool> = "bool";
+template <>
+inline constexpr const char* State::element_name<std::uint8_t> = "uint8";
+template <>
+inline constexpr const char* State::element_name<std::int8_t> = "int8";
+template <>
+inline constexpr const char* State::element_name<std::uint16_t> = "uint16";
+template <>
+inline constexpr const char* State::element_name<std::int16_t> = "int16";
+template <>
+inline constexpr const char* State::element_name<std::uint32_t> = "uint32";
+template <>
+inline constexpr const char* State::element_name<std::int32_t> = "int32";
+template <>
+inline constexpr const char* State::element_name<std::uint64_t> = "uint64";
+template <>
+inline constexpr const char* State::element_name<std::int64_t> = "int64";
+template <>
+inline constexpr const char* State::element_name<float> = "float32";
+template <>
+inline constexpr const char* State::element_name<double> = "float64";
+
+// Collective: rank 0's state becomes the file. `job` may be null: then it is this process's own affair.
+inline void save(Runtime* job, const std::string& path, const State& state, std::int64_t step = -1,
+                 const std::string& compression = {}) {
+  std::vector<hvd_checkpoint_entry> entries = state.entries();
+  hvd_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  options.step = step;
+  if (!compression.empty()) options.compression = compression.c_str();
+  check(hvd_checkpoint_save(job == nullptr ? nullptr : job->get(), path.c_str(), entries.data(), entries.size(),
+                            &options));
+}
+
+// A checkpoint that is read, by all ranks together; of a folder, its newest whole one.
+class Checkpoint {
+ public:
+  Checkpoint(Runtime* job, const std::string& path) {
+    check(hvd_checkpoint_open(job == nullptr ? nullptr : job->get(), path.c_str(), &opened_));
+    info_.struct_size = sizeof info_;
+    hvd_checkpoint_get_info(opened_, &info_);
+  }
+  ~Checkpoint() { hvd_checkpoint_close(opened_); }
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  std::int64_t step() const noexcept { return info_.step; }
+  std::string path() const { return info_.path; }
+  std::vector<hvd_checkpoint_entry> entries() const {
+    std::vector<hvd_checkpoint_entry> all(info_.entries);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].struct_size = sizeof all[i];
+      check(hvd_checkpoint_get_entry(opened_, i, &all[i]));
+    }
+    return all;
+  }
+  // Into memory of the tensor's size.
+  template <typename T>
+  void read(const std::string& path, std::span<T> into) const {
+    hvd_checkpoint_target target{sizeof(hvd_checkpoint_target), path.c_str(), into.data(), into.size_bytes()};
+    check(hvd_checkpoint_read(opened_, &target, 1));
+  }
+  hvd_checkpoint* get() const noexcept { return opened_; }
+
+ private:
+  hvd_checkpoint* opened_ = nullptr;
+  hvd_checkpoint_info info_{};
 };
 
 }  // namespace horovod

@@ -2,7 +2,7 @@
 
 namespace hvd {
 
-// Not inline: GCC 12 sees overflows that are none where it knows the size of a vector that grows.
+// Not inline: if GCC 12 knows the size of a vector that grows, it warns of overflows that cannot happen.
 void ByteWriter::put_raw(const void* data, std::size_t size) {
   if (size == 0) return;
   std::size_t at = out_.size();

@@ -21,12 +21,12 @@ struct Collective {
   ReduceOp op = ReduceOp::sum;
   double prescale = 1.0;                 // applied to each input, rounded to dtype, before the reduction
   double postscale = 1.0;                // applied to the result
-  Seat root;                             // broadcast: who has the data
+  Seat root;                             // broadcast: the seat that has the data
   DeviceKind device = DeviceKind::host;  // where the tensors are
   Stream stream;                         // of that device: there they are ready, and nothing else is waited for
   std::int64_t count = 0;                // elements of the whole batch; for a plan this is a hint of its size class
-  // Elements, by seat, that a seat contributes (allgather) or receives (reduce_scatter). Borrowed for the call only. An
-  // alltoall's are told to its task before every batch (Task::resize).
+  // Elements, by seat, that a seat contributes (allgather) or receives (reduce_scatter). Borrowed for the call only.
+  // The task of an alltoall is given its numbers before every batch (Task::resize).
   std::span<const std::int64_t> counts;
 };
 

@@ -43,7 +43,7 @@ constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
-// Where in the Config a value goes; nowhere for what others read from the environment, or nobody does.
+// The field of the Config that a value goes to; none for variables that others read from the environment, or nobody.
 using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
                            std::string& (*)(Config&), log::Level& (*)(Config&), PortRange& (*)(Config&)>;
 template <typename Value, Value Config::*member>
@@ -76,14 +76,16 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,   // whoever sets it counts on something that does not exist yet: tell them
-    unheard,  // the same, but nobody counts on it by itself
-    equal,    // ranks that differ in it would go different ways and wait for each other
+    missed,   // a user who sets it relies on something that does not exist yet: tell them
+    unheard,  // the same, but nobody relies on it by itself
+    equal,    // ranks with different values would take different decisions and wait for each other
   } trait = ordinary;
 };
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
 constexpr std::monostate nowhere;
 
+// A new knob is a row here and a member of Config, whose default a test compares with the row's. A row and a comment
+// between rows have one line each: docs/settings reads them, and writes docs/settings.md.
 // clang-format off
 constexpr Row rows[] = {
     // What the runtime goes by.
@@ -106,6 +108,8 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
+    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
@@ -113,12 +117,15 @@ constexpr Row rows[] = {
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
+    {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
+    {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation lies, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
     // What launchers tell the ranks.
     {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
@@ -129,6 +136,9 @@ constexpr Row rows[] = {
     {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
     {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
     {"HOROVOD_OWNER", text, "", "set by the library: the process that is the rank, and of which launch; its children must not join in its place"},
+    {"HOROVOD_CONTAINER", text, "", "set by horovodrun: the image that the rank runs in (--container)"},
+    {"HOROVOD_CONTAINER_BIND", text, "", "set by horovodrun: folders that are seen inside besides, source[:target], separated by commas (--container-bind)"},
+    {"HOROVOD_CONTAINER_MPI", path, "", "set by horovodrun: the host's MPI for the image (--container-mpi)"},
     {"HOROVOD_THREAD_SHARE", count, "", "set by horovodrun: the OMP_NUM_THREADS that it chose where there was none"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses of its store for ranks on many hosts, separated by commas"},
@@ -136,17 +146,15 @@ constexpr Row rows[] = {
     {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
-    // Not there yet: these are known, so that they are no typing errors, but later parts of the system will go by them.
+    // Not there yet: these are known, so that they are not taken for typing errors, but have no effect.
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", count, "10", "steps of one sample of autotuning; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", count, "20", "samples after which autotuning settles; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes", nowhere, unheard},
-    {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
     {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
     {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
-    {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "GPU: streams that NCCL runs on; 0: the default", nowhere, unheard},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream", nowhere, unheard},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel for the copies of a batch", nowhere, unheard},
@@ -154,7 +162,7 @@ constexpr Row rows[] = {
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
-    // Accepted from Horovod so that scripts run as they are: this system decides by itself, or has no such part.
+    // Accepted from Horovod so that scripts run unchanged: this system decides by itself, or has no such part.
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
@@ -167,7 +175,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // Of Horovod's build and tests: images and shell profiles leave them behind.
+    // For Horovod's build and tests: images and shell profiles leave them behind.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of Horovod's build"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of Horovod's build"},
@@ -323,7 +331,7 @@ Error malformed(const Row& row, const std::string& value) {
                                            ", found '" + value + "'; " + remedy};
 }
 
-// A flag that is off, and a value that repeats the default, ask for nothing.
+// A flag that is off, and a value that repeats the default, change nothing.
 bool asks_for_something(const Row& row, std::string_view value) {
   if (row.rule.form == Rule::Form::flag) return flag_in(value).value_or(false);
   return value != row.default_value;

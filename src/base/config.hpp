@@ -23,7 +23,7 @@ struct PortRange {
 struct Config {
   std::int64_t fusion_threshold_bytes = 128ll << 20;
   std::int64_t cache_capacity = 1024;
-  bool disable_group_fusion = false;  // what was submitted as a group is fused with nobody else
+  bool disable_group_fusion = false;  // what was submitted as a group is fused with nothing else
   bool dynamic_process_sets = false;  // sets may be added and removed after the start
   std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any of the mask
   bool stall_check_disable = false;
@@ -32,8 +32,8 @@ struct Config {
   double start_timeout_s = 30;                // for peers to appear at start
   std::string bootstrap;                      // name of the bootstrap to use; empty: the first that is detected
   std::string shared_dir;                     // a folder that all nodes see; empty: the working directory
-  bool allow_singleton = false;               // one of several that found no other may run alone
-  std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: what there is
+  bool allow_singleton = false;               // a rank that finds none of several others may run alone
+  std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: any that is there
   std::string cpu_operations;                 // "gloo": no MPI unless `mpi` asks for it
   bool mpi_threads_disable = false;           // an MPI that one thread at a time may call is enough
   bool pmi_bridge = true;                     // horovodrun preloads what an MPICH without PMIx needs
@@ -41,29 +41,29 @@ struct Config {
   std::int64_t slab_chunk_bytes = 256 << 10;  // per rank, two of them: the pipeline's step through a batch
   std::string network_interfaces;             // that connections between nodes use, "eth0,ib0"; empty: all that are up
   PortRange port_range;                       // of the sockets that peers connect to
-  bool require_fabric = false;                // between nodes nothing but a fabric will do
+  bool require_fabric = false;                // between nodes only a fabric may carry tensors
   std::string timeline;                       // file, or DYNAMIC; empty: none, and the program cannot start one
   bool timeline_mark_cycles = false;          // mark in it when a batch was decided on
-  bool timeline_all_ranks = false;            // not rank 0 alone writes one
-  double peer_timeout_s = 10;                 // after which a node that gives no sign of life is lost
+  bool timeline_all_ranks = false;            // all ranks write one, not only rank 0
+  double peer_timeout_s = 10;                 // a node that gives no sign of life for this time is lost
   log::Style log;
 
-  // Fails on a malformed value, with the name, the value, what was expected. Unknown HOROVOD_* names are put into
-  // `warnings` with the nearest known name, and so are known ones that ask for what does not exist yet.
+  // Fails on a malformed value; the error has the name, the value and what was expected. `warnings` gets unknown
+  // HOROVOD_* names with the nearest known name, and known ones that ask for what does not exist yet.
   static Result<Config> from(const Environment& environment, std::vector<std::string>& warnings);
 
-  // What must be equal on all ranks of a job, a line NAME=value each.
+  // The knobs that must be equal on all ranks of a job, a line NAME=value each.
   std::string equal_knobs() const;
 
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// Of something that begins now and needs all ranks.
+// For something that begins now and needs all ranks.
 inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
 
-// Whether tensors are to travel over an MPI, as far as the user has a say.
+// Whether tensors may travel over an MPI, as far as the user decides it.
 struct MpiWish {
   enum class When { never, between_nodes, always };
   When when = When::between_nodes;

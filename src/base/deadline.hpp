@@ -32,7 +32,7 @@ class Deadline {
   Clock::time_point at_;
 };
 
-// Between looks at something that wakes nobody: each twice as long as the one before, up to a millisecond.
+// Naps between looks at something that wakes nobody: each twice as long as the one before, up to a millisecond.
 class Naps {
  public:
   void take() {

@@ -19,8 +19,8 @@ void configure(Style style);
 void set_rank(int rank);
 bool enabled(Level level) noexcept;
 
-// One line, in one write(2): [date time: LEVEL file:line] [rank]: text. From any thread; whether the level is enabled
-// is for the caller to ask. At Level::fatal the process is then aborted.
+// One line, in one write(2): [date time: LEVEL file:line] [rank]: text. From any thread. The caller asks whether the
+// level is enabled. At Level::fatal the process is then aborted.
 void write(Level level, std::string_view text, std::source_location where = std::source_location::current());
 
 inline void trace(std::string_view text, std::source_location w = std::source_location::current()) {

@@ -7,12 +7,12 @@
 
 namespace hvd {
 
-// The number that the text begins with, which is cut off it. Nothing, and the text stays as it is, if it begins with
-// none or with one that is too large.
-template <typename Number>
-std::optional<Number> take_number(std::string_view& text) {
+// The number that the text begins with, and cuts it off the text. If it begins with none, or with one that is too
+// large: nothing, and the text stays as it is. Integers may be given a base, 10 without one.
+template <typename Number, typename... Base>
+std::optional<Number> take_number(std::string_view& text, Base... base) {
   Number number{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
   if (error != std::errc{}) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;

@@ -1,5 +1,5 @@
 #pragma once
-// A table that keeps what was used last and forgets the rest. Found by hash, without a walk.
+// A table that keeps the values that were used last and forgets the rest. Values are found by hash, without a walk.
 #include <cstddef>
 #include <functional>
 #include <list>
@@ -20,7 +20,7 @@ class RecentlyUsed {
     entries_.splice(entries_.begin(), entries_, found->second);
     return &found->second->second;
   }
-  // Of a key that is not there. What was not used for longest goes, where there is no room.
+  // The key must not be there. If there is no room, the value that was not used for longest is removed.
   Value& put(Key key, Value value) {
     if (entries_.size() == most_) {
       places_.erase(entries_.back().first);
@@ -43,7 +43,7 @@ class RecentlyUsed {
   std::unordered_map<Key, typename Entries::iterator, Hash> places_;
 };
 
-// Of several values one after the other; the order matters.
+// Combines the hashes of several values; the order matters.
 inline std::size_t mix_hash(std::size_t seed, std::size_t value) {
   return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
 }

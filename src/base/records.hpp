@@ -13,8 +13,8 @@
 
 namespace hvd {
 
-// The fields of a record, in the order in which they travel: a tuple of pointers to members, specialised for each record.
-// A record without one does not compile.
+// The fields of a record, in the order in which they travel: a tuple of pointers to members, specialised for each
+// record. A record without one does not compile.
 template <typename Record>
 constexpr auto fields_of = Record::is_not_described_here;
 
@@ -62,7 +62,7 @@ std::optional<Variant> decode_alternative(ByteReader& from) {
   return Variant(std::in_place_index<index>, std::move(record));
 }
 
-// The whole of the bytes; nothing: they are malformed.
+// Decodes all of the bytes; nothing if they are malformed.
 template <typename Variant>
 std::optional<Variant> decode_record(ConstBytes bytes) {
   ByteReader from(bytes);

@@ -19,8 +19,12 @@ const char* name_of(ErrorCode code) noexcept {
   return "unknown error";
 }
 
+std::string errno_text(int errno_value) {
+  return std::generic_category().message(errno_value);
+}
+
 Error system_error(std::string what, int errno_value, std::source_location origin) {
-  return {ErrorCode::system, std::move(what) + ": " + std::generic_category().message(errno_value), origin};
+  return {ErrorCode::system, std::move(what) + ": " + errno_text(errno_value), origin};
 }
 
 }  // namespace hvd

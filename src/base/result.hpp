@@ -31,7 +31,7 @@ struct Error {
   ErrorCode code;
   std::string message;
   std::source_location origin;
-  // Of something that another rank knows better and is about to tell: a peer that ended for a reason of its own.
+  // Another rank knows the cause better and is about to announce it: a peer that ended for a reason of its own.
   bool is_a_consequence = false;
 
   Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())
@@ -39,6 +39,8 @@ struct Error {
 };
 
 // An Error of code `system` whose message ends in the text of errno.
+// The C library's words for a value of errno.
+std::string errno_text(int errno_value);
 Error system_error(std::string what, int errno_value, std::source_location origin = std::source_location::current());
 
 template <typename T>

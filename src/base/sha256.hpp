@@ -1,6 +1,6 @@
 #pragma once
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104): how processes of a job prove to each other that they know its
-// secret without saying it. For a few hundred bytes at a time; not made for speed.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104): with them processes of a job prove to each other that they know its
+// secret without sending it. For a few hundred bytes at a time; not made for speed.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ class Sha256 {
 Digest sha256(ConstBytes bytes);
 Digest hmac_sha256(ConstBytes key, ConstBytes message);
 
-// In a time that does not tell where they differ.
+// The time that it takes does not reveal where they differ.
 bool are_equal_secrets(ConstBytes left, ConstBytes right);
 
 }  // namespace hvd

@@ -27,17 +27,17 @@ class Task {
   // Begins the next batch. `sequence` rises from call to call and is equal on all ranks. The batch may have any number
   // of segments; a plan fixes verb, type, op and root only (and counts, for allgather and reduce_scatter).
   virtual void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) = 0;
-  // The scales from the next restart() on; until then those of the collective that was planned. A program may have new
-  // ones in every step (1/tokens). Means nothing to verbs that do not reduce.
+  // The scales from the next restart() on; until then those of the planned collective count. A program may have new
+  // ones in every step (1/tokens). They mean nothing to verbs that do not reduce.
   virtual void rescale(double /*prescale*/, double /*postscale*/) {}
-  // Elements that this seat sends to each seat and receives from each in the next restart(); alltoall only, whose numbers
-  // may be new in every call. Copied.
+  // Elements that this seat sends to each seat and receives from each in the next restart(). For alltoall only, whose
+  // numbers may be new in every call. Copied.
   virtual void resize(std::span<const std::int64_t> /*sent*/, std::span<const std::int64_t> /*received*/) {}
   // Valid after step() returned failed.
   virtual const Error& failure() const = 0;
   // After step() returned issued: when all of it is over. While it is pending: what it waits for on a device.
   virtual Event event() const { return {}; }
-  // Whom the task waits for; for reports about stalls. Seat{-1} if it cannot tell.
+  // The seat that the task waits for, for reports about stalls; Seat{-1} if it cannot tell.
   virtual Seat waiting_for() const { return Seat{-1}; }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The verbs, and what makes them differ: one row each. Whoever has to know reads the row; nobody lists the verbs.
+// The verbs, and what makes them differ: one row each. Code that must know reads the row; no code lists the verbs.
 #include <cstdint>
 #include <span>
 
@@ -8,7 +8,7 @@
 namespace hvd {
 
 // The values up to join are part of the C API (horovod.h). There adasum is a reduce operation of allreduce, and process
-// sets have functions of their own; their shape is the list of ranks, or the number of the set.
+// sets have functions of their own. The shape of their ops is the list of ranks, or the number of the set.
 enum class Verb : std::uint8_t {
   allreduce,
   allgather,
@@ -26,14 +26,15 @@ struct VerbRow {
   Verb verb;
   const char* name;
 
-  // What of the input's shape the ranks must agree on. `all_but_first`: the rows are each rank's and call's own affair.
+  // What of the input's shape the ranks must agree on. `all_but_first`: each rank and each call may have another number
+  // of rows.
   enum class Agreed : std::uint8_t { nothing, shape, all_but_first } agreed;
   // What the ranks tell each other before the data can move: nothing, their number of rows, or the rows for each seat.
   enum class Sizes : std::uint8_t { nothing, rows, splits } sizes;
   // How large the output is: there is none, as the input, this seat's share of its rows, or known only when the sizes
   // have travelled. The runtime keeps a result of unknown size until the caller takes it.
   enum class Outcome : std::uint8_t { none, as_input, share, unknown } outcome;
-  // What a rank contributes that has joined: nothing is needed, zeros, or nothing can take their place.
+  // What a rank that has joined contributes: nothing is needed, zeros, or nothing can take its place.
   enum class Joined : std::uint8_t { nothing, zeros, refused } joined;
   unsigned traits;
 

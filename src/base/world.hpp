@@ -14,8 +14,8 @@ struct Member {
   std::int32_t pid = 0;
   std::string address;          // of this rank's unix socket (abstract name)
   std::string endpoints;        // of its TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without one
-  std::string process_space{};  // in which the pid is one: of the machine, or of a PID namespace there (a container's)
-  // Of this rank alone, since they are equal on all that have met.
+  std::string process_space{};  // the space of its pid: the machine's, or that of a PID namespace there (a container's)
+  // Set only for this rank, since they are equal on all ranks that have met.
   std::string release{};  // of Horovod
   std::string knobs{};    // lines of NAME=value
 };
@@ -25,12 +25,12 @@ struct World {
   std::vector<Member> members;  // by rank
   std::uint32_t epoch = 0;      // rises with every start within one process
   std::string job;              // names the job in logs and messages
-  std::string secret;           // what only this job's processes know; drawn by rank 0, told through the bootstrap
+  std::string secret;           // known only to this job's processes; rank 0 draws it, the bootstrap passes it on
 
   int size() const noexcept { return static_cast<int>(members.size()); }
   const Member& member(Rank r) const { return members[static_cast<std::size_t>(r.value)]; }
   const Member& me() const { return member(rank); }
-  // Whether its pid says anything to this process.
+  // Whether its pid means anything to this process.
   bool can_see_process_of(Rank r) const {
     return member(r).node == me().node && member(r).process_space == me().process_space;
   }

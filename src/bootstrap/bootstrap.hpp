@@ -10,7 +10,7 @@
 #include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 
 namespace hvd::bootstrap {
 
@@ -27,20 +27,22 @@ class Bootstrap {
   virtual const char* name() const = 0;
   // Cheap and without side effects: nothing is loaded or asked. "Not mine" is not an error.
   virtual bool detected(const Environment& environment) const = 0;
-  // Asked of what was detected, before join(): whether it still is this way after a closer look. May load a library.
+  // Asked of a bootstrap that was detected, before join(): whether it still applies after a closer look. May load a
+  // library.
   virtual bool confirmed(const Environment&, const Config&) { return true; }
-  // ErrorCode::unsupported: what it needs is missing here (a library, a server); another way may still work.
+  // ErrorCode::unsupported: something that it needs is missing here (a library, a server); another bootstrap may still
+  // work.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
   // Values put before a fence can be got after it. A key is used once in the life of a process.
   virtual Status put(std::string_view key, ConstBytes value) = 0;
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
   // Returns when all ranks have called it, and everything put before it can be got.
   virtual Status fence(Deadline deadline) = 0;
-  // Collective: what all ranks tell each other, in one go. Nothing where there is no better way than put(), fence()
-  // and a get() of each rank's: ask bootstrap::exchange() (exchange.hpp), which does that.
+  // Collective: each rank tells all others something, in one go. Nothing if this bootstrap has no better way than
+  // put(), fence() and a get() of each rank's value: bootstrap::exchange() (meeting/exchange.hpp) chooses.
   virtual std::optional<Result<Cards>> exchange(std::string_view, const Card&, Deadline) { return std::nullopt; }
-  // This rank has links of its own now, or has failed to make them: what only the meeting needed may go. The next
-  // fence() begins another meeting.
+  // This rank has links of its own now, or has failed to make them: what only the meeting needed may be dropped. The
+  // next fence() begins another meeting.
   virtual void tidy_up() noexcept {}
   // Asks the launcher to end the whole job.
   virtual void abort(std::string_view reason) noexcept = 0;

@@ -14,7 +14,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
 constexpr int most_ranks = 1 << 24;
 
 Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
@@ -30,10 +30,10 @@ class EnvironmentBootstrap final : public Bootstrap {
  public:
   const char* name() const override { return "environment"; }
 
-  // One of the pair is enough to be meant; join() says what is missing.
+  // One of the pair shows that this bootstrap is meant; join() says which one is missing.
   bool detected(const Environment& environment) const override {
     if (!environment.has("HOROVOD_RANK") && !environment.has("HOROVOD_SIZE")) return false;
-    // Without a store of this machine but with one elsewhere: rendezvous.cpp.
+    // The job has a store elsewhere and none on this machine: rendezvous.cpp.
     return environment.has(local_store::address_variable) || !environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
   }
 

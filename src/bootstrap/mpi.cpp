@@ -1,5 +1,5 @@
-// Ranks of a world that the process has already: the program (mpi4py, a C program) has initialised its MPI. The first
-// to be asked, since the launcher's own server has been used by that MPI, and answers only once in some launchers.
+// Ranks of a world that the process has already: the program (mpi4py, a C program) has initialised its MPI. This
+// bootstrap is asked first: the MPI has used the launcher's own server, and some launchers' servers answer only once.
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"

@@ -12,12 +12,12 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto answer_time = std::chrono::seconds(30);  // for what the server answers without waiting for anybody
+constexpr auto answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
 constexpr std::size_t largest_value = 1 << 20;
 
 using State = mpi::Mapped::State;
 
-// Of the MPI in this process that asks a PMI server, however it came here; Open MPI asks others.
+// The state of the MPI in this process that asks a PMI server, whoever loaded it. (Open MPI asks other servers.)
 State state_of_mpi_over_pmi() {
   for (const mpi::Mapped& library : mpi::mapped_libraries())
     if (std::string_view(library.abi) != "openmpi" && library.state != State::loaded) return library.state;
@@ -38,7 +38,7 @@ Result<pmi::Connection*> connection_of_this_process(const Environment& environme
   auto opened = pmi::Connection::open(environment, mpi == State::running, deadline);
   if (!opened) return std::move(opened.error());
   connection = opened->release();
-  // To a launcher whoever leaves without a word has died.
+  // A launcher takes a process that ends without finalize for dead.
   std::atexit([] { connection->finalize(); });
   return connection;
 }

@@ -1,11 +1,11 @@
-// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun.
-// What speaks PMIx lies in a plugin (pmix_plugin.cpp) that is opened by join(), so only where it is wanted.
+// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun. The code
+// that speaks PMIx is in a plugin (pmix/plugin.cpp). join() opens it, so it is opened only if it is wanted.
 //
-// Of a server that is not ours nothing is taken but this process's rank, the number of ranks and one exchange of
-// values: PRRTE 3 hangs when a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that
-// finalised and came back, and srun ends the whole step when a process exits that did not finalise. So there is one
-// client in the life of a process, it finalises at exit, and all later exchanges go over a store of rank 0's
-// (store/later_meetings.hpp), of which the first tells.
+// A server that is not ours is asked only for this process's rank, the number of ranks and one exchange of values.
+// PRRTE 3 hangs if a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that finalised
+// and came back, and srun ends the whole step if a process exits that did not finalise. So there is one client in the
+// life of a process, which finalises at exit. All later exchanges go over a store of rank 0's
+// (store/later_meetings.hpp), whose address travels in the first exchange.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "native/mpi/process.hpp"
@@ -25,11 +25,11 @@ namespace {
 
 constexpr const char* invitation_key = "hvd.later";
 
-// One of the life of the process.
+// One in the life of the process.
 struct ForeignJob {
   std::unique_ptr<Bootstrap> client;
   Identity identity;
-  std::set<std::string, std::less<>> first_keys;  // of the one exchange through PMIx
+  std::set<std::string, std::less<>> first_keys;  // keys of the one exchange through PMIx
   bool exchanged = false;
   LaterMeetings later;
   pid_t process = 0;
@@ -41,13 +41,13 @@ class Pmix final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
     if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
-    // horovodrun clears what other launchers have set. Where an MPI runs, a server that is not its own is one that
-    // Open MPI 4 has started for this rank alone, since it found none to its liking.
+    // horovodrun clears what other launchers have set. If an MPI runs and the server is not the MPI's launcher, Open
+    // MPI 4 has started the server for this rank alone, since it found none that suits it.
     bool is_of_horovodrun =
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
     if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())
       return false;
-    // The ranks of an mpiexec of MPICH's inside of a rank of srun --mpi=pmix, say, inherit the outer one's PMIx.
+    // For example the ranks of MPICH's mpiexec inside of a rank of srun --mpi=pmix: they inherit the outer PMIx.
     auto launch = innermost_launch(environment);
     return !launch || row_of(launch->launcher).serves != Serves::pmi;
   }
@@ -84,7 +84,7 @@ class Pmix final : public Bootstrap {
     return foreign_->client->put(key, value);
   }
 
-  // What others put they put under the same keys as this rank.
+  // All ranks put their values under the same keys.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
     if (foreign_ == nullptr) return inner_->get(from, key, deadline);
     if (foreign_->first_keys.contains(key)) return foreign_->client->get(from, key, deadline);

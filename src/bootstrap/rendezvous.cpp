@@ -1,7 +1,7 @@
 // Ranks that horovodrun started on many hosts over ssh: HOROVOD_RANK and HOROVOD_SIZE say who this is, and a store
 // inside of the launcher, reached over TCP, carries the values (store/tcp_server.hpp; the variables are its
-// variables()). Where they say which ranks share a host, the first of each host speaks with the store for all of them
-// (node_circle.hpp): the store may be far, and has one thread.
+// variables()). If they say which ranks share a host, the first rank of each host speaks with the store for all of them
+// (meeting/node_circle.hpp): the store may be far away, and has one thread.
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,14 +9,14 @@
 #include "base/sha256.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for what the store answers without waiting for anybody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
 
 class Rendezvous final : public Bootstrap {
  public:
@@ -80,7 +80,7 @@ class Rendezvous final : public Bootstrap {
   }
 
  private:
-  // Equal on all ranks, though not all of them have asked the store.
+  // Equal on all ranks, although some of them have not asked the store.
   static std::string name_of_job(const std::string& secret) {
     return "rendezvous-" + hexadecimal(hmac_sha256(as_bytes(secret), as_bytes("the name of the job"))).substr(0, 16);
   }
@@ -98,7 +98,7 @@ class Rendezvous final : public Bootstrap {
   Identity identity_;
   Environment environment_;
   std::optional<NodeCircle> circle_;
-  std::unique_ptr<StoreClient> store_;  // once this rank had something to say there
+  std::unique_ptr<StoreClient> store_;  // null until this rank has to say something there
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Nobody started us but a person: a job of one rank. Always detected, and therefore the last to be asked;
-// whether that can be true is for the guard to say (launch/guard.hpp).
+// A job of one rank, which no launcher started. Always detected, and therefore asked last; the guard decides whether it
+// can be true (launch/guard.hpp).
 #include <unistd.h>
 
 #include <memory>

@@ -1,16 +1,16 @@
 // Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
 // folder on a file system that all nodes see carries the values.
 //
-// The first rank of each node acts for all of them (node_circle.hpp); rank 0 is one of these. What happens in the
-// folder (mode 0700, its name belongs to one step and one meeting):
+// The first rank of each node acts for all ranks of the node (meeting/node_circle.hpp); rank 0 is one of the first
+// ranks. What happens in the folder (mode 0700, its name belongs to one step and one meeting):
 //  1. At exchange k every first rank writes the cards of its node into `in/k.rank`, under another name first.
 //  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job
-//     of n nodes costs n small files, which rank 0 alone lists. Who waits lists `out`, where there is never more than
-//     one file or two: file systems over a network may otherwise answer "not there" from memory for a long time.
+//     of n nodes costs n small files, which only rank 0 lists. The others list `out`, which never has more than one
+//     file or two: network file systems may otherwise answer "not there" from memory for a long time.
 //  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
-//  4. Who has met the others, or has given up, removes what it wrote into `in`; who can remove `in` thereafter was
-//     the last one, and removes the folder, long before the job ends. A rank 0 that gave up does not wait for the
-//     last one.
+//  4. A rank that has met the others, or has given up, removes what it wrote into `in`. If it can then remove `in`, it
+//     was the last one, and removes the folder, long before the job ends. If rank 0 has given up, it does not wait for
+//     the last one.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,9 +31,9 @@
 #include "base/comma_list.hpp"
 #include "base/number.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/exchange.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/exchange.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/slurm/files.hpp"
 
 namespace hvd::bootstrap {
@@ -41,10 +41,11 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
-constexpr auto longest_pause_per_rank = std::chrono::microseconds(50);  // or many would ask much of the file system
+// Many ranks would otherwise ask much of the file system.
+constexpr auto longest_pause_per_rank = std::chrono::microseconds(50);
 
-// How often this process has met the others; all ranks have equally often. Of the process, not of one bootstrap: the
-// folder of the one before may be there still.
+// How often this process has met the others, which is equal on all ranks. It counts for the process and not for one
+// bootstrap, since the folder of an earlier bootstrap may still be there.
 std::atomic<int> meetings{0};
 
 class Slurm final : public Bootstrap {
@@ -109,7 +110,8 @@ class Slurm final : public Bootstrap {
     return meet(card, deadline);
   }
 
-  void abort(std::string_view) noexcept override {}  // srun is not asked; it ends the step with its first bad exit code
+  // Srun has no request for it: it ends the step with its first bad exit code.
+  void abort(std::string_view) noexcept override {}
 
   void tidy_up() noexcept override {
     std::string folder = std::exchange(folder_, {});
@@ -128,9 +130,9 @@ class Slurm final : public Bootstrap {
   }
 
  private:
-  // Equal on all ranks of a step and different from every other step, also from one of the same number after the
-  // controller lost its memory: srun's port tells them apart. The components of a heterogeneous step have a port each,
-  // and those of a heterogeneous job a number of the job each.
+  // Equal on all ranks of a step and different from every other step. After the controller lost its memory another step
+  // may have the same number: srun's port tells them apart. Each component of a heterogeneous step has its own port,
+  // and each of a heterogeneous job its own number of the job.
   static std::string step_of(const Environment& environment) {
     bool is_heterogeneous = environment.has("SLURM_HET_SIZE");
     auto job = environment.get(environment.has("SLURM_HET_JOB_ID") ? "SLURM_HET_JOB_ID" : "SLURM_JOB_ID");
@@ -139,7 +141,7 @@ class Slurm final : public Bootstrap {
     return step + "-" + (is_heterogeneous ? "het" : environment.get("SLURM_SRUN_COMM_PORT").value_or("0"));
   }
 
-  // The ranks of this node, by what slurmd says; this rank alone where it does not say it, or not clearly.
+  // The ranks of this node, as slurmd tells them; this rank alone if slurmd does not tell, or not clearly.
   static std::vector<int> ranks_of_node(const Environment& environment, Rank me) {
     std::vector<int> ranks;
     for (const std::string& item : items_of(environment.get("SLURM_GTIDS").value_or(""))) {
@@ -167,13 +169,14 @@ class Slurm final : public Bootstrap {
                  "file system of this machine alone");
   }
 
-  // All ranks do it: who has nothing to do with it finds out, too, whether it can be used.
+  // All ranks do it: a rank that does not use the folder thus also finds out whether it can be used.
   Status make_folder() {
     broken_.clear();
     folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings++);
     struct stat status {};
     bool is_there = false;
-    for (int tries = 0; tries < 100 && !is_there; ++tries) {  // another rank that gave up may remove it under our hands
+    // Another rank that gave up may remove the folder meanwhile.
+    for (int tries = 0; tries < 100 && !is_there; ++tries) {
       if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
         Error error = system_error("srun started no PMI server, and the folder " + folder_ +
                                        ", through which the ranks could meet, cannot be made",
@@ -209,7 +212,7 @@ class Slurm final : public Bootstrap {
     return Cards::decode(std::move(*table), identity_.size);
   }
 
-  // A first rank other than rank 0.
+  // For a first rank other than rank 0.
   Result<Buffer> bring(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
     Buffer content;
     ByteWriter out(content);
@@ -226,7 +229,7 @@ class Slurm final : public Bootstrap {
     return read_file(folder_ + "/out/" + number);
   }
 
-  // Rank 0: what the others wrote.
+  // For rank 0: what the others wrote.
   Result<Buffer> collect(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
     CardTable table(identity_.size);
     std::vector<bool> has(static_cast<std::size_t>(identity_.size), false);
@@ -274,7 +277,7 @@ class Slurm final : public Bootstrap {
     return Error(ErrorCode::mismatch, "Slurm: what a rank wrote into " + folder_ + "/in/" + file + " is damaged");
   }
 
-  // By everybody who needs them: whoever was last in the meeting may just have removed them.
+  // Every rank that needs the folders makes them: the last one of the meeting before may just have removed them.
   void make_inner_folders() const {
     for (const char* inner : {"", "/in", "/out"}) (void)::mkdir((folder_ + inner).c_str(), 0700);
   }
@@ -298,7 +301,7 @@ class Slurm final : public Bootstrap {
   }
 
   Identity identity_;
-  std::string place_;      // where each meeting has its folder
+  std::string place_;      // the folder of the folders of meetings
   std::string folder_;     // empty between meetings, and for a single rank
   std::vector<int> node_;  // the ranks here, this one among them
   std::optional<NodeCircle> circle_;

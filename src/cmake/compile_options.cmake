@@ -14,7 +14,8 @@ endif()
 # Results must not depend on whether the compiler fuses a multiplication with an addition.
 add_compile_options(-ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # false alarms on "text" + std::to_string(n): GCC bug 105651
+  # False alarms on "text" + std::to_string(n): GCC bug 105651
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 option(HVD_WARNINGS_ARE_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
 if(HVD_WARNINGS_ARE_ERRORS)
@@ -33,17 +34,19 @@ if(HVD_SANITIZE)
   endif()
 endif()
 
-if(CMAKE_UNITY_BUILD)
-  # Several files are compiled as one there; the release build warns about each by itself.
+if(CMAKE_UNITY_BUILD)  # tests/run and wheels ask for it; a contributor's build warns about each file by itself
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endif()
 
+# Clones of the tree share what was compiled: ccache goes by paths that are relative to the tree. A debugger may then
+# show the file of another clone, which had the same text when it was compiled.
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HVD_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${HVD_CCACHE})
+  set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${HVD_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
 find_package(Threads REQUIRED)

@@ -1,12 +1,13 @@
-# What `cmake --install` puts where: the core library, its headers, horovodrun, and what pkg-config and CMake need to find
-# them. The plugins have their rule in plugins.cmake, the wheel its own in python/.
+# What `cmake --install` puts where: the core library, its headers, horovodrun, and what pkg-config and CMake need to
+# find them. The plugins have their rule in plugins.cmake, the wheel its own in python/.
 if(SKBUILD OR NOT TARGET horovod)
   return()
 endif()
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Horovod)
 
-file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/api/horovod.h ${PROJECT_SOURCE_DIR}/src/api/horovod.hpp)
+file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/api/horovod.h
+     ${PROJECT_SOURCE_DIR}/src/api/horovod.hpp)
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS horovod EXPORT HorovodTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET horovodrun)

@@ -1,16 +1,14 @@
 # Parts that need an optional library are shared objects beside the core, opened at run time (native/posix/plugin.hpp).
 
-# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of the files whose first line is
-# "// plugin: pmix" (layers.cmake collects them), if pkg-config knows the library; else one notice and no such plugin.
+# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of its hvd_plugin_files, if
+# pkg-config knows the library; else one notice and no such plugin.
 function(hvd_plugin name)
   cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING" "USES" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
-  if(NOT sources)
-    return()
-  endif()
   pkg_check_modules(${name} IMPORTED_TARGET QUIET ${plugin_PKGCONFIG})
   if(NOT ${name}_FOUND)
-    message(NOTICE "-- ${plugin_LIBRARY} was not found by pkg-config (${plugin_PKGCONFIG}): without it ${plugin_LACKING}")
+    message(NOTICE "-- ${plugin_LIBRARY} was not found by pkg-config (${plugin_PKGCONFIG}): "
+                   "without it ${plugin_LACKING}")
     return()
   endif()
   add_library(horovod_${name} MODULE ${sources})
@@ -20,13 +18,15 @@ function(hvd_plugin name)
   if(NOT HVD_SANITIZE)  # a sanitizer's runtime may be in the program alone
     target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
   endif()
-  set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  # A site's PMIx and hwloc lie in folders of their own, which nobody should have to name in LD_LIBRARY_PATH.
+  set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
+                        INSTALL_RPATH_USE_LINK_PATH ON)
   set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_${name})
   install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# libhorovod_mpi-ABI.so from the sources of the plugin mpi: compiled against that ABI's mpi.h and linked to no MPI, since
-# the names are bound to whatever library of the ABI the process has (native/mpi/process.cpp).
+# libhorovod_mpi-ABI.so from the sources of the plugin mpi: compiled against that ABI's mpi.h and linked to no MPI,
+# since the names are bound to whatever library of the ABI the process has (native/mpi/process.cpp).
 function(hvd_mpi_plugin abi)
   cmake_parse_arguments(plugin "" "" "INCLUDE;DEFINE" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_mpi)
@@ -57,8 +57,8 @@ function(hvd_mpi_plugins)
     if(HVD_MPI_${upper}_INCLUDE)
       hvd_mpi_plugin(${abi} INCLUDE ${HVD_MPI_${upper}_INCLUDE})
     else()
-      message(NOTICE "-- no mpi.h of ${abi} was found by pkg-config (${packages_${abi}}): no plugin for MPI libraries of "
-                     "that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
+      message(NOTICE "-- no mpi.h of ${abi} was found by pkg-config (${packages_${abi}}): no plugin for MPI "
+                     "libraries of that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
     endif()
   endforeach()
   # The standard's own ABI has the wrapper of the compiler in its name. Its mpi.h is another's with a macro.

@@ -21,7 +21,7 @@
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::collectives {
 
@@ -151,7 +151,7 @@ class AdasumTask final : public Task {
 
   void pack() {
     is_packed_ = true;
-    // The blocks of a single tensor lie in its own order.
+    // The blocks of a single tensor lie in the tensor's own order.
     std::byte* output = lengths_.size() == 1 ? out_.contiguous(0, out_.count()) : nullptr;
     is_in_output_ = output != nullptr;
     work_ = is_in_output_ ? output : scratch_.reserve(bytes_of({0, size_}));
@@ -179,7 +179,7 @@ class AdasumTask final : public Task {
     }
     const PeerLinks::Peer& peer = peers_.to(exchange.peer);
     const Channel channel{sequence_, 0, static_cast<std::uint32_t>(next_)};
-    // Where a message would be empty neither side has one.
+    // If a message would be empty, neither side has it.
     if (!received.empty()) receive_ = peer.link->recv(peer.seat, received, channel);
     if (!sent.empty()) send_ = peer.link->send(peer.seat, sent, channel);
   }
@@ -223,7 +223,7 @@ class AdasumTask final : public Task {
     });
   }
 
-  // Calls visit(piece, left, right) for what this seat holds of the pair of this level.
+  // Calls visit(piece, left, right) for the part of this level's pair that this seat holds.
   template <typename Visit>
   void visit_pairs(Visit visit) {
     const std::byte* arrival = landing_.reserve(bytes_of(pair_.received));

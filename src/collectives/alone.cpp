@@ -1,4 +1,4 @@
-// A team of one: nothing to communicate, but scales apply and results appear where they are expected.
+// A team of one: nothing to communicate, but scales apply, and results must appear where they are expected.
 #include "collectives/algorithm.hpp"
 #include "collectives/alone/on_device.hpp"
 #include "collectives/schedule/cost_model.hpp"

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t small_bytes = 8 << 10;
 
-// Writes the program of one seat. A place owns the blocks of its seats where blocks belong to seats, else one block.
+// Writes the program of one seat. If blocks belong to seats, a place owns the blocks of its seats; else it owns one
+// block.
 class Writer {
  public:
   Writer(const Team& team, bool blocks_are_seats)
@@ -67,7 +68,7 @@ class Writer {
   }
 
  private:
-  // The blocks of the aligned run of so many places around one.
+  // The blocks of the aligned run of so many places that this one belongs to.
   Blocks run_of(int place, int length) const {
     int first = place / length * length;
     if (!blocks_are_seats_) return {first, first + length};

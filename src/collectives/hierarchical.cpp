@@ -19,6 +19,7 @@
 // prescale is the first stage's, the postscale the middle's.
 #include <algorithm>
 
+#include "base/panic.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/cost_model.hpp"
@@ -37,7 +38,14 @@ class Hierarchical final : public Algorithm {
  public:
   const char* name() const override { return "hierarchical"; }
   bool does(Verb verb) const override {
-    return row_of(verb).moves_data() && verb != Verb::alltoall && verb != Verb::adasum;
+    switch (verb) {
+      case Verb::allreduce:
+      case Verb::broadcast:
+      case Verb::allgather:
+      case Verb::reduce_scatter:
+      case Verb::barrier: return true;
+      default: return false;
+    }
   }
   std::string_view addition_order(const Collective&, const Team&) const override { return "hierarchical"; }
 
@@ -65,7 +73,8 @@ class Hierarchical final : public Algorithm {
       case Verb::broadcast: return hierarchical::plan_broadcast(collective, team);
       case Verb::allgather: return hierarchical::plan_allgather(collective, team);
       case Verb::reduce_scatter: return hierarchical::plan_reduce_scatter(collective, team);
-      default: return hierarchical::plan_barrier(collective, team);
+      case Verb::barrier: return hierarchical::plan_barrier(collective, team);
+      default: panic("hierarchical was asked to plan a verb that it does not do");
     }
   }
 

@@ -12,7 +12,7 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::collectives {
 
@@ -79,7 +79,7 @@ class Pairwise final : public Task {
     std::byte* landing = nullptr;  // where it arrives, if that is not where it belongs
     Scratch scratch;
   };
-  // The piece that is begun next.
+  // The piece that begins next.
   struct Place {
     int round = 1;
     std::int64_t at = 0;  // in what belongs to the round's seat

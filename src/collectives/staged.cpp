@@ -1,6 +1,6 @@
 // Tensors in the memory of a device where no link carries them: through host memory, in chunks (staged/task.cpp).
 #include "collectives/algorithm.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 #include "collectives/staged/task.hpp"
 
 namespace hvd::collectives {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -37,7 +37,7 @@ class Mine {
   Mine(const MpiPeers::Request& request, bootstrap::Bootstrap& bootstrap, Deadline deadline)
       : request_(request), bootstrap_(bootstrap), deadline_(deadline), base_(request.base) {}
 
-  // What there is, before anything is started.
+  // What this rank has before anything is started.
   MpiCard look() {
     MpiCard card;
     card.wanted = !request_.config->mpi.empty();
@@ -68,7 +68,7 @@ class Mine {
     return status ? started(std::move(card)) : card;
   }
 
-  // Everybody's card, by rank.
+  // The cards of all ranks, by rank.
   Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
     const World& world = *request_.world;
     std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
@@ -87,10 +87,10 @@ class Mine {
   std::shared_ptr<mpi::Communicator>& base() { return base_; }
 
  private:
-  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) when ranks come to it one after
-  // another: who is first waits in PMI's barrier, where nothing answers those that still take leave of its endpoints.
-  // Where the library's requests to the launcher go through us we end them in order without it. (MPICH 5 does not hang,
-  // and would leave its shared memory behind.)
+  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) if ranks come to it one after
+  // another: the first waits in PMI's barrier, and nothing answers those that still end their connections to its
+  // endpoints. If the library's requests to the launcher go through us, we end them in order without MPI_Finalize.
+  // (MPICH 5 does not hang, and would leave its shared memory behind.)
   bool leaves_by_itself(const MpiCard& card) const {
     std::string version = process_->calls().version();
     std::size_t digit = version.find_first_of("0123456789");
@@ -99,7 +99,7 @@ class Mine {
     bool has_doorway = std::string_view(bootstrap_.name()) == "pmi" && request_.environment->has("PMI_FD");
     return card.over_bridge || has_doorway;
   }
-  // Checks the thread level of one that runs already.
+  // Checks the thread level of an MPI that runs already.
   MpiCard started(MpiCard card) {
     Status status = process_->start(*request_.environment, *request_.config);
     card.running = process_->is_running();
@@ -128,8 +128,8 @@ Error refuse(const World& world, std::size_t rank, const std::string& why) {
   return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
 }
 
-// An interface of the same address on several hosts (a bridge of containers) leads from none to another. MPI libraries
-// take it for the way all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
+// An interface that has the same address on several hosts (a bridge of containers) leads from none of them to another.
+// MPI libraries use it all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
 Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -149,7 +149,7 @@ Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   return {};
 }
 
-// Whether all can go on in the same way: else MPI_Init would wait for those who do not call it.
+// Whether all ranks can start MPI in the same way: otherwise MPI_Init would wait for those that do not call it.
 Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (!cards[rank].refusal.empty()) return refuse(world, rank, cards[rank].refusal);
@@ -223,9 +223,13 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 }
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
-  if (config.mpi == "none" || world.size() == 1) return false;
-  if (config.mpi.empty() && config.cpu_operations == "gloo") return false;
-  return !config.mpi.empty() || has_base || !is_on_one_node(world);
+  if (world.size() == 1) return false;
+  MpiWish wish = mpi_wish(config);
+  bool never = wish.when == MpiWish::When::never;
+  if (!never && (wish.when == MpiWish::When::always || has_base || !is_on_one_node(world))) return true;
+  if (world.rank == Rank{0})
+    log::info("the ranks communicate without MPI: " + (never ? wish.why : "they are all on one node"));
+  return false;
 }
 
 Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstrap::Bootstrap& bootstrap,
@@ -235,15 +239,15 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
   MpiCard card = mine.look();
   auto cards = mine.exchange(card, "");
   if (!cards) return std::move(cards.error());
-  bool is_wanted = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
+  bool is_demanded = std::any_of(cards->begin(), cards->end(), [](const MpiCard& it) { return it.wanted; });
   if (!cards->front().running && check_alike(world, *cards)) {
     cards = mine.exchange(mine.start(std::move(card), cards->front().space), ".started");
     if (!cards) return std::move(cards.error());
   }
   auto ranks = match_ranks(world, *cards);
   if (ranks)
-    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_wanted);
-  if (is_wanted) {
+    return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_demanded);
+  if (is_demanded) {
     ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
     return std::move(ranks.error());
   }
@@ -258,7 +262,8 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
 Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {
   std::vector<int> members;
   for (Rank rank : group.ranks) members.push_back(mpi_ranks_.at(static_cast<std::size_t>(rank.value)));
-  // Groups of one name do not overlap; the program's own groups may be made at the same time, so not any small number.
+  // Groups of one name do not overlap. The program's own groups may be made at the same time, so the number is not a
+  // small one.
   std::uint32_t mixed = 2166136261u;
   for (char letter : name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 16777619u;
   return base_->subgroup(members, static_cast<int>(mixed & 0x7fff));

@@ -28,10 +28,10 @@ namespace {
 
 using Key = std::pair<Rank, Digest>;
 
-// After which a listener is looked at again that had to wait for a free descriptor.
+// A listener that found no free descriptor is looked at again after this time.
 constexpr std::chrono::milliseconds listener_pause{200};
 
-// Of this host, that the connection uses; empty if that cannot be said.
+// The interface of this host that the connection uses; empty if it cannot be found out.
 std::string interface_of(int socket) {
   auto here = posix::TcpAddress::here(socket);
   auto interfaces = posix::interfaces();
@@ -87,7 +87,7 @@ struct NetPeers::State {
   mutable std::mutex mutex;  // guards the following
   std::map<Key, posix::FileDescriptor> arrived;
   std::map<Key, Error> failed;
-  std::map<Key, std::string> missing;  // asked for; the name, for people
+  std::map<Key, std::string> missing;  // asked for and not there yet; the name is for people
   std::vector<Key> requests;           // to be dialled
   std::set<int> handed_out;            // withheld from children
   tcp::Stalls stalls{patience};
@@ -129,7 +129,8 @@ NetPeers::NetPeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NetPeers::~NetPeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    // In a forked child the watcher does not exist and the mutex may be locked for ever: the child must take nothing
+    // apart.
     [[maybe_unused]] State* abandoned = state_.release();
     return;
   }
@@ -208,7 +209,7 @@ void NetPeers::set_wake(posix::WaitWord* wake) {
   state_->wake = wake;
 }
 
-// The kernel looks at the socket again when it is armed: nothing that came before is missed.
+// The kernel looks at the socket when it is armed, so nothing that came before is missed.
 void NetPeers::arm(int socket, bool also_writable) {
   std::uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (also_writable ? EPOLLOUT : 0u);
   auto number = static_cast<unsigned>(socket);
@@ -239,7 +240,7 @@ void NetPeers::sever() noexcept {
   {
     std::lock_guard lock(state_->mutex);
     state_->is_severed = true;
-    // Not closed: that is for their owners.
+    // Does not close them: their owners do.
     for (int socket : state_->handed_out) ::shutdown(socket, SHUT_RDWR);
     state_->arrived.clear();
     if (state_->wake != nullptr) state_->wake->post();
@@ -259,7 +260,7 @@ void NetPeers::State::watch() {
   }
 }
 
-// Asleep until a socket, this process or a deadline has something for the watcher. False if it has to stop.
+// Sleeps until a socket, this process or a deadline has something for the watcher. False if it must stop.
 bool NetPeers::State::wait_for_news() {
   epoll_event found[64];
   int count = ::epoll_wait(events.get(), found, static_cast<int>(std::size(found)), milliseconds_to_wait());
@@ -279,7 +280,7 @@ void NetPeers::State::handle(const epoll_event& event) {
       if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
       return;
     case tcp::Source::stranger: {
-      // Whoever sees what a peer did after it was let in also sees the connection.
+      // A rank that sees what a peer did after it was let in must also see the connection.
       std::lock_guard lock(mutex);
       strangers.move(tcp::EventQueue::number_of(event));
       return admit();

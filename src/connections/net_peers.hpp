@@ -20,8 +20,8 @@ class WaitWord;
 
 namespace hvd::connections {
 
-// Listening sockets on the interfaces that peers may use, with ports that the kernel chose (or of HOROVOD_PORT_RANGE).
-// Made before the ranks meet; its endpoints travel in Member::endpoints.
+// Listening sockets on the interfaces that peers may use, on ports that the kernel chose (or from HOROVOD_PORT_RANGE).
+// Made before the ranks meet; the endpoints travel in Member::endpoints.
 class NetListener {
  public:
   // Fails on an interface (HOROVOD_GLOO_IFACE) that is not there, and on a port range without a free port.
@@ -34,41 +34,41 @@ class NetListener {
   std::string endpoints_;
   std::vector<posix::FileDescriptor> sockets_;
   std::vector<posix::InterfaceAddress> addresses_;  // that the sockets listen on
-  bool is_forced_ = false;                          // connections of ours have to use these addresses too
+  bool is_forced_ = false;                          // our own connections must use these addresses too
 };
 
 // All methods may be called from any thread and none blocks. A forked child does not keep the connections.
 class NetPeers {
  public:
-  // `world` outlives the object. Strangers' connections are dropped, and named in the log once per address.
+  // `world` outlives the object. Connections of strangers are dropped; the log names each address once.
   static Result<std::shared_ptr<NetPeers>> start(const World& world, const Config& config, NetListener listener);
   ~NetPeers();
   NetPeers(const NetPeers&) = delete;
   NetPeers& operator=(const NetPeers&) = delete;
 
-  // The connection of that name between the peer and me; both ask for it, the higher rank dials. Asked again and again
-  // (the wake word is posted when there is news) until it is there: non-blocking, TCP_NODELAY, noticing a peer that
-  // vanished without a word (HOROVOD_PEER_TIMEOUT). The caller owns it from then on; disarm() comes before close().
-  // The rank that dials fails when it finds no way to the peer, with every address that it tried.
+  // The connection of that name between the peer and me. Both ask for it, and the higher rank dials. Ask again (the
+  // wake word is posted when there is news) until it is there. It is non-blocking, has TCP_NODELAY, and notices a peer
+  // that vanished without a word (HOROVOD_PEER_TIMEOUT). From then on the caller owns it and calls disarm() before
+  // close(). The rank that dials fails if it finds no way to the peer; the error has every address that it tried.
   Result<std::optional<posix::FileDescriptor>> connection(Rank peer, std::string_view name);
-  // Which connections were asked for and are not there yet, "rank 3 (host n12, process 4711): …"; empty if none. For
-  // whoever gives up waiting.
+  // The connections that were asked for and are not there yet, "rank 3 (host n12, process 4711): …"; empty if none. For
+  // a caller that gives up waiting.
   std::string describe_missing() const;
-  // Which address the connection between us uses, "10.0.0.3 (eth0)"; for people.
+  // The address that the connection between us uses, "10.0.0.3 (eth0)"; for people.
   std::string describe(int socket) const;
-  // The interfaces of this host that connections use which were handed out, each once.
+  // The interfaces of this host that the connections use which were handed out; each once.
   std::vector<std::string> interfaces_in_use() const;
 
-  // Posted when a connection came or failed, and by arm(). Afterwards nobody touches the former word.
+  // This word is posted when a connection came or failed, and by arm(). After the call nobody touches the former word.
   void set_wake(posix::WaitWord* wake);
   // The engine is about to sleep: the wake word is posted once as soon as the socket can be read (or also written).
   void arm(int socket, bool also_writable);
-  // Before a connection is closed, whether it was ever armed or not.
+  // Call it before a connection is closed, whether it was ever armed or not.
   void disarm(int socket);
   // Whether the connection was ended here because the other end's host gives no sign of life.
   bool has_fallen_silent(int socket) const;
-  // All connections end at once in both directions, those that were handed out too, and no new ones are made: what the
-  // peers see when this process ends. For whoever gives up the job.
+  // Ends all connections at once in both directions, also those that were handed out, and makes no new ones. The peers
+  // see what they would see if this process ended. For a rank that gives up the job.
   void sever() noexcept;
 
  private:

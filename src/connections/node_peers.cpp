@@ -27,8 +27,8 @@ namespace hvd::connections {
 namespace {
 
 enum class Kind : std::uint32_t {
-  offer = 1,    // a name; a descriptor comes along
-  goodbye = 2,  // the sender may close its end from now on
+  offer = 1,  // a name; a descriptor comes along
+  leave = 2,  // the sender may close its end from now on
 };
 constexpr std::size_t longest_message = 1024;
 
@@ -39,8 +39,8 @@ struct Letter {
 
 struct Peer {
   Rank rank;
-  posix::FileDescriptor socket;  // empty once the peer has gone
-  bool may_leave = false;
+  posix::FileDescriptor socket;  // empty once it has ended
+  bool has_left = false;
   std::deque<Letter> outbox;  // what its socket had no room for
 };
 
@@ -75,7 +75,7 @@ struct NodePeers::State {
   posix::WaitWord* wake = nullptr;
   std::function<void(Rank)> callback;
   std::vector<Rank> lost;  // not reported yet
-  bool expects_departures = false;
+  bool is_leaving = false;
   bool has_to_stop = false;
 
   pid_t owner = ::getpid();
@@ -107,7 +107,8 @@ NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NodePeers::~NodePeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child the watcher does not exist and the mutex may be held for ever: nothing can be taken apart.
+    // In a forked child the watcher does not exist and the mutex may be locked for ever: the child must take nothing
+    // apart.
     [[maybe_unused]] State* abandoned = state_.release();
     return;
   }
@@ -160,17 +161,17 @@ void NodePeers::on_lost(std::function<void(Rank)> callback) {
   state_->poke();
 }
 
-void NodePeers::expect_departures() {
+void NodePeers::leave() {
   Buffer message;
-  ByteWriter(message).put(Kind::goodbye);
+  ByteWriter(message).put(Kind::leave);
   std::lock_guard lock(state_->mutex);
-  if (std::exchange(state_->expects_departures, true)) return;
+  if (std::exchange(state_->is_leaving, true)) return;
   for (Peer& peer : state_->peers) {
     if (peer.socket) state_->send(peer, message, -1);
   }
 }
 
-// Under the mutex. A failure shows at the watcher, which finds the connection closed.
+// Call it under the mutex. The watcher notices a failure: it finds the connection closed.
 void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
   if (peer.outbox.empty()) {
     auto sent = posix::send_message(peer.socket, message, descriptor);
@@ -195,7 +196,7 @@ void NodePeers::State::watch() {
   }
 }
 
-// Asleep until a peer or this process has something for the watcher. False if it has to stop.
+// Sleeps until a peer or this process has something for the watcher. False if it must stop.
 bool NodePeers::State::wait_for_news() {
   std::vector<pollfd> watched{{poked.get(), POLLIN, 0}};
   {
@@ -224,10 +225,10 @@ void NodePeers::State::read_from(Peer& peer) {
       keep_message(peer, message, std::move(descriptor));
       continue;
     }
-    // Gone; or something it gave us is lost, and waiting for it would be for ever.
+    // The connection has ended; or something that the peer gave is lost, and waiting for it would be for ever.
     if (!received) log::error("rank " + std::to_string(peer.rank.value) + ": " + received.error().message);
     close(peer);
-    if (!peer.may_leave && !expects_departures) lost.push_back(peer.rank);
+    if (!peer.has_left && !is_leaving) lost.push_back(peer.rank);
     if (wake != nullptr) wake->post();
     return;
   }
@@ -243,7 +244,7 @@ void NodePeers::State::keep_message(Peer& peer, const Buffer& message, posix::Fi
       if (wake != nullptr) wake->post();
       return;
     }
-    case Kind::goodbye: peer.may_leave = true; return;
+    case Kind::leave: peer.has_left = true; return;
   }
 }
 
@@ -258,7 +259,7 @@ void NodePeers::State::empty_outbox(Peer& peer) {
 
 void NodePeers::State::close(Peer& peer) {
   if (!peer.socket) return;
-  // Not left to close(): a child forked in this moment may hold a copy.
+  // close() is not enough: a child forked in this moment may hold a copy.
   ::shutdown(peer.socket.get(), SHUT_RDWR);
   posix::stop_withholding(peer.socket.get());
   peer.socket.reset();

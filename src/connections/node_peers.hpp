@@ -35,27 +35,27 @@ class PeerListener {
 // a rank that ends is noticed even while its children live on.
 class NodePeers {
  public:
-  // Collective over the node's ranks: every rank gets a connection with every other. Connections of other users'
-  // processes, or such that do not know the job's name, are dropped. Blocks until the deadline.
+  // Collective over the ranks of the node: every rank gets a connection with every other. Connections of other users'
+  // processes are dropped, and those of processes that do not know the job's name. Blocks until the deadline at most.
   static Result<std::shared_ptr<NodePeers>> meet(const World& world, const Group& node, PeerListener listener,
                                                  Deadline deadline);
-  // Closes the connections. Without expect_departures() before, the peers take it for this rank's death.
+  // Closes the connections. Without leave() before, the peers take it for this rank's loss.
   ~NodePeers();
   NodePeers(const NodePeers&) = delete;
   NodePeers& operator=(const NodePeers&) = delete;
 
   // One rank of a group gives the others a descriptor under a name; take() yields it, once, when it has arrived. Never
-  // blocks; the descriptor may be closed afterwards. A peer that is gone is passed over: it is reported as lost.
+  // blocks; the descriptor may be closed afterwards. A lost peer is passed over: it is reported.
   Status offer(const Group& group, std::string_view name, int descriptor);
   std::optional<posix::FileDescriptor> take(std::string_view name);
-  // Posted whenever something arrived or a peer was lost. Afterwards nobody touches the former word.
+  // This word is posted whenever something arrived or a peer was lost. After the call nobody touches the former word.
   void set_wake(posix::WaitWord* wake);
   // Called once per lost peer, on the watcher's thread: the peer's process ended or closed its sockets. Peers that were
   // lost before it was set are reported too.
   void on_lost(std::function<void(Rank)> callback);
-  // (A Runtime has NodeBoard::leave() for this.) The job is shutting down by agreement: from now on peers may close
-  // their ends without being reported, and the peers are told that this rank may close its own.
-  void expect_departures();
+  // The job ends by agreement: from now on no peer is reported, and the peers are told not to report this rank. (A
+  // Runtime uses NodeBoard::leave() in place of it.)
+  void leave();
 
  private:
   struct State;

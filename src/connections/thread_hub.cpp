@@ -140,14 +140,14 @@ ThreadHub::Taken ThreadHub::take(Line& line, Seat me, Seat from, Channel channel
   if (letter->polls_left > 0) {
     --letter->polls_left;
     lock.unlock();
-    wake(line.ranks[seat]);  // or a receiver that sleeps between its polls would never see the last of them
+    wake(line.ranks[seat]);  // a receiver that sleeps between its polls would otherwise never see the last of them
     return Taken::not_here;
   }
   mailbox.letters.erase(found);
   actual_bytes = letter->bytes.size();
   bool fits = actual_bytes == into.size();
   if (fits && actual_bytes != 0) {
-    // The sender's bytes are ours while stage is 1; other messages of this mailbox need not wait for the copy.
+    // While `stage` is 1 the sender's bytes are ours; other messages of this mailbox need not wait for the copy.
     letter->stage.store(1, std::memory_order_relaxed);
     lock.unlock();
     std::memcpy(into.data(), letter->bytes.data(), actual_bytes);

@@ -30,21 +30,20 @@ class ThreadHub {
   ThreadHub& operator=(const ThreadHub&) = delete;
 
   int ranks() const noexcept { return static_cast<int>(desks_.size()); }
-  // The same memory for all callers of the same name, page-aligned; zeroed at the first call. Lives as long as someone
-  // holds it. Refused: another size than the first caller's.
+  // The same memory for all callers of the same name, page-aligned; zeroed at the first call. Lives as long as somebody
+  // holds it. Fails if the size differs from the first caller's.
   Result<std::shared_ptr<void>> share_memory(std::string_view name, std::size_t bytes);
-  // The engine of a rank; posted when a message for it arrives, when one of its messages was taken, and at every death.
-  // Null ends it: afterwards nobody touches the former word.
+  // The wait word of a rank's engine. It is posted when a message for the rank arrives, when one of its messages was
+  // taken, and at every death. Null ends that: after the call nobody touches the former word.
   void set_wake(Rank rank, posix::WaitWord* wake);
 
-  // Faults, for tests.
-  // Messages of `from` to `to` arrive only after so many polls by the receiver.
+  // Faults, for tests. Messages of `from` to `to` arrive only after so many polls by the receiver.
   void delay(Rank from, Rank to, int polls);
   // Every message from now on arrives after a number of polls drawn from 0…longest, so messages overtake each other.
   void delay_randomly(std::uint64_t seed, int longest_polls);
   // The next messages get lost; their sender does not notice.
   void drop_next(Rank from, Rank to, int messages);
-  // Nothing comes from the rank or goes to it any more; whoever shares a link with it is told.
+  // From now on nothing comes from the rank or goes to it; all that share a link with it are told.
   void kill(Rank rank);
   bool is_dead(Rank rank) const noexcept;
   bool has_deaths() const noexcept { return deaths_.load(std::memory_order_acquire) != 0; }
@@ -76,14 +75,14 @@ class ThreadHub {
   };
   enum class Taken : std::uint8_t { not_here, delivered, wrong_size };
 
-  // The line of that name; made at the first call. A name stands for one link in the life of the hub.
+  // The line of that name; the first call makes it. A name stands for one link in the life of the hub.
   std::shared_ptr<Line> open_line(std::string_view name, const Group& group);
   void post(Line& line, Seat to, Letter& letter);
-  // Copies the oldest matching letter. After wrong_size the letter is gone and `actual_bytes` tells its size.
+  // Copies the oldest matching letter. After wrong_size the letter is dropped, and `actual_bytes` tells its size.
   Taken take(Line& line, Seat me, Seat from, Channel channel, Bytes into, std::size_t& actual_bytes);
-  // Afterwards nobody reads the letter's bytes; waits for a receiver that is copying them.
+  // After the call nobody reads the letter's bytes. It waits for a receiver that is copying them.
   void withdraw(Line& line, Seat to, Letter& letter);
-  // The seat's link is gone, once: whoever shares the line is woken to notice it, and told why.
+  // The seat's link has ended; call it once. All that share the line are woken to notice it, and told why.
   void close(Line& line, Seat me, std::string why);
 
  private:

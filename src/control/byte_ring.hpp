@@ -40,8 +40,8 @@ class ByteRing {
     return true;
   }
 
-  // The record at the cursor, which then moves past it. The bytes stay valid until the reader lets the writer know of
-  // it.
+  // The record at the cursor, which then moves past it. The bytes stay valid until the reader publishes its position to
+  // the writer.
   bool read(std::uint64_t& cursor, ConstBytes& record) const {
     if (cursor == written()) return false;
     std::uint32_t size = load_size(cursor);

@@ -12,9 +12,9 @@ namespace {
 
 using Length = std::uint32_t;
 
-// A frame of no bytes is the goodbye.
-constexpr Length goodbye = 0;
-// No frame comes near it; a length above it means that the stream is broken.
+// A frame of no bytes: the sender leaves.
+constexpr Length leave_mark = 0;
+// No frame is nearly as long; a length above it means that the stream is broken.
 constexpr Length longest_frame = 256u << 20;
 
 }  // namespace
@@ -58,7 +58,7 @@ Status ControlLink::flush() {
       return {};
     } else if (errno != EINTR) {
       if (peer_has_left_) break;  // nobody reads it any more, and nobody needs it
-      return lost(std::string("broke (") + std::strerror(errno) + ")");
+      return lost("broke (" + errno_text(errno) + ")");
     }
   }
   unsent_.clear();
@@ -73,7 +73,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
     if (have >= sizeof length) {
       std::memcpy(&length, received_.data() + taken_, sizeof length);
       if (length > longest_frame) return lost("carried something that is not ours");
-      if (length == goodbye) {
+      if (length == leave_mark) {
         peer_has_left_ = true;
         return std::optional<ConstBytes>();
       }
@@ -87,7 +87,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
       received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
       taken_ = 0;
     }
-    // Grows with what is expected next; what was handed out is gone by now.
+    // Grows for the frame that comes next; frames that were handed out are no longer needed.
     std::size_t before = received_.size();
     std::size_t room = std::max<std::size_t>(4096, sizeof length + length - std::min(have, sizeof length + length));
     received_.resize(before + room);
@@ -97,7 +97,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
     if (count > 0) continue;
     if (count == 0) return lost("was closed");
     if (failure == EAGAIN || failure == EWOULDBLOCK) return std::optional<ConstBytes>();
-    if (failure != EINTR) return lost(std::string("broke (") + std::strerror(failure) + ")");
+    if (failure != EINTR) return lost("broke (" + errno_text(failure) + ")");
   }
 }
 
@@ -107,7 +107,7 @@ void ControlLink::arm() {
 
 void ControlLink::leave(Deadline deadline) noexcept {
   if (!socket_) return;
-  ByteWriter(unsent_).put(goodbye);
+  ByteWriter(unsent_).put(leave_mark);
   while (flush() && !unsent_.empty() && !deadline.passed()) {
     pollfd writable{socket_.get(), POLLOUT, 0};
     auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left()).count();

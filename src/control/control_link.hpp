@@ -24,16 +24,16 @@ class ControlLink {
   bool is_connected() const { return static_cast<bool>(socket_); }
   // True once it is there.
   Result<bool> connect();
-  // Kept and sent as far as the socket takes it, now and by flush().
+  // Keeps the frame and sends as much as the socket takes, now and in flush().
   Status send(ConstBytes frame);
   Status flush();
-  // The next whole frame, valid until the next call; nothing while none is there. The peer has gone: peer_lost, unless
-  // it said goodbye, after which nothing more comes.
+  // The next whole frame, valid until the next call; nothing while none is there. peer_lost if the connection has
+  // ended, but not after the peer has left: then nothing more comes.
   Result<std::optional<ConstBytes>> receive();
   bool peer_has_left() const { return peer_has_left_; }
-  // What comes, or can be sent, from now on posts the wake word.
+  // From now on the wake word is posted when something comes or can be sent.
   void arm();
-  // Says goodbye and waits until that is sent or the deadline has passed.
+  // Tells the peer that this rank leaves, and waits until that is sent or the deadline has passed.
   void leave(Deadline deadline) noexcept;
 
  private:

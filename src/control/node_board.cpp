@@ -19,7 +19,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
 constexpr std::size_t groups_of(int slots) {
   return (static_cast<std::size_t>(slots) + 63) / 64;
 }
-// Words of a part whose writer shall share no cache line with others.
+// Room for so many words of one writer: whole cache lines, which it shares with no other writer.
 constexpr std::size_t whole_lines(std::size_t words) {
   return (words + 7) / 8 * 8;
 }
@@ -58,7 +58,7 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
       strangers_(groups_ * static_cast<std::size_t>(shape.seats)),
       of_all_(groups_, ~std::uint64_t{0}),
       has_joined_(static_cast<std::size_t>(shape.seats)),
-      at_rest_(groups_),
+      at_rest_(groups_ * static_cast<std::size_t>(shape.seats)),
       taken_(groups_),
       void_(groups_),
       to_look_at_(groups_of(static_cast<int>(groups_))) {
@@ -123,7 +123,7 @@ void NodeBoard::close(SlotId slot) {
 
 void NodeBoard::set_joined(const std::vector<bool>& joined) {
   has_joined_ = joined;
-  // What waited for them alone is complete, and was announced as incomplete.
+  // Slots that waited only for these ranks are complete, and have been announced as incomplete.
   for (std::size_t group = 0; group < groups_; ++group) {
     if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
     unannounced_[group] = ~std::uint64_t{0};
@@ -167,15 +167,17 @@ bool NodeBoard::take_completed(SlotId& slot) {
     if (word == to_look_at_.size()) return false;
     group_ = word * 64 + static_cast<std::size_t>(std::countr_zero(to_look_at_[word]));
     to_look_at_[word] &= to_look_at_[word] - 1;
-    found_ = ~std::uint64_t{0};
-    std::uint64_t has_members = 0;
+    // A rank that has joined need not arrive, but may have arrived before.
+    found_ = ~void_[group_];
+    std::uint64_t has_any = 0;
     for (int seat = 0; seat < shape_.seats; ++seat) {
-      std::uint64_t missing = absent(seat, group_);
-      found_ &= (arrivals_of(seat, group_).load() ^ at_rest_[group_]) | missing;
-      has_members |= ~missing;
+      std::uint64_t arrived = turned(seat, group_);
+      found_ &= arrived | absent(seat, group_);
+      has_any |= arrived;
     }
-    found_ &= has_members & ~void_[group_];
-    at_rest_[group_] ^= found_;
+    found_ &= has_any;
+    for (int seat = 0; seat < shape_.seats && found_ != 0; ++seat)
+      at_rest_[static_cast<std::size_t>(seat) * groups_ + group_] ^= found_ & turned(seat, group_);
     taken_[group_] |= found_;
   }
   slot = SlotId{static_cast<std::int32_t>(group_) * 64 + std::countr_zero(found_)};
@@ -197,7 +199,9 @@ void NodeBoard::evicted(SlotId slot) {
 
 void NodeBoard::given(SlotId slot) {
   set_bit(void_, slot, false);
-  set_bit(at_rest_, slot, false);
+  std::uint64_t bit = std::uint64_t{1} << (slot.value % 64);
+  for (int seat = 0; seat < shape_.seats; ++seat)
+    at_rest_[static_cast<std::size_t>(seat) * groups_ + static_cast<std::size_t>(slot.value) / 64] &= ~bit;
 }
 
 void NodeBoard::look_at_all_slots() {
@@ -207,9 +211,9 @@ void NodeBoard::look_at_all_slots() {
 std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   std::vector<Seat> missing;
   auto group = static_cast<std::size_t>(slot.value) / 64;
-  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all have; it waits for other nodes
+  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all of this node have; it waits for other nodes
   for (int seat = 0; seat < shape_.seats; ++seat) {
-    std::uint64_t arrived = (arrivals_of(seat, group).load() ^ at_rest_[group]) | absent(seat, group);
+    std::uint64_t arrived = turned(seat, group) | absent(seat, group);
     if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});
   }
   return missing;
@@ -235,7 +239,7 @@ bool NodeBoard::take_request(Seat& from, ConstBytes& request) {
   for (int tried = 0; tried < shape_.seats; ++tried) {
     int seat = next_requester_;
     auto index = static_cast<std::size_t>(seat);
-    // What was handed out at the last call has been used: its room may be written again.
+    // What the last call handed out has been used: its room may be written again.
     seats_[seat].request_bytes_taken.store(request_cursors_[index], std::memory_order_release);
     if (requests_[index].read(request_cursors_[index], request)) {
       from = Seat{seat};

@@ -4,9 +4,9 @@
 //
 //  1. A rank marks its arrival at a slot by turning over its own bit of that slot: any number of slots cost a store
 //     per 64 of them. Bits that are equal on all members are at rest; once all have turned theirs over, they are again.
-//     Whoever sees that (the last one, or several who come together) notes the 64 slots for the leader (seat 0) and
-//     wakes it; nobody else is disturbed. Members of a slot are the seats of its process set; every seat knows them from
-//     the log. A slot begins and ends with all bits zero.
+//     The rank that sees that (the last one, or several that come together) notes the 64 slots for the leader (seat 0)
+//     and wakes it; no other rank is disturbed. Members of a slot are the seats of its process set; every seat knows
+//     them from the log. A slot begins and ends with all bits zero.
 //  2. What has no slot yet is a request: bytes on the rank's own ring, read by the leader.
 //  3. The leader appends records to the log; every seat reads all of them in order and publishes how far it has got.
 //     Room in the log is what the slowest reader leaves.
@@ -45,12 +45,12 @@ class NodeBoard {
   static constexpr Seat leader{0};
   posix::WaitWord& wake_word(Seat seat) { return seats_[seat.value].wake; }
 
-  // I have done my part of an agreed end: that my process goes away is no loss any more.
+  // I have done my part of an end by agreement: from now on the end of my process is no loss.
   void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
   bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
 
-  // A rank is gone; everybody here must know, and in the words of who noticed. The first one counts. Before this rank
-  // ends for it, so that nobody takes its own end for the cause.
+  // A rank is lost. All seats must know, in the words of the seat that noticed; the first report counts. Call it before
+  // this rank ends because of it, so that nobody takes this rank's own end for the cause.
   void announce_lost(Rank rank, std::string_view why);
   bool has_lost() const { return common_->lost.load(std::memory_order_relaxed) != 0; }
   struct Loss {
@@ -59,26 +59,27 @@ class NodeBoard {
   };
   std::optional<Loss> loss() const;
 
-  // As I read in the log that the slot is given: to these members, by seat; empty: to all, less those that have joined.
+  // I read in the log that the slot is given to these members, by seat. Empty: to all that have not joined.
   void open(SlotId slot, const std::vector<bool>& members);
-  // As I read that it has ended: whatever I had arrived at is taken back.
+  // I read that the slot has ended: my arrivals there are taken back.
   void close(SlotId slot);
-  // As I read that ranks have joined, or all joins are over: who counts as absent at the slots of all seats.
+  // I read that ranks have joined, or that all joins are over: it says who counts as absent at the slots of all seats.
   void set_joined(const std::vector<bool>& joined);
   // I have arrived at the slot; the others see it with announce_arrivals().
   void arrive(SlotId slot);
   void announce_arrivals();
-  // For the leader: the next slot at which all have arrived, each once.
+  // For the leader: the next slot at which all have arrived; each is returned once.
   bool take_completed(SlotId& slot);
-  // For the leader: the completed slot was scheduled; it may be arrived at anew.
+  // For the leader: the completed slot was scheduled, so ranks may arrive at it anew.
   void scheduled(SlotId slot);
-  // For the leader: before its end is in the log, and before the slot is given anew. In between nothing is completed
-  // there: all seats close it as they read its end.
+  // For the leader: call the first before the slot's end is in the log, and the second before the slot is given anew.
+  // In between nothing is completed there, since each seat closes the slot when it reads its end.
   void evicted(SlotId slot);
   void given(SlotId slot);
-  // For the leader: whoever was the last may have been halted before it could say so.
+  // For the leader: looks for completed slots itself, since the last rank to arrive may have been stopped before it
+  // could say so.
   void look_at_all_slots();
-  // For the leader: which members have not arrived at the slot since it was scheduled last.
+  // For the leader: the members that have not arrived at the slot since it was last scheduled.
   std::vector<Seat> missing_at(SlotId slot) const;
   // For the leader: some members have, and some have not.
   bool is_partial(SlotId slot) const;
@@ -106,8 +107,9 @@ class NodeBoard {
     std::atomic<std::uint64_t> log_records_read;
     std::atomic<std::uint64_t> request_bytes_taken;  // written by the leader
     std::atomic<std::uint32_t> has_left;
-    std::uint32_t why_bytes;      // of what this seat says about a loss; written before it is announced
-    char why[most_bytes_of_why];  // of the seat's own, so that one killed in mid-sentence keeps nobody else from it
+    std::uint32_t why_bytes;  // of what this seat says about a loss; written before it is announced
+    // Each seat has its own, so that a rank that is killed while it writes does not block the others.
+    char why[most_bytes_of_why];
   };
   struct alignas(64) Common {
     std::atomic<std::uint64_t> lost;  // rank + 1, and in the upper half the seat that says why
@@ -123,6 +125,10 @@ class NodeBoard {
   std::uint64_t absent(int seat, std::size_t group) const {
     std::uint64_t absent = strangers_[static_cast<std::size_t>(seat) * groups_ + group];
     return has_joined_[static_cast<std::size_t>(seat)] ? absent | of_all_[group] : absent;
+  }
+  // The slots of the group at which the seat has arrived since they were completed last.
+  std::uint64_t turned(int seat, std::size_t group) const {
+    return arrivals_of(seat, group).load() ^ at_rest_[static_cast<std::size_t>(seat) * groups_ + group];
   }
   void set_bit(std::vector<std::uint64_t>& words, SlotId slot, bool value);
 
@@ -141,9 +147,10 @@ class NodeBoard {
   std::vector<bool> has_joined_;                          // by seat
   std::vector<std::size_t> unannounced_groups_;
   // The leader's:
-  std::vector<std::uint64_t> at_rest_;  // by group: where the bits were when the slot was completed last
-  std::vector<std::uint64_t> taken_;    // completed, not scheduled
-  std::vector<std::uint64_t> void_;     // ended, not given
+  // By seat and group: where the bits were when the slot was completed last. The bits of who has joined stay behind.
+  std::vector<std::uint64_t> at_rest_;
+  std::vector<std::uint64_t> taken_;  // completed, not scheduled
+  std::vector<std::uint64_t> void_;   // ended, not given
   std::vector<std::uint64_t> to_look_at_;
   std::size_t group_ = 0;
   std::uint64_t found_ = 0;  // completed slots of the group that are not taken yet

@@ -15,9 +15,10 @@
 #include <utility>
 
 #include "base/collective.hpp"
+#include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "base/tensor_view.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::devices {
@@ -109,22 +110,19 @@ class Device {
 };
 
 // A word that nobody sleeps on. Who gives it to query() takes back his own, which may go then.
-posix::WaitWord& nobody() noexcept;
+inline posix::WaitWord& nobody() noexcept {
+  static posix::WaitWord word;
+  return word;
+}
 
 // Blocks until the stream has done what is queued on it, or the device has failed.
-void finish(Device& device, Stream stream);
-
-// The devices of a rank, at most one of each kind; the host is always there.
-class Devices {
- public:
-  // Those of the registry, and others; of two of one kind the later one counts.
-  explicit Devices(std::span<const std::shared_ptr<Device>> others = {});
-
-  Device* find(DeviceKind kind) const { return by_kind_[static_cast<std::size_t>(kind)].get(); }
-  Device& host() const { return *find(DeviceKind::host); }
-
- private:
-  std::shared_ptr<Device> by_kind_[device_kind_count];
-};
+inline void finish(Device& device, Stream stream) {
+  auto end = device.record(stream);
+  if (!end) return;
+  for (Naps naps;; naps.take()) {
+    auto is_there = device.query(*end, nullptr);
+    if (!is_there || *is_there) return;
+  }
+}
 
 }  // namespace hvd::devices

@@ -9,12 +9,16 @@
 
 #include "base/deadline.hpp"
 #include "base/number.hpp"
+#include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
+#include "launcher/checkpoints/command.hpp"
 #include "launcher/job/job.hpp"
 #include "launcher/options/check_build.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
+#include "launcher/options/job_script.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -55,6 +59,14 @@ Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
   return launcher::parse_host_file(*text, flags.get("hostfile"));
 }
 
+Result<std::string> job_script(const Flags& flags) {
+  std::string file = flags.get("script_site");
+  if (file.find('/') == std::string::npos) return launcher::job_script(flags, std::nullopt);
+  auto text = read_file(file);
+  if (!text) return misuse("--site: " + text.error().message);
+  return launcher::job_script(flags, *text);
+}
+
 Result<Flags> read_flags(int count, char** arguments) {
   auto flags = launcher::parse_flags({arguments + 1, static_cast<std::size_t>(count - 1)});
   if (!flags || !flags->has("config_file")) return flags;
@@ -83,30 +95,62 @@ Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& e
   }
   auto grace = grace_of(environment);
   if (!grace) return grace.error();
-  return launcher::JobRequest{flags, environment, flags.number("num_proc", 0), flags.command, std::move(hosts), *grace};
+  launcher::JobRequest request{flags,         environment,      flags.number("num_proc", 0),
+                               flags.command, std::move(hosts), *grace};
+  if (flags.has("num_proc")) return request;
+  for (const launcher::HostSlots& host : request.hosts) request.ranks += host.slots;
+  return request;
 }
 
-// For as many ranks as there are slots, where nothing else is said.
+// Sets the number of ranks, where nothing is said, to that of the slots of the job.
+Status complete(launcher::JobRequest& request) {
+  if (request.ranks > 0) return {};
+  const std::string missing = "-np is missing: the number of ranks to start (horovodrun -np 4 command)";
+  if (!request.around.is_a_job()) return misuse(missing);
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (launch && launch->size > 1)
+    return misuse(missing + "; each of the " + std::to_string(launch->size) + " processes that " + launch->name +
+                  " started would take all slots of the job");
+  auto slots = request.around.slots();
+  if (!slots) return misuse("-np is missing, and " + slots.error().message);
+  request.ranks = *slots;
+  return {};
+}
+
 Result<std::string> explanation(const Flags& flags, const Environment& environment) {
   auto request = request_of(flags, environment);
   if (!request) return request.error();
-  if (!flags.has("num_proc")) {
-    for (const launcher::HostSlots& host : request->hosts) request->ranks += host.slots;
-    if (request->ranks == 0) request->ranks = environment.number("SLURM_NTASKS").value_or(0);
-    if (request->ranks == 0) request->ranks = 2;
-  }
+  if (!complete(*request)) request->ranks = 2;
   if (request->command.empty()) request->command = {"command"};
+  if (flags.has("container")) {
+    auto image = launcher::find_image(flags.get("container"));
+    if (!image) return image.error();
+    request->command = launcher::in_image(*image, "horovodrun", request->command);
+  }
   return launcher::explain(*request);
 }
 
+// The user's command, or that command inside of the image that the user named.
+Status put_into_image(Flags& flags, Environment& environment) {
+  if (!flags.has("container")) return {};
+  for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);
+  auto image = launcher::find_image(flags.get("container"));
+  if (!image) return image.error();
+  flags.set("container", image->word);
+  HVD_RETURN_IF_ERROR(launcher::check_image(*image, environment));
+  auto horovodrun = launcher::program_on_other_hosts(environment);
+  if (!horovodrun) return horovodrun.error();
+  if (!flags.command.empty()) flags.command = launcher::in_image(*image, *horovodrun, flags.command);
+  return {};
+}
+
 Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environment) {
-  if (!flags.has("num_proc")) return misuse("-np is missing: the number of ranks to start (horovodrun -np 4 command)");
-  int ranks = flags.number("num_proc", 0);
-  if (flags.command.empty())
-    return misuse("the command is missing: horovodrun -np " + std::to_string(ranks) + " command");
   auto wanted = request_of(flags, environment);
   if (!wanted) return wanted.error();
+  HVD_RETURN_IF_ERROR(complete(*wanted));
   const launcher::JobRequest& request = *wanted;
+  if (flags.command.empty())
+    return misuse("the command is missing: horovodrun -np " + std::to_string(request.ranks) + " command");
   auto chosen = launcher::choose_target(request);
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
@@ -117,7 +161,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   options->verbose = flags.is_set("verbose");
   options->printer.timestamps = flags.is_set("prefix_output_with_timestamp");
   options->printer.folder = flags.get("output_filename");
-  options->printer.size = ranks;
+  options->printer.size = request.ranks;
   return options;
 }
 
@@ -144,10 +188,12 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (flags.has("checkpoint"))
+    return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
     return complain(usable.error().message, usage_error);
-  if (!flags.has("explain")) return std::nullopt;
-  auto text = explanation(flags, environment);
+  if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
+  auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
   if (!text) return complain(text.error().message, usage_error);
   return std::fputs(text->c_str(), stdout), 0;
 }
@@ -174,6 +220,7 @@ int run(int count, char** arguments) {
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment)) return *told;
 
+  if (auto put = put_into_image(*flags, environment); !put) return complain(put.error().message, usage_error);
   auto options = plan(*flags, environment);
   if (!options) return complain(options.error().message, usage_error);
   int code = 0;
@@ -213,6 +260,8 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
+  if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
+  if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -12,7 +12,7 @@ namespace {
 // A frame is a row of items.
 enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
-// The coordinator has 1024 slots to spare; it hears of what is free again long before they are used up.
+// The coordinator has 1024 slots to spare; it hears of freed slots long before these are used up.
 constexpr std::uint64_t most_slots_in_doubt = 64;
 
 Error broken_frame() {
@@ -63,7 +63,7 @@ NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) co
   return electorate;
 }
 
-// Says who has a say about the set from now on, and passes on what is complete by that.
+// Sets who has a say about the set from now on, and passes on what is complete as a result.
 void NodeAgreement::elect(const ProcessSet& set) {
   Electorate& electorate = electorates_[set.id] = electorate_of(set);
   for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
@@ -74,7 +74,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   if (!decoded) panic(decoded.error().message);
   Rank rank = settings_.ranks[static_cast<std::size_t>(from.value)];
   if (const auto* op = std::get_if<OpRequest>(&*decoded)) {
-    if (is_void(op->name, op->seen)) return;
+    if (is_void(from.value, op->name, op->seen)) return;
     open(op->name);
     effects_.heard_ballot(op->name, rank);
     return vote(from.value, op->name, {{rank, op->signature}});
@@ -82,7 +82,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   hear(rank, *decoded, request);
 }
 
-// What is not for the coordinator of this node goes up.
+// A request that this node's coordinator does not handle goes up.
 void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) {
     ByteWriter writer(requests_up_);
@@ -92,8 +92,8 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
     return;
   }
   std::visit(Overloaded{[](const OpRequest&) {},
-                        [&](const JoinRequest&) {
-                          coordinator_->join(from);
+                        [&](const JoinRequest& it) {
+                          coordinator_->join(from, it.is_idle);
                           note_joins();
                           coordinator_->end_joins();
                         },
@@ -103,9 +103,13 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
              request);
 }
 
-// Sent before its rank had read of a removed set, or of the end of the joins.
-bool NodeAgreement::is_void(OpNameView name, std::uint64_t seen) const {
-  return !ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_);
+// The ballot was sent before its rank had read that the set was removed, that the joins are over, or what was decided
+// without it.
+bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) const {
+  if (!ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_)) return true;
+  if (has_a_say(voter, name.set)) return false;
+  auto decided = decided_at_.find(name);
+  return (decided != decided_at_.end() && seen < decided->second) || ballots_.has_voted(voter, name);
 }
 
 void NodeAgreement::open(OpNameView name) {
@@ -163,7 +167,7 @@ void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   outgoing_.push_back(slot);
 }
 
-// Ranks have joined: what waited for them alone is complete.
+// Ranks have joined: what waited only for them is complete.
 void NodeAgreement::note_joins() {
   if (!std::exchange(joins_are_new_, false)) return;
   elect(sets_.world());
@@ -213,7 +217,7 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
         }
         break;
       }
-      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(reader)); break;
+      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(from, reader)); break;
       case Item::ballot: HVD_RETURN_IF_ERROR(take_ballot(from, reader)); break;
       case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
       case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
@@ -227,11 +231,11 @@ Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
   return {};
 }
 
-Status NodeAgreement::take_opened(ByteReader& frame) {
+Status NodeAgreement::take_opened(Neighbour from, ByteReader& frame) {
   OpNameView name = read_name(frame);
   auto seen = frame.get<std::uint64_t>();
-  if (!frame.ok()) return broken_frame();
-  if (!is_void(name, seen)) open(name);
+  if (!frame.ok() || from.is_parent()) return broken_frame();
+  if (!is_void(voter_of(from), name, seen)) open(name);
   return {};
 }
 
@@ -244,10 +248,11 @@ Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
     auto rank = frame.get<Rank>();
     opinions.push_back({rank, Signature::read(frame)});
   }
-  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
+  int voter = voter_of(from);
   bool is_sound = frame.ok() && count > 0 && count <= most_opinions && !from.is_parent();
-  if (!is_sound || ballots_.has_voted(voter, name)) return broken_frame();
-  if (is_void(name, seen)) return {};
+  if (!is_sound) return broken_frame();
+  if (is_void(voter, name, seen)) return {};
+  if (ballots_.has_voted(voter, name)) return broken_frame();
   open(name);
   effects_.heard_ballot(name, opinions.front().rank);
   vote(voter, name, std::move(opinions));
@@ -260,7 +265,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
   if (!frame.ok()) return broken_frame();
   auto decoded = decode_request(bytes);
   if (!decoded) return decoded.error();
-  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // that travels as a ballot
+  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // this one travels as a ballot
   hear(from, *decoded, bytes);
   return {};
 }
@@ -339,13 +344,13 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   return {};
 }
 
-// A child that has voted for a name has nobody missing, though it has forgotten the name and names all its ranks.
+// A child that has voted for a name lacks nobody, although it has forgotten the name and reports all its ranks.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
   bool is_current = frame.get<std::uint32_t>() == question_;
   auto count = frame.get<std::uint32_t>();
   if (is_current && count != missing_.size()) return broken_frame();
-  int voter = static_cast<int>(settings_.ranks.size()) + from.child;
+  int voter = voter_of(from);
   for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
     auto ranks = frame.get<std::uint32_t>();
     bool counts = is_current && (missing_[i].name.name.empty() || !ballots_.has_voted(voter, missing_[i].name));
@@ -363,7 +368,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
 void NodeAgreement::answer_if_complete() {
   if (!silent_children().empty()) return;
   if (coordinator_) return effects_.answered(known_missing());
-  flush_up();  // whoever votes before the answer does not appear in it
+  flush_up();  // a rank that votes before the answer is not named in it
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
@@ -378,13 +383,13 @@ void NodeAgreement::answer_if_complete() {
 
 void NodeAgreement::decided(const Record& record) {
   Buffer bytes;
-  bytes.swap(frame_);  // its capacity; encode() clears it
+  bytes.swap(frame_);  // swaps to keep its capacity; encode() clears it
   encode(record, bytes);
   logged(record, bytes);
   frame_.swap(bytes);
 }
 
-// A record is next in the log of every node.
+// Appends a record to the log of this node and sends it to the nodes below.
 void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   ++records_;
   take_note(record);
@@ -393,6 +398,10 @@ void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   ByteWriter writer(records_down_);
   writer.put(Item::record);
   writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+void NodeAgreement::note_decided(OpNameView name) {
+  if (name.set == global_process_set && !joined_.empty()) decided_at_.insert_or_assign(OpName(name), records_);
 }
 
 void NodeAgreement::take_note(const Record& record) {
@@ -416,8 +425,9 @@ void NodeAgreement::take_note(const Record& record) {
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
                    slot.arrived.clear();
-                   slot.is_complete = true;  // by ballots; a batch follows
+                   slot.is_complete = true;  // complete by ballots; a batch follows
                    ballots_.close(it.name);
+                   note_decided(it.name);
                    effects_.given(it.slot);
                    ++slots_in_doubt_;
                  },
@@ -428,7 +438,10 @@ void NodeAgreement::take_note(const Record& record) {
                      if (forget_arrivals(slot).is_transient) end(slot);
                    }
                  },
-                 [&](const FailRecord& it) { ballots_.close(it.name); },
+                 [&](const FailRecord& it) {
+                   ballots_.close(it.name);
+                   note_decided(it.name);
+                 },
                  [&](const JoinRecord& it) {
                    joined_.resize(static_cast<std::size_t>(settings_.world_size));
                    joined_[static_cast<std::size_t>(it.rank.value)] = true;
@@ -436,6 +449,7 @@ void NodeAgreement::take_note(const Record& record) {
                  },
                  [&](const AllJoinedRecord&) {
                    joined_.clear();
+                   decided_at_.clear();
                    joins_are_new_ = false;
                    joins_ended_at_ = records_;
                    ballots_.close_all(global_process_set);
@@ -501,7 +515,7 @@ bool NodeAgreement::flush_up() {
     outgoing_.clear();
   }
   for (const OpName& name : opened_) {
-    if (!ballots_.is_open(name)) continue;  // complete meanwhile
+    if (!ballots_.is_open(name)) continue;  // it became complete meanwhile
     writer.put(Item::opened);
     write(writer, name);
     writer.put(records_);

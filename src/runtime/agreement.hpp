@@ -2,23 +2,24 @@
 // One node's part in the agreement of all nodes, which form a tree: what happens on the subtree goes up as it happens,
 // the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
 //
-//  1. A slot at which all members of the node and of the subtrees below have arrived goes up as one number; at the root
-//     the coordinator hears of it. Ballots for a name go up as one, too, once all of the subtree have voted; that
-//     somebody has voted goes up at once, since it may concern a slot at which others wait. What else ranks ask for
-//     goes up as it is, with the rank. Members are the ranks of the op's process set, less those of the world that have
-//     joined; a subtree without members has no say.
-//  2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
-//     same records in the same order to its own log, so a record's place in the log means the same everywhere.
-//  3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
-//  4. A frame says how many records its sender had seen, and so does a ballot. An arrival at a slot that was evicted
-//     later than that is void: the ranks below have withdrawn it, or will when they read the eviction. So is one that
-//     comes after the slot's batch was decided without its sender, since all who have joined there had no say any more;
-//     and a ballot from before the end of the joins, since who still waits then votes anew.
-//  5. How far a subtree has read travels with every frame up, and by itself once so many slots wait for it to be free
-//     again that the coordinator could run out of them.
-//  6. Who learns that a rank is lost tells all neighbours, who tell theirs.
-//  7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
-//     come up, put together by every node; nothing is counted for it in ordinary times.
+// 1. When all members of the node and of the subtrees below have arrived at a slot, the slot goes up as one number; at
+//    the root it is reported to the coordinator. Ballots for a name go up as one, too, once all of the subtree have
+//    voted; that somebody has voted goes up at once, since it may concern a slot at which others wait. Other requests
+//    of ranks go up as they are, with the rank. Members are the ranks of the op's process set, less those of the world
+//    that have joined; a subtree without members has no say.
+// 2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
+//    same records in the same order to its own log, so a record's place in the log means the same everywhere.
+// 3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
+// 4. A frame says how many records its sender had seen, and so does a ballot. If the slot was evicted later, an arrival
+//    at it is void: the ranks below have withdrawn it, or will when they read the eviction. An arrival is also void if
+//    the slot's batch was decided without its sender, which had joined and had no say. A ballot from before the end of
+//    the joins is void, since a rank that still waits then votes anew. A ballot of a joined rank is void if the name
+//    was decided on without it: what the rank had submitted became part of that.
+// 5. Every frame that goes up says how far the subtree has read. A frame goes up for this alone once so many slots wait
+//    to be free again that the coordinator could run out of them.
+// 6. A node that learns that a rank is lost tells all its neighbours, which tell theirs.
+// 7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
+//    come up, put together by every node; nothing is counted for it in ordinary times.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -63,7 +64,7 @@ class AgreementEffects {
   virtual void heard_ballot(OpNameView name, Rank from) = 0;           // of my node, or one for a subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
-  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // of my node
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // ranks of my node
   virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: of all nodes
 };
 
@@ -72,7 +73,7 @@ class NodeAgreement {
   struct Settings {
     std::vector<Rank> ranks;  // of my node, by seat
     int children = 0;
-    // Below which child a rank of another node is; -1: not below this node. Not asked without children.
+    // The child below which a rank of another node is; -1: not below this node. Not called without children.
     std::function<int(Rank)> child_above;
     bool is_root = true;  // only the root has a coordinator
     int world_size = 0;
@@ -88,7 +89,7 @@ class NodeAgreement {
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   void tell_lost(Rank rank, std::string_view why);
 
-  // At the root: answered() comes once all nodes have said who is missing at these slots and at all names that are
+  // At the root: answered() is called once all nodes have said who is missing at these slots, and at all names that are
   // voted on. A new question replaces an old one.
   void ask_who_is_missing(const std::vector<SlotId>& slots);
   // The children that have not answered the last question, and what is known without them.
@@ -102,12 +103,12 @@ class NodeAgreement {
   bool flush(const BatchesInFlight& batches_in_flight);
   bool flush(int batches_in_flight);  // as many in every set
 
-  // Something can go on only when ranks have read more of the log, which nobody announces.
+  // Something can go on only when ranks have read more of the log, which nothing announces.
   bool waits_for_readers() const;
 
   Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
   std::uint64_t frames_sent() const { return frames_sent_; }
-  // Some subtree (mine is one) has arrived at the slot, and others have not.
+  // Some subtree (mine counts as one) has arrived at the slot, and others have not.
   bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
   const ProcessSets& sets() const { return sets_; }
 
@@ -138,7 +139,11 @@ class NodeAgreement {
   void arrived(SlotId slot, int part);
   void complete_if_all_arrived(SlotId slot);
   void hear(Rank from, const Request& request, ConstBytes bytes);
-  bool is_void(OpNameView name, std::uint64_t seen) const;
+  bool is_void(int voter, OpNameView name, std::uint64_t seen) const;
+  bool has_a_say(int voter, ProcessSetId set) const {
+    return electorates_.at(set).voters[static_cast<std::size_t>(voter)];
+  }
+  int voter_of(Neighbour child) const { return static_cast<int>(settings_.ranks.size()) + child.child; }
   void open(OpNameView name);
   void vote(int voter, OpNameView name, Opinions opinions);
   void voted(OpNameView name, const Opinions& opinions);
@@ -148,7 +153,7 @@ class NodeAgreement {
   void decided(const Record& record);
   void logged(const Record& record, ConstBytes bytes);
   void take_note(const Record& record);
-  Status take_opened(ByteReader& frame);
+  Status take_opened(Neighbour from, ByteReader& frame);
   Status take_ballot(Neighbour from, ByteReader& frame);
   Status take_request(ByteReader& frame);
   Status take_record(ByteReader& frame);
@@ -157,6 +162,7 @@ class NodeAgreement {
   void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<OpName>& names);
   Status take_question(ByteReader& frame);
   Status take_answer(Neighbour from, ByteReader& frame);
+  void note_decided(OpNameView name);
   void answer_if_complete();
   void put(Neighbour to, const Buffer& frame);
   std::uint64_t read_by_subtree() const;
@@ -170,6 +176,8 @@ class NodeAgreement {
   std::vector<bool> joined_;          // by rank; empty while nobody is
   bool joins_are_new_ = false;        // some have not been taken into account
   std::uint64_t joins_ended_at_ = 0;  // number of records up to the last end of joins
+  // Names of the world that were decided on since somebody has joined: the number of records up to the last time.
+  std::map<OpName, std::uint64_t, OrderOfNames> decided_at_;
   std::unique_ptr<Coordinator> coordinator_;
   Ballots ballots_;  // voters: the ranks of my node, then the children
   std::vector<Slot> slots_;
@@ -177,9 +185,9 @@ class NodeAgreement {
   std::uint64_t records_ = 0;  // appended to my node's log
   std::uint64_t node_read_ = 0;
   std::uint64_t read_told_ = 0;       // up
-  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last told how far we have read
+  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last reported how far we have read
   std::vector<SlotId> outgoing_;
-  std::vector<OpName> opened_;  // of which the parent has not heard
+  std::vector<OpName> opened_;  // the parent has not heard of these
   Buffer requests_up_, records_down_, frame_, scratch_;
   RecordStorage storage_;
   std::uint32_t question_ = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// The ballots for names that have no slot, as far as one node knows them: those of its ranks one by one, those of a
-// subtree of nodes as one. What is complete here is one ballot further up, however many ranks stand behind it.
+// The ballots for names that have no slot, as far as one node knows them: those of its own ranks one by one, those of a
+// subtree of nodes as one. When all are here, they go up as one ballot, however many ranks stand behind it.
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@ struct Opinion {
   Rank rank;
   Signature signature;
 };
-// The opinions of many: one that all share, or two that differ (more would not make a mismatch clearer).
+// The opinions of many ranks: one that all share, or two that differ (a third would not make a mismatch clearer).
 using Opinions = std::vector<Opinion>;
 constexpr std::size_t most_opinions = 2;
 
@@ -29,21 +29,23 @@ struct Poll {
 
 class Ballots {
  public:
-  // All of them have a vote in the world.
+  // All of them vote in the world.
   explicit Ballots(int voters);
 
-  // Who has to vote in this set from now on. The polls that are complete by that, closed: somebody has voted there.
+  // Sets who votes in this set from now on. Returns the polls that are complete as a result, and closes them; a poll is
+  // open once somebody has voted.
   std::vector<Poll> set_electorate(ProcessSetId set, std::vector<bool> electorate);
   void remove_electorate(ProcessSetId set);
   bool knows(ProcessSetId set) const { return electorates_.contains(set); }
 
-  // Somebody has voted for the name, or will have. True if nobody had.
+  // Somebody has voted for the name, or will have. True if nobody had before.
   bool open(OpNameView name);
   bool is_open(OpNameView name) const { return polls_.contains(name); }
   void close(OpNameView name);
   void close_all(ProcessSetId set);
   bool has_voted(int voter, OpNameView name) const;
-  // The name is open and this voter has not voted. All opinions, once it was the last; the name is closed then.
+  // A vote; the name must be open, and this voter must not have voted. Returns all opinions if it was the last vote,
+  // and closes the name.
   std::optional<Opinions> vote(int voter, OpNameView name, Opinions opinions);
 
   std::vector<OpName> names() const;  // that are open

@@ -1,9 +1,10 @@
 #pragma once
-// A batch as an algorithm sees it: which collective, and the segments of its tensors in the order in which it reads them.
+// A batch as an algorithm sees it: which collective, and the segments of its tensors in the order in which it reads
+// them.
 //
 // What is dealt out or gathered by rows lies by tensor in memory, but travels by seat: first all that concerns seat 0,
-// of every tensor of the batch, then seat 1. So a batch of many tensors is one collective, and each tensor is divided by
-// its own rows.
+// of every tensor of the batch, then seat 1. So a batch of many tensors is one collective, and each tensor is divided
+// by its own rows.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -40,8 +41,8 @@ class BatchOfTensors {
   // The ranks have to tell each other their rows or splits before the data can move.
   bool needs_sizes(const QueuedBatch& batch) const;
   Move sizes(const QueuedBatch& batch);
-  // After the sizes, where they are needed: makes room for results that nobody could know the size of. An error that all
-  // members find alike has the code invalid_argument; out_of_memory is this rank's alone.
+  // After the sizes, where they are needed: makes room for results that nobody could know the size of. An error that
+  // all members find alike has the code invalid_argument; out_of_memory is this rank's alone.
   Result<Move> data(const QueuedBatch& batch);
 
  private:

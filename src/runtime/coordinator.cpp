@@ -1,14 +1,12 @@
 #include "runtime/coordinator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::runtime {
 
 Coordinator::Coordinator(Settings settings, const ProcessSets& sets, Emit emit)
-    : settings_(std::move(settings)),
-      sets_(sets),
-      emit_(std::move(emit)),
-      slots_(static_cast<std::size_t>(settings_.slots)) {
+    : settings_(settings), sets_(sets), emit_(std::move(emit)), slots_(static_cast<std::size_t>(settings_.slots)) {
   for (int slot = settings_.slots - 1; slot >= 0; --slot) free_.push_back(SlotId{slot});
   // Nothing below grows in steady state.
   ready_[global_process_set].slots.reserve(slots_.size());
@@ -22,7 +20,13 @@ void Coordinator::emit(const Record& record) {
 
 void Coordinator::contest(OpNameView name) {
   if (shut_down_) return;
-  if (auto live = slot_of_.find(name); live != slot_of_.end()) evict(live->second);
+  auto found = slot_of_.find(name);
+  if (found == slot_of_.end()) return;
+  SlotId slot = found->second;
+  // A rank that has joined may vote for what the others have agreed on without it.
+  if (at(slot).state == SlotState::ready)
+    for (Ready& ready = ready_[name.set]; !ready.slots.empty();) take_batch(name.set, ready);
+  evict(slot);
 }
 
 void Coordinator::agreed(OpNameView name, const Signature& signature) {
@@ -60,7 +64,7 @@ void Coordinator::remove_set(OpNameView name, const Signature& signature) {
   emit(RemoveSetRecord{id});
 }
 
-// True if it cannot be carried out, since somebody has joined for whom zeros do not do.
+// True if it cannot be carried out: a rank has joined, and zeros cannot stand for its data.
 bool Coordinator::refuse_for_joined(OpNameView name, const Signature& signature) {
   bool is_refused =
       name.set == global_process_set && !joined_.empty() && signature.row().joined == VerbRow::Joined::refused;
@@ -112,7 +116,7 @@ void Coordinator::all_arrived(SlotId slot) {
 
 void Coordinator::evict(SlotId slot) {
   Slot& it = at(slot);
-  // An op that is ready has everybody's consent and is scheduled; nobody can have submitted it anew before.
+  // All have agreed to an op that is ready, and it is scheduled; nobody can have submitted it again before.
   if (it.state == SlotState::ready) panic("slot of '" + it.name.name + "' evicted while ready");
   recently_used_.erase(it.recent);
   slot_of_.erase(it.name);
@@ -132,7 +136,7 @@ void Coordinator::end(SlotId slot) {
   ended_.push_back({slot, emitted_});
 }
 
-// Ops that are ready keep their slots; the cache may be over its capacity until they are scheduled.
+// Ops that are ready keep their slots; until they are scheduled the cache may exceed its capacity.
 void Coordinator::shrink_cache() {
   for (auto it = recently_used_.begin(); it != recently_used_.end() && over_capacity();) {
     SlotId slot = *it++;
@@ -150,18 +154,22 @@ void Coordinator::read_by_all(std::uint64_t records) {
   while (!starved_.empty() && give(starved_.front().first, starved_.front().second)) starved_.pop_front();
 }
 
-void Coordinator::join(Rank rank) {
+void Coordinator::join(Rank rank, bool is_idle) {
   if (shut_down_) return;
+  auto has = [rank](const std::vector<Rank>& ranks) { return std::ranges::find(ranks, rank) != ranks.end(); };
+  if (is_idle && !has(idle_)) idle_.push_back(rank);
+  if (has(joined_)) return;
   joined_.push_back(rank);
   emit(JoinRecord{rank});
 }
 
 void Coordinator::end_joins() {
-  if (shut_down_ || joined_.size() < sets_.world().ranks.size()) return;
+  if (shut_down_ || idle_.size() < sets_.world().ranks.size()) return;
   schedule(0);
   evict_all_of(global_process_set);
   Rank last = joined_.back();
   joined_.clear();
+  idle_.clear();
   emit(AllJoinedRecord{last});
 }
 

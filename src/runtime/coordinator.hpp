@@ -1,6 +1,6 @@
 #pragma once
-// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the log;
-// it knows no links, no threads and no time, so every rule of the agreement is a table test.
+// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the
+// log; it knows no links, no threads and no time, so every rule of the agreement is a table test.
 //
 //  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members of its process set
 //     have (ballots.hpp counts them), the name is given a slot and the op is ready, or it fails on all members because
@@ -12,7 +12,8 @@
 //     became ready. While batches of the set are in flight, small ones wait for company.
 //  5. An evicted or transient slot may be given again once every rank has read the record that ended it.
 //  6. A rank that has joined counts as having submitted everything in the world; what zeros cannot take part in fails.
-//     When all have joined, all slots of the world end, so that nobody's arrivals are in doubt, and the joins are over.
+//     Once all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in
+//     doubt. Then the joins are over.
 //  7. Process sets are added and removed as ops of the world are agreed on. The slots of a removed set end with it.
 //  8. Any rank's wish to shut down ends the log for all.
 #include <cstdint>
@@ -41,10 +42,10 @@ class Coordinator {
     int slots = 0;  // how many there are on the board
     std::int64_t cache_capacity = 1024;
     std::int64_t fusion_threshold_bytes = 128ll << 20;
-    bool groups_do_not_mix = false;  // what was submitted as a group shares batches with nobody else
+    bool groups_do_not_mix = false;  // ops that were submitted as a group share batches with no others
   };
-  // The records are handed to `emit` in the order of the log; their views are valid during the call only. A slot's
-  // arrivals must be cleared when it is given. `sets` are kept up to date by whoever takes the records.
+  // The records are handed to `emit` in the order of the log; their views are valid only during the call. A slot's
+  // arrivals must be cleared when it is given. The code that takes the records keeps `sets` up to date.
   using Emit = std::function<void(const Record&)>;
 
   Coordinator(Settings settings, const ProcessSets& sets, Emit emit);
@@ -54,19 +55,20 @@ class Coordinator {
   void disagreed(OpNameView name, std::string_view message);
   // Every member has arrived at the slot. A late word about an evicted slot is ignored.
   void all_arrived(SlotId slot);
-  void join(Rank rank);
-  // Ends the joins if all have joined; after what that completes was said.
+  // `is_idle`: nothing that the rank submitted before is under way. Called again when that has become true.
+  void join(Rank rank, bool is_idle);
+  // Ends the joins if all have joined and are idle; after what that completes was said.
   void end_joins();
   void shut_down(Rank by, std::string_view reason);
   // A value for the members of a set, while links are made.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
-  // Turns ready ops into batches, as far as those in flight leave reason to.
+  // Makes batches of ready ops, as many as the batches in flight make sensible.
   void schedule(const BatchesInFlight& batches_in_flight);
   void schedule(int batches_in_flight);  // as many in every set
   // Every rank has read so many records.
   void read_by_all(std::uint64_t records);
 
-  // Ops that all members agree about wait for a slot, until more records have been read by all.
+  // Ops that all members have agreed on wait for a slot, until all ranks have read more records.
   bool has_starved() const { return !starved_.empty(); }
 
   // The names of the slots that are cached, for reports: visits (slot, name).
@@ -83,7 +85,7 @@ class Coordinator {
   };
   struct Ended {
     SlotId slot;
-    std::uint64_t records;  // reusable once so many have been read by all
+    std::uint64_t records;  // reusable once all ranks have read so many records
   };
   struct Ready {  // of one set, in the order in which they became ready
     std::vector<SlotId> slots;
@@ -117,6 +119,7 @@ class Coordinator {
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;
   std::vector<Rank> joined_;  // in order
+  std::vector<Rank> idle_;    // of those
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;
   bool shut_down_ = false;

@@ -10,8 +10,8 @@
 //  4. A loss ends the rank: the one that the leader has heard of, else the one that a rank of this node has announced,
 //     else the one that this rank has noticed itself.
 //  5. A failed batch ends the rank, unless a loss is known: that is why it failed. If something else made it fail,
-//     whoever knows the cause is given HOROVOD_PEER_TIMEOUT to announce it. What this rank alone could not do, for want
-//     of memory or because its device failed, it announces: the others wait for it.
+//     the rank that knows the cause has HOROVOD_PEER_TIMEOUT to announce it. What this rank alone could not do, for
+//     want of memory or because its device failed, it announces: the others wait for it.
 //  6. Announcing: a rank that ends because of a loss says so on the board before anything else, so that its own end is
 //     not taken for the cause.
 //  7. Telling: the neighbours in the tree of nodes are told, of the loss or that this rank leaves in order.
@@ -36,16 +36,16 @@ namespace hvd::runtime {
 class Departure {
  public:
   using Time = Clock::time_point;
-  // How long a peer's engine may take to answer; a program may take as long as it likes.
+  // How long a peer's engine may take to answer; there is no limit for a program.
   static constexpr auto answer_time = std::chrono::seconds(10);
-  // From the stop of a rank that has failed, as by an exception, to the end of its process.
+  // The time from the stop of a failed rank (after an exception, say) to the end of its process.
   static constexpr auto time_to_end = std::chrono::seconds(5);
 
   struct Settings {
     Rank me;
     std::chrono::milliseconds time_for_cause{};    // HOROVOD_PEER_TIMEOUT
     std::function<std::string(Rank)> describe;     // for messages
-    std::function<std::string()> describe_leader;  // of this node, and what its process does
+    std::function<std::string()> describe_leader;  // the leader of this node, and what its process does
     std::function<Time()> now = Clock::now;
   };
   explicit Departure(Settings settings) : settings_(std::move(settings)) {}
@@ -53,13 +53,13 @@ class Departure {
   // ---- facts; each may be stated again, and the first statement counts
   void connected();
   void start_failed(const Error& error);
-  // A reason is told to all; without one the program wished it.
+  // A reason is told to all; no reason means that the program wished it.
   void stop_wished(std::string_view reason);
   void log_ended(Rank by, std::string_view reason);
-  // All that the log had scheduled when it ended.
+  // Everything that the log had scheduled when it ended is carried out.
   void work_done() { is_work_done_ = true; }
   void batch_failed(const Error& error);
-  // Losses count once the log has been read: all may have agreed to end before.
+  // A loss counts only after the log has been read: all may have agreed to end before it.
   void leader_ends(const Error& verdict);
   void loss_announced(Rank lost, std::string_view why);
   void loss_noticed(Rank lost);
@@ -126,7 +126,7 @@ class Departure {
   std::optional<Loss> announced_, noticed_;
   std::optional<Error> stall_;
   std::optional<Error> reason_;
-  Rank lost_;  // who is named with the reason when others are told of it
+  Rank lost_;  // the rank that is named with the reason when others are told
   bool is_in_order_ = false;
   std::optional<Time> held_until_;
 };

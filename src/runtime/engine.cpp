@@ -127,7 +127,8 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
-// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it is.
+// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it
+// is.
 void Engine::choose_core() const {
   if (config_.thread_affinity.empty()) return;
   const std::string& text = config_.thread_affinity;
@@ -305,7 +306,7 @@ bool Engine::take_submissions() {
     Operation& operation = *submission.operation;
     operation.submission = submission;
     operation.since = now;
-    operation.arrived = operation.scheduled = false;
+    operation.arrived = operation.scheduled = operation.precedes_join = false;
     operation.entry->submitted = &operation;
     operation.place = in_flight_.size();
     in_flight_.push_back(&operation);
@@ -325,10 +326,22 @@ void Engine::introduce(Operation& operation) {
     board_.arrive(entry.slot);
   } else if (operation.signature.verb == Verb::join) {
     board_.announce_arrivals();  // what was submitted before must not come later
-    send(JoinRequest{});
+    send(JoinRequest{note_what_precedes_a_join() == 0});
   } else {
     send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
   }
+}
+
+// The joins end only after what is under way now, although nobody else may submit it.
+int Engine::note_what_precedes_a_join() {
+  for (Operation* operation : in_flight_) {
+    bool is_counted = operation->entry->set == global_process_set && !operation->precedes_join &&
+                      operation->signature.verb != Verb::join;
+    if (!is_counted) continue;
+    operation->precedes_join = true;
+    ++preceding_join_;
+  }
+  return preceding_join_;
 }
 
 bool Engine::read_log() {
@@ -505,7 +518,9 @@ Operation& Engine::part_in(SlotId slot) {
   SlotUse& use = slots_[static_cast<std::size_t>(slot.value)];
   if (use.entry == nullptr) return stand_in(use.of_others->first, use.of_others->second);
   NameEntry& entry = *use.entry;
-  if (entry.submitted != nullptr && entry.submitted == entry.slot_operation) return *entry.submitted;
+  // What is part of an earlier batch already may be wanted once more while all have joined.
+  bool is_mine = entry.submitted != nullptr && entry.submitted == entry.slot_operation && !entry.submitted->scheduled;
+  if (is_mine) return *entry.submitted;
   if (!has_joined_) panic("a batch has an op that this rank did not submit");
   return stand_in({entry.set, entry.name}, entry.slot_operation->signature);
 }
@@ -547,6 +562,7 @@ void Engine::settle(Operation& operation, const Error* error) {
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();
   operation.entry->submitted = nullptr;
+  if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) send(JoinRequest{true});
   if (error == nullptr && operation.when_done) operation.when_done();
   const Submission submission = operation.submission;
   operation.entry->in_flight.store(false, std::memory_order_release);
@@ -627,16 +643,16 @@ bool Engine::watch_for_stalls() {
   std::optional<Clock::time_point> since;
   if (oldest != nullptr) since = waits_since(*oldest);
   StallWatch::Verdict verdict = stalls_.look(since, now);
-  if (verdict == StallWatch::Verdict::fine) return false;
+  if (verdict == StallWatch::Verdict::fine || oldest == nullptr) return false;
   bool final = verdict == StallWatch::Verdict::end;
   double waited_s = std::chrono::duration<double>(now - *since).count();
   StallRequest stall{waited_s, Rank{-1}, {oldest->entry->set, oldest->entry->name}, final};
   if (oldest->scheduled) stall.missing = runner_->waiting_for(*oldest);
-  Rank writer = layout_.node.rank_at(control::NodeBoard::leader);
+  Rank leader = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_) {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
-  } else if (!is_halted(world_, writer)) {
+  } else if (!is_halted(world_, leader)) {
     send(stall);
     // A batch under way with a rank that does not answer can never end: each rank leaves it by itself.
     if (final && stall.missing.value >= 0)
@@ -645,7 +661,7 @@ bool Engine::watch_for_stalls() {
            "Horovod has been shut down: " +
                stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)});
   } else {
-    std::string text = stall_report(world_, {{std::string(stall.name.name), {writer}}}, stall.waited_s, final);
+    std::string text = stall_report(world_, {{std::string(stall.name.name), {leader}}}, stall.waited_s, final);
     final ? log::error(text) : log::warning(text);
     if (final) departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }

@@ -103,6 +103,7 @@ class Engine {
   void hold_back();
   bool take_submissions();
   void introduce(Operation& operation);
+  int note_what_precedes_a_join();
   bool read_log();
   void execute(const Record& record);
   void learn_slot(const GiveRecord& record);
@@ -162,6 +163,7 @@ class Engine {
   std::list<StandIn> stand_ins_;
   std::vector<bool> joined_;  // by seat of my node; empty while nobody is
   bool has_joined_ = false;   // this rank
+  int preceding_join_ = 0;    // submitted before this rank joined, and not settled
   std::uint64_t records_read_ = 0;
   RecordStorage storage_;
   std::list<Buffer> unsent_;

@@ -1,6 +1,5 @@
 #pragma once
-// Handles: how a caller waits for what it submitted. The only thing besides the inbox that callers and the engine
-// share.
+// Handles: how a caller waits for what it submitted. Callers and the engine share only these and the inbox.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -19,7 +18,7 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// An outcome that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
+// A result that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
 struct KeptResult {
   DeviceKind device = DeviceKind::host;
   std::vector<std::int64_t> shape;
@@ -43,7 +42,7 @@ struct HandleCell {
 
 class Handles {
  public:
-  // generation << 32 | place of the cell: runtime << 23 | index + 1. A number of one runtime means nothing to the next.
+  // generation << 32 | place of the cell: runtime << 23 | index + 1. Another runtime does not accept the number.
   using Number = std::uint64_t;
 
   // Called with every cell that is recycled, for its transients.
@@ -56,7 +55,7 @@ class Handles {
   }
   HandleCell* find(Number number);  // null if there is none
   static bool is_done(const HandleCell& cell) { return cell.state.load(std::memory_order_acquire) == HandleCell::done; }
-  // False when the deadline passed first. `spin`: the mask has a core for the engine besides mine.
+  // False when the deadline passed first. `spin`: besides mine, the mask has a core for the engine.
   bool wait(HandleCell& cell, Deadline deadline, bool spin);
   void release(HandleCell& cell);
 
@@ -67,14 +66,14 @@ class Handles {
 
  private:
   static constexpr std::uint32_t cells_per_block = 256;
-  static constexpr std::uint32_t most_blocks = 1 << 14;  // 4 Mi handles that nobody released
+  static constexpr std::uint32_t most_blocks = 1 << 14;  // for 4 Mi handles that nobody has released
 
   static constexpr std::uint32_t index_bits = 23;
   static_assert(cells_per_block * most_blocks < 1u << index_bits);
 
   void recycle(HandleCell& cell);
 
-  const std::uint32_t runtime_;  // among those of this process; in its place within a number
+  const std::uint32_t runtime_;  // number of the runtime in this process; part of a handle's number
   void (*discard_)(void*, Operation*);
   void* discard_context_;
   std::mutex mutex_;

@@ -1,5 +1,5 @@
 #pragma once
-// Where callers leave what the engine shall do.
+// Submissions and other wishes that callers leave for the engine.
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -14,7 +14,7 @@ class Inbox {
  public:
   enum class Pushed : std::uint8_t {
     first,   // the engine is to be woken
-    behind,  // others that it has not taken: whoever pushed the first of them wakes it for all
+    behind,  // others are waiting already: whoever pushed the first of them wakes the engine for all
     closed,  // not accepted
   };
   // Any thread. All of them become visible together.
@@ -26,7 +26,7 @@ class Inbox {
     has_some_.store(true, std::memory_order_release);
     return pushed;
   }
-  // The engine: what has come since the last call, in order; valid until the next call.
+  // For the engine: what has come since the last call, in order; valid until the next call.
   std::span<const Submission> take() {
     if (!has_some_.load(std::memory_order_acquire)) return {};
     std::lock_guard lock(mutex_);

@@ -61,8 +61,8 @@ bool Lane::step() {
   switch (task_->step()) {
     case Progress::pending: return began || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
-      // Its operations are settled with the end of all, in the words of who knows the cause: not before others were told
-      // of it, since a program may leave as soon as it hears.
+      // Its operations are settled with the end of all, in the words of who knows the cause: not before others were
+      // told of it, since a program may leave as soon as it hears.
       failure_ = task_->failure();
       return true;
     case Progress::issued: issue(); return true;

@@ -9,12 +9,12 @@ namespace hvd::runtime {
 
 namespace {
 
-// Of the tree of nodes. Wide, since a level costs a crossing of the network and a child only a small frame.
+// Children of a node in the tree of nodes: many, since a level costs a crossing of the network, a child a small frame.
 constexpr int most_children = 8;
 
 // How long the neighbours may take to accept that this rank leaves.
 constexpr auto leave_patience = std::chrono::seconds(1);
-// How long a node may take to say who is missing there.
+// How long a node may take to report who is missing there.
 constexpr auto answer_patience = std::chrono::seconds(1);
 
 std::int64_t bytes_on_link(ConstBytes frame) {
@@ -25,7 +25,7 @@ int children_of(const topology::Layout& layout) {
   return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
 }
 
-// Below which child of node `above` the node is; -1: below none.
+// The child of node `above` that has the node below it; -1: none.
 int child_above(int node, int above) {
   while (node > above) {
     int parent = (node - 1) / most_children;
@@ -58,7 +58,7 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
 
 }  // namespace
 
-Leader::Leader(Parts parts)
+Leader::Leader(const Parts& parts)
     : world_(*parts.world),
       config_(*parts.config),
       layout_(*parts.layout),
@@ -99,7 +99,7 @@ void Leader::note_moved(SlotId slot) {
   moved_[static_cast<std::size_t>(slot.value)] = *time_of_step_;
 }
 
-// Some ranks have arrived there and others not yet, as it should be.
+// Some ranks have arrived there a short time ago, and others not yet: that is normal.
 bool Leader::moved_lately(SlotId slot) const {
   return Clock::now() - moved_[static_cast<std::size_t>(slot.value)] <
          std::chrono::duration<double>(config_.stall_check_time_s);
@@ -109,7 +109,8 @@ bool Leader::step() {
   time_of_step_.reset();
   bool news = append_waiting();
   if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
-  // Read before requests and arrivals are: what somebody said who has since read an eviction is still ignored.
+  // This is read before requests and arrivals are, so that the word of a rank that has since read an eviction is still
+  // ignored.
   agreement_.node_has_read(board_.records_read_by_all());
   news |= hear_board();
   news |= hear_neighbours();
@@ -157,7 +158,7 @@ bool Leader::hear(Neighbour from, Link& link) {
   return news;
 }
 
-// The leader at the other end is lost, or as good as.
+// The leader at the other end is lost, or must be taken for lost.
 void Leader::link_failed(Neighbour at, const Error& error) {
   lost(link_to(at)->peer(), error.message);
 }
@@ -206,7 +207,7 @@ void Leader::hear_of_stall(const StallRequest& stall) {
     asked_at_ = Clock::now();
     return agreement_.ask_who_is_missing(slots_in_doubt());
   }
-  // The nodes below were asked a while ago and some have not answered; nobody else can be waited for.
+  // The nodes below were asked a while ago, and some have not answered: they are the ones that everybody waits for.
   for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
   report_stall(agreement_.known_missing());
 }
@@ -245,7 +246,8 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
     }
   });
   if (stall.missing.value >= 0) {
-    // In a batch ranks wait for each other in chains: one that cannot move at all is named, not the next in line.
+    // In a batch ranks wait for each other in chains: the report names the one that cannot move at all, not the next in
+    // line.
     std::vector<Rank> halted = halted_on_my_node(world_);
     stalled.push_back({stall.name.name, halted.empty() ? std::vector{stall.missing} : halted});
   }

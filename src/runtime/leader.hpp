@@ -1,6 +1,6 @@
 #pragma once
-// The leader's part of the agreement, on the engine of the lowest rank of a node: carries between the node's board, the
-// neighbours in the tree of nodes and the agreement (agreement.hpp), and tells people about stalls.
+// The leader's part of the agreement, on the engine of the lowest rank of a node. It connects the node's board, the
+// neighbours in the tree of nodes and the agreement (agreement.hpp), and reports stalls to people.
 #include <list>
 #include <memory>
 #include <optional>
@@ -34,24 +34,24 @@ class Leader final : private AgreementEffects {
     BatchesInFlight batches_in_flight;                     // of this rank
     Counters* counters = nullptr;
   };
-  explicit Leader(Parts parts);
+  explicit Leader(const Parts& parts);
   static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (transport/control_link)
 
-  // Until the neighbours are there. Never blocks.
+  // Connects the neighbours; call it until they are there. Never blocks.
   Progress connect();
   // One look at everything that could have changed. True if anything had.
   bool step();
-  // The engine is about to sleep: what comes from the neighbours wakes it.
+  // The engine is about to sleep: from now on what comes from the neighbours wakes it.
   void arm();
-  // Room in the log, or a slot that all have forgotten, is waited for: nobody announces either.
+  // True while it waits for room in the log, or for a slot that all have forgotten: nothing announces either.
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
-  // Somebody (perhaps this rank itself) has waited long: one report for all who wait.
+  // A rank (perhaps this one) has waited long: one report names all who wait.
   void hear_of_stall(const StallRequest& stall);
-  // Why this rank must end, if it must: a stall that nothing else ends, a neighbour that is lost.
+  // Why this rank must end, if it must: a stall that nothing else ends, or a lost neighbour.
   const std::optional<Error>& verdict() const { return verdict_; }
-  // This rank leaves, by agreement of all; the neighbours need not be told why.
+  // This rank leaves by agreement of all; the neighbours need no reason.
   void leave();
-  // This rank ends, since that one is lost; so must all others.
+  // This rank ends because that one is lost, and all others must end, too.
   void leave_because(Rank lost, std::string_view why);
 
  private:
@@ -96,7 +96,7 @@ class Leader final : private AgreementEffects {
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
   std::vector<Clock::time_point> moved_;           // by slot: when it was given, or part of a batch
-  std::optional<Clock::time_point> time_of_step_;  // asked for once a step
+  std::optional<Clock::time_point> time_of_step_;  // read at most once in a step
   NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
   Buffer scratch_;

@@ -1,5 +1,6 @@
 #pragma once
-// The words by which the members of a process set make their links: sent to the coordinator, read from the log.
+// The words by which the members of a process set make their links: they are sent to the coordinator and come back in
+// the log.
 #include <functional>
 #include <map>
 #include <string>
@@ -20,7 +21,7 @@ class LogExchange final : public transport::Exchange {
   void published(const PublishedRecord& record) {
     if (!is_over_) words_[{record.by, std::string(record.key)}] = Buffer(record.value.begin(), record.value.end());
   }
-  // The links are made: what comes now was for others.
+  // The links are made: later words are for others.
   void end() {
     is_over_ = true;
     words_.clear();

@@ -4,22 +4,24 @@
 #include <fstream>
 
 #include "base/comma_list.hpp"
+#include "base/number.hpp"
 #include "native/posix/fabric_devices.hpp"
 
 namespace hvd::runtime {
 namespace {
 
-// sysfs: /sys/class/net/NAME/type, from the kernel's if_arp.h.
+// The numbers in /sys/class/net/NAME/type, from the kernel's if_arp.h.
 constexpr int infiniband_type = 32;
 
-// -1 if it cannot be read, as the speed of an interface that does not know its own.
-long number_in(const std::string& path) {
-  long number = -1;
+// -1 if it cannot be read, for example the speed of an interface that does not know it.
+long number_in_file(const std::string& path) {
+  std::string line;
   std::ifstream file(path);
-  return file >> number ? number : -1;
+  std::getline(file, line);
+  return leading_number<long>(line).value_or(-1);
 }
 
-// Whether a list of a layer's ways of moving bytes has nothing in it but sockets and memory.
+// Whether a list of a layer's transports has only sockets and memory in it.
 bool is_sockets_only(const std::string& list, std::initializer_list<std::string_view> plain) {
   auto words = items_of(list);
   return !words.empty() && list.front() != '^' && std::all_of(words.begin(), words.end(), [&](const std::string& word) {
@@ -54,8 +56,8 @@ NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const st
 std::string describe_interface(const std::string& name, const std::string& sys_class) {
   std::string folder = sys_class + "/net/" + name;
   std::string text = name;
-  if (number_in(folder + "/type") == infiniband_type) text += ", InfiniBand by IP";
-  long speed = number_in(folder + "/speed");  // Mbit/s
+  if (number_in_file(folder + "/type") == infiniband_type) text += ", InfiniBand by IP";
+  long speed = number_in_file(folder + "/speed");  // Mbit/s
   if (speed >= 1000 && speed % 1000 == 0) text += ", " + std::to_string(speed / 1000) + " Gbit/s";
   else if (speed > 0) text += ", " + std::to_string(speed) + " Mbit/s";
   return text;

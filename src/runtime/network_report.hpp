@@ -1,5 +1,5 @@
 #pragma once
-// Which network the hops of a job really use: one line for people, and whether it is more than plain sockets
+// Which network the hops of a job really use: a line for people, and whether it is more than plain sockets
 // (HOROVOD_REQUIRE_FABRIC).
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace hvd::runtime {
 
-// What this host and process tell about networks. Taken when somebody asks; blocks for some file reads.
+// What this host and process tell about networks. Read on demand; reading some files blocks.
 struct NetworkFacts {
   std::vector<std::string> fabric_devices;     // "mlx5_0"
   std::vector<std::string> message_layers;     // that are loaded, beneath an MPI: "UCX", "libfabric"
@@ -24,13 +24,13 @@ struct NetworkFacts {
 // "eth0, 10 Gbit/s", "ib0, InfiniBand by IP, 100 Gbit/s"; as far as the kernel knows.
 std::string describe_interface(const std::string& name, const std::string& sys_class = "/sys/class");
 
-// Whether tensors between nodes would go over anything but plain sockets; if not, why and what to do.
+// Fails if tensors between nodes would go over plain sockets; the error says why, and what to do.
 Status require_fabric(std::string_view transport, const NetworkFacts& facts, const std::string& host);
 
 // What carries tensors and agreement.
 struct Hops {
   int ranks = 1, nodes = 1;
-  std::string_view inside;  // transports; empty: nobody has a neighbour there
+  std::string_view inside;  // transports; empty: no rank has a neighbour there
   std::string_view between;
   std::string interface;  // of connections between nodes
   std::string mpi;        // which library, if `between` is mpi

@@ -1,5 +1,5 @@
 #pragma once
-// Who wants to know what happens to operations: the timeline, tests. They come and go while the runtime runs
+// Code that is told what happens to operations: the timeline, tests. Observers come and go while the runtime runs
 // (observers/registry.hpp).
 #include <string_view>
 
@@ -9,21 +9,21 @@
 
 namespace hvd::runtime {
 
-// Called on the engine's thread; must not block, nor call back. What is handed over is valid during the call. Who wants
-// to hear of some events alone overrides those.
+// Called on the engine's thread; must not block, nor call back. Arguments are valid during the call. An observer
+// overrides the events that it wants.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void submitted(const Operation& /*operation*/) {}
-  // On the leader of a node: a rank of it has asked for this op by name, or all nodes of a subtree below have: then it
-  // is one of their ranks. Only for what has no slot yet. Who arrives at a slot turns over a bit, which nobody watches:
-  // a rank's own observers know when it did (submitted).
+  // On the leader of a node: a rank of the node has asked for this op by name, or all nodes of a subtree have, and the
+  // rank is one of theirs. Only for ops that have no slot yet. For a slot a rank turns over a bit, which nobody
+  // watches; a rank's own observers know when it did that (submitted).
   virtual void ready(ProcessSetId /*set*/, std::string_view /*name*/, Rank /*rank*/) {}
   // All ranks have submitted it; it is part of this batch. Once for every operation of the batch, one after the other.
   virtual void agreed(const Operation& /*operation*/, Sequence /*batch*/) {}
-  // What the batch is about before its data moves, as EXCHANGE_SIZES. Ends with the next stage(), started() or finished().
+  // What the batch does before its data move, as EXCHANGE_SIZES. Ends with the next stage(), started() or finished().
   virtual void stage(Sequence /*batch*/, std::string_view /*what*/) {}
-  // Its data begins to move: through what (empty for a rank alone), and how.
+  // Its data begin to move: over which transport (empty for a rank alone), by which algorithm.
   virtual void started(Sequence /*batch*/, std::string_view /*transport*/, std::string_view /*algorithm*/) {}
   // Once for every operation of the batch, one after the other.
   virtual void finished(const Operation& /*operation*/, Sequence /*batch*/) {}

@@ -1,5 +1,5 @@
 #pragma once
-// What an operation is known by: its process set, and its name in it.
+// What identifies an operation: its process set, and its name in it.
 #include <compare>
 #include <cstddef>
 #include <functional>

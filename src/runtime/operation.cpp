@@ -36,7 +36,7 @@ NameEntry* OperationTable::find(OpNameView name) {
 }
 
 void OperationTable::release(Operation& operation) {
-  // Without the lock as long as it is not the last reference: prepare() may find the operation until then.
+  // No lock while it is not the last reference: until then prepare() may find the operation.
   int held = operation.references.load(std::memory_order_relaxed);
   while (held > 1)
     if (operation.references.compare_exchange_weak(held, held - 1, std::memory_order_acq_rel)) return;

@@ -1,8 +1,8 @@
 #pragma once
 // Prepared operations: what a program said about a tensor once, so that it need not say it again.
 //
-// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So the
-// table has what is held and what is agreed about, and does not grow with what a program has once asked for.
+// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So
+// the table has what is held and what is agreed about, and does not grow with what a program has once asked for.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -22,7 +22,7 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// Whom to tell on the engine's thread that a use is over, and how: `function` is the caller's, of a type that `tell` knows.
+// What is called on the engine's thread when a use is over; `function` is the caller's, of a type that `tell` knows.
 struct Callback {
   void (*tell)(void (*function)(), void* context, const Error* error) = nullptr;
   void (*function)() = nullptr;
@@ -34,11 +34,11 @@ struct Submission {
   Operation* operation = nullptr;
   const void* input = nullptr;
   void* output = nullptr;
-  std::int64_t first_dimension = 0;  // rows of this use, where they are each rank's own affair
-  HandleCell* handle = nullptr;      // null: nobody submitted it, this rank has joined
+  std::int64_t first_dimension = 0;  // rows of this use, if each rank has its own number
+  HandleCell* handle = nullptr;      // null: this rank has joined, and nobody submitted it
   std::uint32_t index = 0;           // among the operations of the handle
-  std::span<const std::int64_t>
-      splits{};  // alltoall: rows for each seat; none: equal parts. The caller's, until submitted
+  // alltoall: rows for each seat; none: equal parts. Memory of the caller's, read until the use is submitted.
+  std::span<const std::int64_t> splits{};
   Callback on_done{};
   Stream stream{};  // device memory: the caller's; the result is ordered on it
   Event ready{};    // where that stream had got to when the operation was submitted
@@ -49,8 +49,8 @@ struct NameEntry;
 struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
-  std::uint64_t number = 0;        // its own in the table, never given again
-  std::int64_t count = 0;          // elements (per row, where rows are each rank's own affair)
+  std::uint64_t number = 0;        // unique in the table, never given again
+  std::int64_t count = 0;          // elements (per row, if each rank has its own number of rows)
   std::atomic<int> references{0};  // the last one is given back under the table's lock
   std::atomic<int> starts{0};      // of a transient one: how often it may still be started, once for each prepare()
 
@@ -62,10 +62,11 @@ struct Operation {
 
   // The engine's own, while in flight:
   Submission submission;
-  Clock::time_point since;  // it was submitted
-  std::size_t place = 0;    // in the engine's list of ops in flight
-  bool arrived = false;     // at the entry's slot
-  bool scheduled = false;   // part of a batch
+  Clock::time_point since;     // it was submitted
+  std::size_t place = 0;       // in the engine's list of ops in flight
+  bool arrived = false;        // at the entry's slot
+  bool scheduled = false;      // part of a batch
+  bool precedes_join = false;  // submitted before its rank joined
 };
 
 // Operations under one name are found by their signature.
@@ -87,7 +88,7 @@ struct NameEntry {
 
   // The engine's own:
   SlotId slot{-1};
-  Operation* slot_operation = nullptr;  // whose signature the slot was given for; held
+  Operation* slot_operation = nullptr;  // the slot was given for its signature; the entry holds it
   Operation* submitted = nullptr;       // the one in flight
 };
 
@@ -97,7 +98,7 @@ class OperationTable {
   Operation* prepare(OpNameView name, Signature signature);
   // Null if nobody holds anything under the name.
   NameEntry* find(OpNameView name);
-  // Of an operation that somebody else holds as well, or the caller itself.
+  // Takes another reference; the caller or somebody else must hold one.
   static void hold(Operation& operation) { operation.references.fetch_add(1, std::memory_order_relaxed); }
   void release(Operation& operation);
   std::size_t size() const {

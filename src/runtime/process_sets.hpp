@@ -1,8 +1,7 @@
 #pragma once
-// The process sets of a job, as the log tells of them: the same on all ranks at the same record.
-//
-// An id is never given twice, so what is late about a removed set is recognised. Users know a set by its number, which is
-// given again: freed ones first, in the order in which they became free.
+// The process sets of a job, as the log reports them: the same on all ranks at the same record.  An id is never given
+// twice, so late words about a removed set are recognised. Users know a set by its number, which is given again: freed
+// ones first, in the order in which they became free.
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -14,7 +13,7 @@
 
 namespace hvd::runtime {
 
-// What the ranks agree on when they add or remove a set has these names in the world.
+// The ops of the world by which the ranks agree to add or remove a set have these names.
 inline constexpr const char* add_set_name = "horovod.process_set.add";
 inline constexpr const char* remove_set_name = "horovod.process_set.remove";
 

@@ -23,7 +23,7 @@ class Runner {
   explicit Runner(Parts parts) : parts_(std::move(parts)) {}
 
   void add(const ProcessSet& set);
-  // What is queued is still carried out.
+  // Batches that are queued are still carried out.
   void remove(ProcessSetId set);
   // This rank is a member of the set.
   bool has(ProcessSetId set) const { return sets_.contains(set); }
@@ -41,7 +41,7 @@ class Runner {
   const Error* failure() const;
   // Gives up everything, plans included. The links have been aborted.
   void abandon();
-  // Whom the running batch of the operation waits for; -1 if that is not known.
+  // The rank that the operation's running batch waits for; -1 if that is not known.
   Rank waiting_for(const Operation& operation) const;
 
   void arm() noexcept;
@@ -56,7 +56,7 @@ class Runner {
   Parts parts_;
   std::map<ProcessSetId, ProcessSet> sets_;
   std::map<Key, std::unique_ptr<Lane>> lanes_;
-  bool has_closed_ = false;  // some lane goes when its batches are over
+  bool has_closed_ = false;  // some lane is removed when its batches are over
 };
 
 }  // namespace hvd::runtime

@@ -23,7 +23,8 @@ namespace {
 
 using control::NodeBoard;
 
-// More slots than may be cached: for ops whose names do not come again, and while evicted ones are being forgotten.
+// The slots beyond those that may be cached: for ops whose names do not come again, and for evicted slots that some
+// ranks have not yet forgotten.
 constexpr std::int64_t spare_slots = 1024;
 constexpr std::int64_t most_slots = 1 << 16;
 
@@ -31,7 +32,7 @@ std::shared_ptr<void> private_memory(std::size_t bytes) {
   constexpr std::align_val_t alignment{64};
   void* memory = ::operator new(bytes, alignment);
   std::memset(memory, 0, bytes);
-  return {memory, [alignment](void* data) { ::operator delete(data, alignment); }};
+  return {memory, [](void* data) { ::operator delete(data, alignment); }};
 }
 
 // Whether every thread of ours on this node can have a core: only then may an engine spin.
@@ -111,7 +112,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   runtime->timeline_->start_as_configured();
   if (runtime->peers_) {
     runtime->peers_->set_wake(surroundings.wake);
-    // A dying process closes its sockets before its parent is told. The launcher should hear of it before anybody fails
+    // A dying process closes its sockets before its parent is told. The launcher should know of it before a rank fails
     // because of it, or it would take a survivor's error for the first failure.
     runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
       if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)) && raw->world_.can_see_process_of(peer))
@@ -129,6 +130,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
           "(hvd_shutdown) before");
     });
   if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::info)) runtime->report_networks();
+  if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::debug))
+    log::debug("algorithms by verb and size: " + runtime->teams_->selector().table(world.host()));
   return runtime;
 }
 
@@ -154,13 +157,13 @@ Runtime::~Runtime() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
   timeline_.reset();
-  // The engine has given up its tasks; links go before the engine, since the watcher of their peers calls into it.
+  // The engine has given up its tasks. The links end before the engine, since the watcher of their peers calls into it.
   if (engine_) engine_->drop_links();
   teams_.reset();
   surroundings_ = {};
   if (engine_) leave_shared();
   peers_.reset();
-  engine_.reset();  // its leader's connections belong to the net
+  engine_.reset();  // the leader's connections belong to `net`
   net_.reset();
 }
 
@@ -237,7 +240,7 @@ Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
                  std::string(row.name) + " does sums and averages, not " + name_of(signature.op));
   if (row.outcome == VerbRow::Outcome::share && signature.shape.empty())
     return invalid("a tensor without dimensions has no rows to be dealt out; give it a first dimension, as in [1]");
-  // Several ranks hear of it when they agree: what one of them alone could not submit the others would wait for.
+  // The ranks find such a fault when they agree. If one rank alone could not submit, the others would wait for it.
   if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
     return Error(ErrorCode::mismatch,
                  std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
@@ -254,7 +257,7 @@ Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
 }
 
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
-  // A request carries the name; half a ring leaves room for the rest of it.
+  // A request carries the name; the other half of a ring is for the rest of the request.
   std::size_t longest = board_->largest_request() / 2;
   if (name.empty() || name.size() > longest)
     return Error(ErrorCode::invalid_argument, "an operation's name must have 1 to " + std::to_string(longest) +
@@ -266,7 +269,7 @@ Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, 
   return operations_.prepare({set->id, name}, std::move(signature));
 }
 
-// A transient operation goes with the handle of its use, so it can have but one.
+// A transient operation is released with the handle of its use, so it can have only one use.
 Status Runtime::take_starts(std::span<Submission> submissions) {
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     Operation& operation = *submissions[i].operation;
@@ -345,7 +348,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   Inbox::Pushed pushed = engine_->inbox().push(submissions);
   if (pushed == Inbox::Pushed::first) engine_->wake();
   if (pushed != Inbox::Pushed::closed) return number;
-  cell->transients.clear();  // they were not started, and are still the program's
+  cell->transients.clear();  // they were not started, and still belong to the program
   for (const Submission& submission : submissions) {
     if (submission.operation->signature.transient) ++submission.operation->starts;
     submission.operation->entry->in_flight.store(false);
@@ -356,7 +359,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   return *ended();
 }
 
-// An operation that moves no data, waited for.
+// Runs an operation that moves no data, and waits for it.
 Status Runtime::carry_out(OpNameView name, Signature signature) {
   signature.transient = true;
   auto operation = prepare(name.name, std::move(signature));
@@ -435,11 +438,11 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard lock(shared_mutex_);
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
-  // A program may take its time, as before any collective. When all are here, their memory is a matter of moments.
+  // A program may come late, as before any collective. When all are here, the memory takes only moments.
   HVD_RETURN_IF_ERROR(at_one_point(name + ".begin", {}, [] {}));
   auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
-  // Who could not map it votes, too: the others must not wait for it.
+  // A rank that could not map it votes, too: the others must not wait for it.
   HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {
     if (auto regions = surroundings_.ask<transport::shm::SharedRegions>())
       regions->add(*memory, part, layout_.node.me.value);
@@ -455,8 +458,8 @@ std::shared_ptr<void> Runtime::hold_shared(void* memory) {
   return found == shared_.end() ? nullptr : found->second.memory;
 }
 
-// A process that was stopped in the middle of a batch may write to my part when it goes on. Who still holds the memory
-// keeps it as his own.
+// A process that was stopped in the middle of a batch may write to my part when it goes on. A holder of the memory
+// keeps it as private memory.
 void Runtime::leave_shared() {
   if (threads_ != nullptr || layout_.node.size() == 1 || engine_->has_ended_in_order()) return;
   for (auto& [mine, shared] : shared_)
@@ -467,7 +470,7 @@ Status Runtime::free_shared(void* memory) {
   std::lock_guard lock(shared_mutex_);
   if (!shared_.contains(memory))
     return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
-  // After the end there is no schedule, and nobody reads it.
+  // After the end there is no schedule, and nobody reads the memory.
   if (ended() == nullptr)
     HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), {}, [this, memory] {
       if (auto regions = surroundings_.ask<transport::shm::SharedRegions>()) regions->remove(memory);

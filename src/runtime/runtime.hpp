@@ -1,6 +1,6 @@
 #pragma once
-// One rank of a job: everything between the C API and the links, assembled. An object, no globals: a test has as many
-// of them in one process as it likes.
+// One rank of a job: everything between the C API and the links, assembled. It is an object without globals: a test has
+// as many of them in one process as it needs.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,7 +18,7 @@
 #include "connections/node_peers.hpp"
 #include "connections/thread_hub.hpp"
 #include "control/node_board.hpp"
-#include "devices/device.hpp"
+#include "devices/of_rank/devices.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/observers/timeline_switch.hpp"
@@ -40,10 +40,10 @@ class Runtime {
   struct Parts {
     World world;
     Config config;
-    std::shared_ptr<connections::NodePeers> peers;    // null for one rank alone, and for threads
-    std::optional<connections::NetListener> net;      // whose endpoints the world's members name; none on one node
-    std::shared_ptr<connections::ThreadHub> threads;  // ranks as threads
-    std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
+    std::shared_ptr<connections::NodePeers> peers;  // null if one rank is alone, and for threads
+    std::optional<connections::NetListener> net;  // the endpoints in the world's members are its own; none on one node
+    std::shared_ptr<connections::ThreadHub> threads;        // ranks as threads
+    std::shared_ptr<connections::MpiPeers> mpi;             // null without an MPI that all ranks have
     std::vector<std::shared_ptr<devices::Device>> devices;  // beside those of the registry
     std::vector<transport::Maker> transports;               // beside those of the registry
     std::vector<Observer*> observers;                       // outlive the runtime
@@ -61,17 +61,17 @@ class Runtime {
   const World& world() const { return world_; }
   const Position& position() const { return position_; }
   const Config& config() const { return config_; }
-  // MPI's own number of it; -1 if the ranks have no MPI in common.
+  // MPI's number of this rank; -1 if the ranks have no MPI in common
   int mpi_thread_level() const;
   // Nothing while it runs; else why it does not.
   std::shared_ptr<const Error> ended() const { return engine_->ended(); }
 
-  // Callers, any thread.
-  // Held by the caller until release(); transient ones go with the handle of their use. The set has this number.
+  // For callers, on any thread. The caller holds the operation until release(); a transient one is released with the
+  // handle of its use. `set` is the user's number.
   Result<Operation*> prepare(std::string_view name, Signature signature, int set = 0);
   void release(Operation& operation) { operations_.release(operation); }
   std::size_t operations() const { return operations_.size(); }  // that are held
-  // All or none; `submissions` need operation, input, output and what else their verb takes.
+  // Starts all or none; `submissions` need operation, input, output and whatever else their verb takes.
   Result<Handles::Number> submit(std::span<Submission> submissions);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
@@ -79,7 +79,7 @@ class Runtime {
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
 
-  // Collective over the world; block until this rank knows of it. The number of the set.
+  // Collective over the world; they block until this rank knows of the change. add returns the number of the set.
   Result<int> add_process_set(std::vector<Rank> ranks);
   Status remove_process_set(int number);
   std::shared_ptr<const ProcessSets> process_sets() const { return engine_->sets(); }
@@ -89,10 +89,11 @@ class Runtime {
   ObserverRegistry& observers() { return engine_->observers(); }
   TimelineSwitch& timeline() { return *timeline_; }
 
-  // Memory for tensors that is reduced in place where the transport can. Collective over the ranks of a node.
+  // Memory for tensors that is reduced in place if the transport can do it. Collective over the ranks of a node.
   Result<void*> allocate_shared(std::size_t bytes);
   Status free_shared(void* memory);
-  // An owner of memory from allocate_shared, which may outlive free_shared() and the runtime; null if there is none.
+  // An owner of memory from allocate_shared, which may live longer than free_shared() and the runtime; null if there is
+  // none.
   std::shared_ptr<void> hold_shared(void* memory);
 
   // A peer of my node is lost.
@@ -104,8 +105,8 @@ class Runtime {
   void report_networks() const;
   // Memory of so many bytes that all ranks of my node map, under a name that is used once. Collective over the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
-  // Runs on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own; returns
-  // when it has here. The same error comes back, or one that says that another rank had one.
+  // Runs it on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own.
+  // Returns when it has run here. The result is the same error, or one that says that another rank had one.
   Status take_starts(std::span<Submission> submissions);
   Status check_set_of(const Submission& submission) const;
   Status note_streams(std::span<Submission> submissions) const;

@@ -1,6 +1,6 @@
 #pragma once
-// The records of the schedule: what the coordinator appends to the log and every rank executes in order; and the requests
-// that ranks send to it. Each says itself how it looks as bytes.
+// The records of the schedule, which the coordinator appends to the log and every rank executes in order; and the
+// requests that ranks send to the coordinator. Each defines its own form as bytes.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace hvd::runtime {
 
-// What decoded records and requests point into, so that reading one allocates nothing; valid until the next decode.
+// Memory that decoded records and requests point into, so that reading one allocates nothing; valid until the next
+// decode.
 struct RecordStorage {
   std::vector<SlotId> slots;
   std::vector<Rank> ranks;
@@ -31,9 +32,10 @@ struct OpRequest {  // "I have submitted this op, and know no slot for it"
   void write(ByteWriter& out) const;
   static OpRequest read(ByteReader& in, RecordStorage&);
 };
-struct JoinRequest {  // "I submit nothing more until all have said so"
-  void write(ByteWriter&) const {}
-  static JoinRequest read(ByteReader&, RecordStorage&) { return {}; }
+struct JoinRequest {    // "I submit nothing more until all have said so"
+  bool is_idle = true;  // nothing that it submitted before is under way; else it says so once more when that is true
+  void write(ByteWriter& out) const { out.put(is_idle); }
+  static JoinRequest read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
 };
 struct ShutdownRequest {
   std::string_view reason;  // empty: the program asked for it
@@ -69,7 +71,7 @@ struct GiveRecord {  // the op of this name has this slot from now on
   void write(ByteWriter& out) const;
   static GiveRecord read(ByteReader& in, RecordStorage&);
 };
-struct EvictRecord {  // the slot means nothing any more; who has arrived at it must send a request
+struct EvictRecord {  // the slot means nothing any more; ranks that have arrived at it must send a request
   SlotId slot;
   void write(ByteWriter& out) const { out.put(slot); }
   static EvictRecord read(ByteReader& in, RecordStorage&) { return {in.get<SlotId>()}; }

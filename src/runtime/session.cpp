@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
     return start_with_all(environment, members, sets, communicator.error());
   if (!communicator) return communicator.error();
   Deadline deadline = start_deadline(*config);
-  // A job of its own, with a name of its own, however often its members have started others.
+  // A job of its own with its own name, however often its members have started others.
   auto chosen = bootstrap::over_communicator(*communicator, environment, *config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
               sets, deadline);
 }
 
-// Without MPI there is no world but that of the launch; a list that names all of it is as good as none.
+// Without MPI the only world is that of the launch; a list of all its ranks means the same as no list.
 Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& environment,
                                                          const bootstrap::Members& members, StaticSets& sets,
                                                          const Error& why_no_mpi) {
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& envi
 
 namespace {
 
-// Alike on all ranks, so that nobody waits for one that cannot be reached.
+// Equal on all ranks, so that no rank waits for one that cannot be reached.
 Status check_network(const World& world, const std::string& why_mine_is_none) {
   bool is_on_one_node = std::all_of(world.members.begin(), world.members.end(),
                                     [&](const Member& member) { return member.node == world.me().node; });
@@ -110,8 +110,8 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     if (identity.rank == Rank{0}) log::warning(warning);
   auto listener = connections::PeerListener::open();
   if (!listener) return listener.error();
-  // Whether the job has other nodes is known when the ranks have met, who must know each other's endpoints by then.
-  // A job on one node needs none: that this host has no address, say, is known to be an error only then.
+  // Whether the job has other nodes is known only when the ranks have met, but by then they must know each other's
+  // endpoints. A job on one node needs none; so if this host has no address, that is an error only afterwards.
   std::optional<connections::NetListener> net_listener;
   std::string why_no_network;
   if (identity.size > 1) {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
-    // The others may have gone the way that was closed to this rank.
+    // The others may have joined by the bootstrap that failed on this rank.
     for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
     return world.error();
   }

@@ -1,7 +1,7 @@
 #pragma once
-// This process's membership in the job that somebody launched: finds the bootstrap, meets the others and starts a
-// Runtime, as often as the program likes. Kept for the life of the process, since launchers do not like to be left and
-// joined again.
+// This process's membership in the job that it was launched into: finds the bootstrap, meets the others and starts a
+// Runtime, as often as the program likes. Kept for the life of the process, since launchers do not allow leaving and
+// joining again.
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "runtime/runtime.hpp"
 
 namespace hvd::runtime {
@@ -17,7 +17,7 @@ namespace hvd::runtime {
 // Process sets that exist from the start. A set that is listed twice, or has all ranks, is one.
 struct StaticSets {
   std::vector<std::vector<Rank>> listed;  // equal on all ranks
-  // MPI_Comms of which this process is a member; other processes give others.
+  // The MPI_Comms of which this process is a member; other processes pass others.
   std::vector<const void*> communicators;
   std::size_t communicator_bytes = 0;
   std::vector<int> numbers_of_communicators;  // out
@@ -32,7 +32,7 @@ class Session {
                                          StaticSets& sets);
 
  private:
-  // What the ranks meet by, and the communicator of exactly these ranks if they have one.
+  // The bootstrap that the ranks meet by, and the communicator of exactly these ranks if they have one.
   struct Meeting {
     bootstrap::Bootstrap* bootstrap = nullptr;
     bootstrap::Identity identity;

@@ -20,15 +20,15 @@ struct Signature {
   double postscale = 1.0;
   Rank root;
   DeviceKind device = DeviceKind::host;
-  bool transient = false;           // the name will not come again
-  std::uint64_t group = 0;          // with whom it may share a batch, if groups do not mix; nobody need agree on it
+  bool transient = false;   // the name will not come again
+  std::uint64_t group = 0;  // the group that may share a batch, if groups do not mix; the ranks need not agree on it
   std::vector<std::int64_t> shape;  // of the input; the first dimension may be each rank's own affair (verb row)
 
   friend bool operator==(const Signature&, const Signature&) = default;
 
   const VerbRow& row() const { return row_of(verb); }
   std::int64_t count() const;  // elements; per row where the first dimension is each rank's own affair
-  // Of so many times count() elements; nothing if 64 bits cannot count them.
+  // So many times count() elements; nothing if 64 bits cannot hold the number.
   std::optional<std::int64_t> bytes(std::int64_t times) const;
   std::string shape_text() const;
   std::size_t hash() const;

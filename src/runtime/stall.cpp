@@ -7,7 +7,7 @@ namespace hvd::runtime {
 
 namespace {
 
-// The kernel's letter for what a process of this node is doing; ' ' where nothing can be said, 'X' if it is gone.
+// The kernel's letter for the state of a process of this node; ' ' if it is not known, 'X' if the process has ended.
 char state_of(const World& world, Rank rank) {
   if (!world.can_see_process_of(rank)) return ' ';
   std::ifstream status("/proc/" + std::to_string(world.member(rank).pid) + "/stat");
@@ -17,10 +17,10 @@ char state_of(const World& world, Rank rank) {
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
 
-// Until a job that was to end is told so again.
+// When a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
 
-// What explains why it does not answer.
+// The words for a state that explains why a process does not answer.
 const char* explain(char state) {
   switch (state) {
     case 'T':

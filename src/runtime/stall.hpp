@@ -1,5 +1,5 @@
 #pragma once
-// Tells people who keeps everybody waiting: the wording of the report, and when it is due.
+// Tells people which ranks keep the others waiting: the wording of the report, and when it is due.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -13,14 +13,14 @@
 
 namespace hvd::runtime {
 
-// A name that somebody waits for, and who has not submitted it.
+// A name that some ranks wait for, and the ranks that have not submitted it.
 struct StalledName {
   std::string name;
   std::vector<Rank> missing;
 };
 
-// When to look for operations that wait too long, and what to do about the one that has waited longest. Looking means to
-// walk over all that are in flight, so it is done when the first of them can be due, and not for every one that comes or goes.
+// When to look for operations that wait too long, and what to do about the one that has waited longest. A look visits
+// all operations in flight, so it is made when the first of them can be due, and not whenever one comes or goes.
 class StallWatch {
  public:
   explicit StallWatch(const Config& config);
@@ -29,11 +29,11 @@ class StallWatch {
   void begun(Clock::time_point now) {
     if (!next_look_) plan_look(now, now);
   }
-  // Until look() wants to be called; forever while nothing waits, or if the check is off.
+  // The time until look() must be called; forever while nothing waits, or if the check is off.
   std::chrono::nanoseconds until_due(Clock::time_point now) const;
   bool is_due(Clock::time_point now) const { return next_look_ && now >= *next_look_; }
   enum class Verdict : std::uint8_t { fine, report, end };
-  // `since`: when the one began that has waited longest; nothing if none is in flight.
+  // `since`: when the operation began that has waited longest; nothing if none is in flight.
   Verdict look(std::optional<Clock::time_point> since, Clock::time_point now);
 
  private:

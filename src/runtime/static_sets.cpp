@@ -93,7 +93,8 @@ Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vect
 }
 
 Status add_sets_of_communicators(Runtime& runtime, const Environment& environment, StaticSets& sets) {
-  // Who gives none cannot be told from who has none to give: MPI programs give one on every rank, or none on any.
+  // A rank that gives none cannot be told from one that has none to give: MPI programs give one on every rank, or on
+  // none.
   if (sets.communicators.empty()) return {};
   std::vector<std::vector<Rank>> own;
   std::vector<std::int64_t> mine;

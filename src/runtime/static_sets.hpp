@@ -9,15 +9,15 @@
 
 namespace hvd::runtime {
 
-// A line NAME=value for what must be equal on all ranks; empty if no sets are listed.
+// A line NAME=value that must be equal on all ranks; empty if no sets are listed.
 std::string knob_of(const StaticSets& sets);
 
-// The listed sets, ascending, without those that were there before or have all ranks. Refused: ranks that do not exist, or
-// are named twice in a set.
+// The listed sets, ascending, without those that exist already and those of all ranks. Fails on ranks that do not
+// exist, and on ranks that are named twice in a set.
 Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vector<Rank>>& listed, int world_size);
 
-// Collective over the world: adds the sets that the ranks' communicators make, in ascending order, and fills in the
-// numbers of this rank's.
+// Collective over the world: adds the sets of the ranks' communicators, in ascending order, and fills in the numbers of
+// this rank's sets.
 Status add_sets_of_communicators(Runtime& runtime, const Environment& environment, StaticSets& sets);
 
 }  // namespace hvd::runtime

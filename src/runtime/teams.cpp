@@ -4,6 +4,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/transports.hpp"
 #include "runtime/network_report.hpp"
 #include "transport/shm/regions.hpp"
 
@@ -11,12 +12,9 @@ namespace hvd::runtime {
 
 namespace {
 
-// Where several transports reach a group, the first of these is taken.
-constexpr const char* preference[] = {"shm", "inproc", "mpi", "tcp"};
-
 int preference_of(std::string_view name) {
-  auto found = std::find(std::begin(preference), std::end(preference), name);
-  return static_cast<int>(found - std::begin(preference));
+  auto found = std::ranges::find(transports_by_preference, name, &TransportRow::name);
+  return static_cast<int>(found - std::begin(transports_by_preference));
 }
 
 // The names of links are equal on all members and used once.

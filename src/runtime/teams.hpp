@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
+#include "devices/of_rank/devices.hpp"
 #include "runtime/log_exchange.hpp"
 #include "runtime/process_sets.hpp"
 #include "topology/layout.hpp"
@@ -65,6 +66,7 @@ class Teams {
   // For tensors in this kind of memory: those of the host have no other team.
   collectives::Team& all() { return is_of_host() ? host_ : all_; }
   collectives::Team& host() { return host_; }
+  const collectives::Team& host() const { return host_; }
   // Transports of the hops, as they were chosen; empty where nobody is to be reached.
   std::string_view transport_inside() const { return transport_inside_; }
   std::string_view transport_between() const { return transport_between_; }

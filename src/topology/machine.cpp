@@ -41,7 +41,7 @@ void connect(Machine& machine) {
   for (PciDevice& device : machine.devices) {
     device.near &= machine.cpus;
     if (device.near.empty()) device.near = machine.cpus;
-    // Near to everything means near to nothing in particular.
+    // A device that is near to everything is near to nothing in particular.
     if (device.near != machine.cpus || machine.numa_nodes.size() == 1)
       device.numa_node = first_overlap(machine.numa_nodes, device.near);
   }
@@ -80,7 +80,7 @@ Machine from_reading(hwloc::Reading reading) {
       }
     }
   }
-  if (machine.cores.empty()) machine.cores = std::move(processors);  // some virtual machines tell nothing of cores
+  if (machine.cores.empty()) machine.cores = std::move(processors);  // some virtual machines do not tell their cores
   parts::connect(machine);
   return machine;
 }

@@ -45,7 +45,7 @@ struct PciDevice {
   std::string bus_id;  // "0004:04:00.0", lower case
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  CpuMask near;                    // all of the machine's where nothing better is known
+  CpuMask near;                    // all processors of the machine if nothing better is known
   int numa_node = -1;              // the first one near
   std::vector<std::string> names;  // "mlx5_0", "hsn0"
 };
@@ -65,8 +65,8 @@ struct Machine {
   const PciDevice* device(std::string_view bus_id) const;
 };
 
-// This machine, through hwloc where its plugin can be opened, else from /sys (`notices` gets one line that says why).
-// The variable HWLOC_XMLFILE names another source; an unreadable one is an error, not ignored.
+// This machine, through hwloc if its plugin can be opened, else from /sys (`notices` gets one line that says why). The
+// variable HWLOC_XMLFILE names another source; if that cannot be read, it is an error.
 Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices);
 // A file that lstopo --of xml wrote. Needs hwloc.
 Result<Machine> read_machine_from_xml(const std::string& path, const Environment& environment);

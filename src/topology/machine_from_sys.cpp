@@ -1,12 +1,12 @@
-// A machine as the kernel's /sys tells it, for where hwloc is not installed. What cannot be read is left out: at the
-// worst every processor is a core of one package.
+// A machine as the kernel's /sys describes it, for systems without hwloc. What cannot be read is left out: at worst
+// every processor is a core of one package.
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include "base/number.hpp"
 #include "native/posix/folder.hpp"
 #include "topology/machine.hpp"
 #include "topology/machine_parts.hpp"
@@ -21,13 +21,11 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-std::optional<long> number_in(const std::string& path, int base = 10) {
-  std::string text = first_line(path);
-  const char* begin = text.data();
-  if (base == 16 && text.starts_with("0x")) begin += 2;
-  long value = 0;
-  if (std::from_chars(begin, text.data() + text.size(), value, base).ec != std::errc{}) return std::nullopt;
-  return value;
+std::optional<long> number_in_file(const std::string& path, int base = 10) {
+  std::string line = first_line(path);
+  std::string_view text = line;
+  if (base == 16 && text.starts_with("0x")) text.remove_prefix(2);
+  return take_number<long>(text, base);
 }
 
 CpuMask list_in(const std::string& path) {
@@ -36,17 +34,15 @@ CpuMask list_in(const std::string& path) {
 }
 
 std::int64_t bytes_in(std::string_view size) {  // "32768K"
-  std::int64_t number = 0;
-  auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
-  if (error != std::errc{}) return 0;
-  if (end != size.data() + size.size()) number <<= *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
-  return number;
+  std::int64_t number = take_number<std::int64_t>(size).value_or(0);
+  char unit = size.empty() ? ' ' : size.front();
+  return number << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);
 }
 
 void add_caches(Machine& machine, const std::string& cpu_folder) {
   for (const std::string& name : posix::names_in(cpu_folder + "/cache")) {
     std::string folder = cpu_folder + "/cache/" + name;
-    long level = number_in(folder + "/level").value_or(0);
+    long level = number_in_file(folder + "/level").value_or(0);
     CpuMask cpus = list_in(folder + "/shared_cpu_list") & machine.cpus;
     if (level < 2 || first_line(folder + "/type") == "Instruction" || cpus.empty()) continue;
     bool known = std::any_of(machine.caches.begin(), machine.caches.end(),
@@ -60,7 +56,7 @@ void add_processors(Machine& machine, const std::string& folder) {
   std::vector<CpuMask> cores;
   for (int cpu = machine.cpus.first(); cpu >= 0; cpu = machine.cpus.next(cpu)) {
     std::string cpu_folder = folder + "/devices/system/cpu/cpu" + std::to_string(cpu);
-    packages[number_in(cpu_folder + "/topology/physical_package_id").value_or(0)].set(cpu);
+    packages[number_in_file(cpu_folder + "/topology/physical_package_id").value_or(0)].set(cpu);
     CpuMask core = list_in(cpu_folder + "/topology/thread_siblings_list") & machine.cpus;
     core.set(cpu);
     if (core.first() == cpu) cores.push_back(std::move(core));
@@ -87,15 +83,15 @@ void add_devices(Machine& machine, const std::string& folder) {
   std::string all = folder + "/bus/pci/devices";
   for (const std::string& bus_id : posix::names_in(all)) {
     std::string device_folder = all + "/" + bus_id;
-    auto pci_class = static_cast<std::uint16_t>(number_in(device_folder + "/class", 16).value_or(0) >> 8);
-    auto vendor = static_cast<std::uint16_t>(number_in(device_folder + "/vendor", 16).value_or(0));
+    auto pci_class = static_cast<std::uint16_t>(number_in_file(device_folder + "/class", 16).value_or(0) >> 8);
+    auto vendor = static_cast<std::uint16_t>(number_in_file(device_folder + "/vendor", 16).value_or(0));
     bool gpu = parts::is_gpu(pci_class, vendor);
     if (!gpu && !parts::is_network(pci_class)) continue;
     PciDevice device;
     device.kind = gpu ? PciDevice::Kind::gpu : PciDevice::Kind::network;
     device.bus_id = bus_id;
     device.vendor = vendor;
-    device.device = static_cast<std::uint16_t>(number_in(device_folder + "/device", 16).value_or(0));
+    device.device = static_cast<std::uint16_t>(number_in_file(device_folder + "/device", 16).value_or(0));
     device.near = list_in(device_folder + "/local_cpulist");
     for (const char* kind : {"net", "infiniband"})
       for (const std::string& name : posix::names_in(device_folder + "/" + kind)) device.names.push_back(name);

@@ -7,7 +7,7 @@ namespace hvd::topology::parts {
 bool is_gpu(std::uint16_t pci_class, std::uint16_t vendor);
 bool is_network(std::uint16_t pci_class);
 
-// Fills the indices of one thing in the list of another from their processors, and brings the devices into order.
+// Finds for each thing its place in the lists of the others by their processors, and sorts the devices.
 void connect(Machine& machine);
 
 }  // namespace hvd::topology::parts

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int cache_level = 2;
 
-// What is handed out: a core, or a hardware thread of one where there are not enough cores.
+// What is handed out: a core, or a hardware thread if there are not enough cores.
 struct Unit {
   CpuMask cpus;
   int border[cache_level + 1];  // package, NUMA node, cache: units with different numbers lie on different sides
@@ -63,7 +63,7 @@ std::vector<Part> split_at_borders(Units units, int level) {
   return parts;
 }
 
-// At least as many ranks as parts: each next rank goes where the shares are then largest.
+// At least as many ranks as parts: each further rank goes to the part whose shares are then largest.
 void give_ranks_to_parts(std::vector<Part>& parts, std::size_t ranks) {
   for (; ranks > 0; --ranks) {
     auto best = std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
@@ -73,7 +73,7 @@ void give_ranks_to_parts(std::vector<Part>& parts, std::size_t ranks) {
   }
 }
 
-// Fewer ranks than parts: neighbouring parts are joined into one per rank, cut where it comes nearest to even shares.
+// Fewer ranks than parts: neighbouring parts are joined, one group per rank, cut as near to even shares as possible.
 std::vector<Part> give_parts_to_ranks(const std::vector<Part>& parts, std::size_t ranks, std::size_t units) {
   std::vector<Part> joined;
   std::size_t next = 0;
@@ -145,7 +145,8 @@ std::vector<CpuMask> processors_near_gpus(const Machine& machine, const PinningR
   for (const std::string& gpu : request.gpus) {
     const PciDevice* device = gpu.empty() ? nullptr : machine.device(gpu);
     near.push_back(device == nullptr ? CpuMask() : device->near & request.allowed);
-    if (near.back() == request.allowed) near.back() = CpuMask();  // near to everything is near to nothing in particular
+    // A GPU that is near to everything is near to nothing in particular.
+    if (near.back() == request.allowed) near.back() = CpuMask();
   }
   return near;
 }
@@ -174,13 +175,13 @@ std::vector<Neighbourhood> neighbourhoods(const std::vector<CpuMask>& near) {
   return found;
 }
 
-// Nothing where GPUs say nothing, or where going by them would leave a rank without a core of its own.
+// Nothing if the GPUs tell nothing, or if following them would leave a rank without a core of its own.
 std::optional<std::vector<CpuMask>> share_out_by_gpus(const Machine& machine, const PinningRequest& request,
                                                       Units units) {
   std::vector<CpuMask> near = processors_near_gpus(machine, request);
   std::vector<Neighbourhood> groups = neighbourhoods(near);
   if (groups.empty()) return std::nullopt;
-  Neighbourhood rest;  // ranks without a GPU that is near to anything, on what the others leave
+  Neighbourhood rest;  // ranks whose GPU is near to nothing, or that have none, share what the others leave
   rest.cpus = request.allowed;
   for (std::size_t rank = 0; rank < near.size(); ++rank)
     if (near[rank].empty()) rest.ranks.push_back(rank);

@@ -11,7 +11,7 @@
 namespace hvd::topology {
 
 struct PinningRequest {
-  CpuMask allowed;     // what we were given (by the batch system, by taskset); never left
+  CpuMask allowed;     // what this process was given (by the batch system, by taskset); the shares stay inside of it
   int local_size = 1;  // ranks on this node
   // The GPU of each local rank, by PCI bus id; an empty name for a rank without one. Empty: no GPUs.
   std::vector<std::string> gpus;

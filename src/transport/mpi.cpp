@@ -1,7 +1,6 @@
-// Bytes between ranks that are processes of one MPI, over a communicator of ours per group.
-//
-// MPI is called on the engine's thread, and never waits there. Only the making of a communicator, for which MPI has no
-// call that does not block, is left to a thread that ends with it.
+// Bytes between ranks that are processes of one MPI, over a communicator of ours for each group.  MPI is called on the
+// engine's thread, and never waits there. Only one call is left to a thread, which ends with it: making a communicator,
+// for which MPI has no suitable call that does not block.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -22,15 +21,15 @@ bool is_on_one_node(const World& world, const Group& group) {
 
 class MpiConnecting final : public Connecting {
  public:
-  MpiConnecting(const Surroundings& surroundings, const Group& group, std::string name)
+  MpiConnecting(const Surroundings& surroundings, const Group& group, std::string_view name)
       : surroundings_(surroundings), group_(group), outcome_(std::make_shared<Outcome>()) {
-    auto started = posix::start_thread(
-        "hvd-mpi",
-        [outcome = outcome_, peers = surroundings.ask<connections::MpiPeers>(), wake = surroundings.wake, group, name] {
+    auto started =
+        posix::start_thread("hvd-mpi", [outcome = outcome_, peers = surroundings.ask<connections::MpiPeers>(),
+                                        wake = surroundings.wake, group, name = std::string(name)] {
           auto made = peers->connect(group, name);
           if (made) outcome->communicator = std::move(*made);
           else outcome->failure = std::move(made.error());
-          // Once it is given up the wake word may be gone.
+          // After the link was given up the wake word may not exist any more.
           if (outcome->state.exchange(is_made) == under_way) wake->post();
         });
     if (started) {
@@ -60,7 +59,7 @@ class MpiConnecting final : public Connecting {
 
  private:
   enum State : int { under_way, is_made, is_given_up };
-  // Of the thread until it says so.
+  // The thread owns it until it says that it is done.
   struct Outcome {
     std::unique_ptr<mpi::Communicator> communicator;
     Error failure{ErrorCode::system, "MPI"};
@@ -91,7 +90,7 @@ class Mpi final : public Transport {
       return Error(ErrorCode::invalid_argument, "the link '" + std::string(name) +
                                                     "' was asked of mpi by a rank that is no member of its group, or "
                                                     "without an MPI; ask reaches() first");
-    return std::unique_ptr<Connecting>(std::make_unique<MpiConnecting>(surroundings_, group, std::string(name)));
+    return std::unique_ptr<Connecting>(std::make_unique<MpiConnecting>(surroundings_, group, name));
   }
 
  private:

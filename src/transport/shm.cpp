@@ -104,7 +104,7 @@ class ShmConnecting final : public Connecting {
     return {std::move(words), surroundings_.asymmetric_wake};
   }
 
-  // The parts of a region are those of the node's seats; a smaller group counts its seats differently.
+  // A region has a part for each seat of the node; a smaller group numbers its seats differently.
   bool is_whole_node() const {
     const World& world = *surroundings_.world;
     std::vector<Rank> node;

@@ -16,24 +16,23 @@
 #include "base/result.hpp"
 #include "base/task.hpp"
 #include "base/world.hpp"
-#include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::transport {
 
-// What a transport may use of the rank that it works for. Outlives every link.
+// What a transport may use of its rank. Outlives every link.
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  const devices::Devices* devices = nullptr;
   posix::WaitWord* wake = nullptr;  // of this rank's engine; whoever delivers something to the rank posts it
   // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
   std::function<posix::WaitWord*(Rank)> wake_of;
-  // This process has called register_asymmetric_barrier() with success: it may wake others without a fence.
+  // Whether this process has called register_asymmetric_barrier() with success: it may then wake others without a
+  // fence.
   bool asymmetric_wake = false;
 
-  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null: this
-  // rank has none, as the connections to other nodes in a job on one node.
+  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null if this
+  // rank has none; a job on one node, for example, has no connections to other nodes.
   template <typename Service>
   std::shared_ptr<Service> ask() const {
     auto found = services_.find(typeid(Service));
@@ -73,12 +72,11 @@ class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
   virtual Cost cost(const Collective& collective) const = 0;
-  // Borrows the link. `collective.count` is a hint; restart() may bring any number of elements.
+  // Borrows the link. `collective.count` is a hint: restart() may bring any number of elements.
   virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
 };
 
-// How `total` elements are dealt out to `size` seats when nobody says otherwise: what lies in [begin, end) is the
-// seat's.
+// How `total` elements are dealt out to `size` seats if no counts are given: a seat has the elements in [begin, end).
 struct Share {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
@@ -89,7 +87,7 @@ constexpr Share share_of(std::int64_t total, Seat seat, int size) {
   return {begin(seat.value), begin(std::int64_t{seat.value} + 1)};
 }
 
-// A send or receive under way. The link that made it knows it until poll() returned done or failed.
+// A send or receive under way. The link that made it knows it until poll() has returned done or failed.
 struct Pending {
   std::uint32_t ticket = 0;
 };
@@ -105,16 +103,16 @@ class Link {
   virtual Progress poll(Pending pending) = 0;
   virtual const Error& failure() const = 0;
   virtual NativeCollectives* native() noexcept = 0;  // null for plain links
-  // The engine is about to sleep: from now on whatever lets a pending operation go on must post the wake word. Called
-  // after the word was announced and before a last look; what that look itself sets going counts too.
+  // The engine is about to sleep: from now on everything that lets a pending operation go on must post the wake word.
+  // Called after the word was announced and before a last look; what that look sets going counts, too.
   virtual void arm() noexcept {}
-  // Asked before every sleep: true while something is under way of whose end nobody will post the wake word (MPI
-  // cannot). The engine then only naps. Lets the link move on what it has under way.
+  // Asked before every sleep. True while something is under way whose end posts no wake word (MPI cannot post it). The
+  // engine then only naps. The call also lets the link move on what it has under way.
   virtual bool needs_polling() noexcept { return false; }
-  // True while something is under way that moves only when it is looked at, and moved a moment ago: then to look on
-  // is better than a nap, in which nothing moves.
+  // True while something is under way that moves only when it is looked at, and has moved a moment ago. Then it is
+  // better to go on looking than to nap, since nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
-  // Everything pending fails. After it nothing of the peers' or ours touches the caller's buffers.
+  // Everything pending fails. Afterwards neither this process nor a peer touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };
 
@@ -132,7 +130,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual Status put(std::string_view key, ConstBytes value) = 0;
-  // False while it has not arrived.
+  // False while the value has not arrived.
   virtual Result<bool> get(Rank from, std::string_view key, Buffer& value) = 0;
 };
 

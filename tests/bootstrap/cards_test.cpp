@@ -1,4 +1,4 @@
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 
 #include <gtest/gtest.h>
 

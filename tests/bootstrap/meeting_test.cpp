@@ -1,4 +1,4 @@
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

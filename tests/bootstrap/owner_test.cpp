@@ -1,4 +1,4 @@
-#include "bootstrap/owner.hpp"
+#include "bootstrap/launch/owner.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -155,7 +155,7 @@ TEST_F(Bridge, says_that_it_does_not_know_and_asks_nobody_about_the_servers_own_
   EXPECT_EQ(bridges[0]->answer("nonsense"), "cmd=_result rc=-1 msg=unknown_command");
 }
 
-TEST_F(Bridge, tells_the_library_when_not_all_came_to_a_barrier_and_ends_the_job_when_it_is_asked_to) {
+TEST_F(Bridge, tells_the_library_of_an_incomplete_barrier_and_ends_the_job_on_request) {
   bootstraps[0]->refuses = true;
   EXPECT_EQ(bridges[0]->answer("cmd=barrier_in"), "cmd=barrier_out rc=-1 msg=failed");
   EXPECT_EQ(bridges[1]->answer("cmd=abort exitcode=9"), "");

@@ -201,7 +201,7 @@ TEST(PmiConnection, lets_an_mpi_library_start_and_end_behind_it) {
   EXPECT_EQ(server.count_of("finalize"), 1);
 }
 
-TEST(PmiConnection, says_neither_hello_nor_goodbye_where_an_mpi_library_did) {
+TEST(PmiConnection, sends_neither_init_nor_finalize_where_an_mpi_library_did) {
   Server server;
   {
     auto connection = connected(server, true);

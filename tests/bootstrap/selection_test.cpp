@@ -1,4 +1,4 @@
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "in_own_folder.hpp"
 
 namespace hvd::bootstrap {

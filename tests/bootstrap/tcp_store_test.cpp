@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "bootstrap/selection.hpp"
+#include "bootstrap/selection/selection.hpp"
 #include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/sealed_stream.hpp"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What goes wrong between nodes before a job trains, and strangers at its ports while it does: bad_luck.py BUILD [Class.test]
+"""What goes wrong between nodes before a job trains, and strangers at its ports while it does: bad_luck.py BUILD
+[Class.test]
 
 Every refusal names what was found and what to do; strangers do a job no harm.
 """
@@ -34,7 +35,8 @@ class Refused(RefusalTest):
 
     def test_ssh_that_is_not_let_in(self):
         ssh = self.script("echo 'root@n2: Permission denied (publickey,password).' >&2; exit 255\n")
-        self.assertRegex(self.refused(HOROVOD_SSH=ssh), r"the host n2 cannot be used: .*Permission denied \(publickey,password\)")
+        self.assertRegex(self.refused(HOROVOD_SSH=ssh), r"the host n2 cannot be used: .*Permission denied "
+                                                        r"\(publickey,password\)")
 
     def test_ssh_that_says_nothing(self):
         text = self.refused(HOROVOD_SSH=self.script("exec sleep 1000\n"), HOROVOD_START_TIMEOUT="3")
@@ -52,13 +54,15 @@ class Refused(RefusalTest):
                                   " for family, any in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):\n"
                                   "  one = socket.socket(family)\n"
                                   "  one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
-                                  "  if family == socket.AF_INET6: one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\n"
-                                  "  one.bind((any, port)); one.listen(); open.append(one)\n"
-                                  "print('taken', flush=True)\ninput()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                  "  if family == socket.AF_INET6: one.setsockopt(socket.IPPROTO_IPV6, "
+                                  "socket.IPV6_V6ONLY, 1)\n  one.bind((any, port)); one.listen(); open.append(one)\n"
+                                  "print('taken', flush=True)\ninput()"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
         try:
             self.assertEqual(taken.stdout.readline(), "taken\n")
             self.assertRegex(self.refused(HOROVOD_PORT_RANGE="23000-23002"), r"23000-23002")
-            result = on_n1("-np", "2", "-H", "n1:1,n2:1", FRAMES, "1", HOROVOD_PORT_RANGE="23000-23009", HOROVOD_MPI="none")
+            result = on_n1("-np", "2", "-H", "n1:1,n2:1", FRAMES, "1", HOROVOD_PORT_RANGE="23000-23009",
+                           HOROVOD_MPI="none")
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         finally:
             taken.communicate("\n")
@@ -71,12 +75,13 @@ class Firewall(unittest.TestCase):
         if shutil.which("nft") is None:
             self.skipTest("nft is not installed (tests/cluster/nodes prepare)")
         for node in ("n1", "n2"):
-            if subprocess.run([NODES, "on", node, "nft", "add", "table", "inet", "gate"], stderr=subprocess.DEVNULL).returncode != 0:
+            if subprocess.run([NODES, "on", node, "nft", "add", "table", "inet", "gate"],
+                              stderr=subprocess.DEVNULL).returncode != 0:
                 self.skipTest("this kernel has no nftables")
             self.addCleanup(nodes, "on", node, "nft", "delete", "table", "inet", "gate")
             nodes("on", node, "nft", "add", "chain", "inet", "gate", "input", "{ type filter hook input priority 0 ; }")
-            nodes("on", node, "nft", "add", "rule", "inet", "gate", "input", "iifname", "eth0", "tcp", "flags", "&", "(syn|ack)", "==",
-                  "syn", "tcp", "dport", "!=", "23000-23009", "drop")
+            nodes("on", node, "nft", "add", "rule", "inet", "gate", "input", "iifname", "eth0", "tcp", "flags", "&",
+                  "(syn|ack)", "==", "syn", "tcp", "dport", "!=", "23000-23009", "drop")
 
     def test_is_passed_with_a_range_of_ports_and_named_without(self):
         result = on_n1("-np", "4", "-H", "n1:2,n2:2", FRAMES, "1", HOROVOD_PORT_RANGE="23000-23009", HOROVOD_MPI="none")
@@ -84,7 +89,8 @@ class Firewall(unittest.TestCase):
         result = on_n1("-np", "2", "-H", "n1:1,n2:1", "echo", "started", HOROVOD_START_TIMEOUT="40")
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(result.stdout, "")
-        self.assertRegex(result.stderr, r"the host n2 cannot take part: horovodrun cannot be reached at .*firewall \(HOROVOD_PORT_RANGE\)")
+        self.assertRegex(result.stderr, r"the host n2 cannot take part: horovodrun cannot be reached at .*firewall "
+                                        r"\(HOROVOD_PORT_RANGE\)")
 
 
 class FullSharedMemory(unittest.TestCase):
@@ -108,7 +114,8 @@ class Strangers(EndTest):
                 continue
             address, _, port = line.split()[3].rpartition(":")
             number = node[1:]
-            address = {"0.0.0.0": f"10.77.0.{number}", "*": f"10.77.0.{number}", "[::]": f"fd77::{number}"}.get(address, address.strip("[]"))
+            address = {"0.0.0.0": f"10.77.0.{number}", "*": f"10.77.0.{number}",
+                       "[::]": f"fd77::{number}"}.get(address, address.strip("[]"))
             if address.startswith("fe80:"):
                 continue  # of one link, which would have to be named
             is_of_node = address.startswith("127.") or address == "::1"
@@ -120,7 +127,8 @@ class Strangers(EndTest):
         os.makedirs(notes)
         self.addCleanup(shutil.rmtree, notes)
         job = ClusterJob("", "", whole=[NODES, "on", "n1", HOROVODRUN, "-np", "4", "-H", "n1:2,n2:2",
-                                        os.path.join(BUILD, "tests", "partition_rank"), "shutdown", "nobody", notes], HOROVOD_MPI="none")
+                                        os.path.join(BUILD, "tests", "partition_rank"), "shutdown", "nobody", notes],
+                                        HOROVOD_MPI="none")
         self.addCleanup(job.clean_up)
         while len([name for name in os.listdir(notes) if re.fullmatch(r"ready\.\d", name)]) < 4:
             self.assertIsNone(job.front.poll(), "the job ended")

@@ -1,4 +1,5 @@
-"""What the tests of horovodrun over virtual nodes share. The first argument of a program that imports this is the build.
+"""What the tests of horovodrun over virtual nodes share. The first argument of a program that imports this is the
+build.
 
 Ranks carry a mark in their environment, agents are known by their command line.
 """
@@ -61,8 +62,8 @@ def nodes(*arguments):
 
 
 def on_n1(*arguments, stdin=None, **environment):
-    return subprocess.run([NODES, "on", "n1", HOROVODRUN, *arguments], env=dict(os.environ, **environment), input=stdin or "",
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    return subprocess.run([NODES, "on", "n1", HOROVODRUN, *arguments], env=dict(os.environ, **environment),
+                          input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
 
 
 class ClusterJob(Job):

@@ -26,18 +26,20 @@ class Ranks(unittest.TestCase):
                 "$HOROVOD_CROSS_RANK $HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME $MINE"
         result = on_n1("-np", "3", "-H", "n1:2,n2:4", "sh", "-c", shell, MINE="x")
         self.assertEqual(sorted(result.stdout.splitlines()),
-                         ["[0]<stdout>:n1 0 3 0 2 0 2 n1 x", "[1]<stdout>:n1 1 3 1 2 0 1 n1 x", "[2]<stdout>:n2 2 3 0 1 1 2 n2 x"],
+                         ["[0]<stdout>:n1 0 3 0 2 0 2 n1 x", "[1]<stdout>:n1 1 3 1 2 0 1 n1 x",
+                          "[2]<stdout>:n2 2 3 0 1 1 2 n2 x"],
                          result.stderr)
 
     def test_meet(self):
         for hosts in ("n1:2,n2:2", "n3:1,n2:3", "n2:4"):
             listing = ",".join(host.split(":")[0] for host in hosts.split(",") for _ in range(int(host.split(":")[1])))
-            result = on_n1("-np", "4", "-H", hosts, os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous", "5", listing)
+            result = on_n1("-np", "4", "-H", hosts, os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous", "5",
+                           listing)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_meet_on_ports_of_a_range(self):
-        result = on_n1("-np", "2", "-H", "n1:1,n2:1", os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous", "2", "n1,n2",
-                       HOROVOD_PORT_RANGE="23000-23009")
+        result = on_n1("-np", "2", "-H", "n1:1,n2:1", os.path.join(BUILD, "tests", "bootstrap_rank"), "rendezvous",
+                       "2", "n1,n2", HOROVOD_PORT_RANGE="23000-23009")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_get_the_interface_that_was_asked_for(self):
@@ -73,7 +75,8 @@ class Hosts(RefusalTest):
         return super().refused("-np", str(ranks), "-H", hosts, **environment)
 
     def test_that_cannot_be_used_are_named_with_the_remedy_before_anything_runs(self):
-        self.assertIn("the host n9 cannot be used: it cannot be reached (ssh: Could not resolve hostname", self.refused("n2:1,n9:1"))
+        self.assertIn("the host n9 cannot be used: it cannot be reached (ssh: Could not resolve hostname",
+                      self.refused("n2:1,n9:1"))
         self.assertIn("n2 is named twice", self.refused("n2:1,n2:1"))
         self.assertIn("n2 and 10.77.0.2 are one and the same", self.refused("n2:1,10.77.0.2:1"))
         self.assertIn("more ranks than the hosts have slots", self.refused("n1:1,n2:1", 3))
@@ -97,7 +100,8 @@ class Hosts(RefusalTest):
 
 class Ends(EndTest):
     def test_with_the_code_of_the_rank_that_failed(self):
-        job = ClusterJob("n1:2,n3:2", 'if [ $HOROVOD_RANK = 3 ]; then echo "the reason" >&2; exit 7; fi; exec sleep 1000')
+        job = ClusterJob("n1:2,n3:2", 'if [ $HOROVOD_RANK = 3 ]; then echo "the reason" >&2; exit 7; fi; exec sleep '
+                                      '1000')
         self.end(job, 7, "rank 3 on host n3 ")
         self.assertIn("| the reason", last_block(job.errors))
 
@@ -144,7 +148,8 @@ class Ends(EndTest):
             self.assertIn(signal.Signals(one).name + " received", job.errors.decode())
 
     def test_with_signals_forwarded_to_all_hosts(self):
-        job = ClusterJob("n1:1,n3:1", "trap 'echo caught; exit 0' USR1; echo ready; while :; do sleep 0.1; done", ranks=2)
+        job = ClusterJob("n1:1,n3:1", "trap 'echo caught; exit 0' USR1; echo ready; while :; do sleep 0.1; done",
+                         ranks=2)
         job.wait_for_lines(2)
         os.kill(job.launcher(), signal.SIGUSR1)
         job.wait_for_lines(2, b"caught")
@@ -152,12 +157,15 @@ class Ends(EndTest):
 
 
 def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", **environment):
-    return subprocess.run([NODES, "on", "n1", "salloc", "--quiet", *options, *command], env=dict(os.environ, **environment),
+    return subprocess.run([NODES, "on", "n1", "salloc", "--quiet", *options, *command],
+                          env=dict(os.environ, **environment),
                           input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
 
 
-# What launchers cut, lose, or take for their own: many short lines, long ones, any bytes, ":", the end of standard input.
-EVERYTHING = [sys.executable, "-c", "import sys\nsys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in range(200000): print(i)\n"
+# What launchers cut, lose, or take for their own: many short lines, long ones, any bytes, ":", the end of standard
+# input.
+EVERYTHING = [sys.executable, "-c", "import sys\nsys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in "
+                                    "range(200000): print(i)\n"
                                     "for i in range(900, 9000, 99): print('x' * i)\nsys.stdout.flush()\n"
                                     "sys.stdout.buffer.write(bytes(b for b in range(256) if b != 13))"]
 WORDS = ["a", ":", "", "\\:", "hostname"]
@@ -181,13 +189,14 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_ranks_get_their_words_and_input_and_all_output_comes(self):
-        job = ClusterJob("", "", whole=[NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n2", "--ntasks-per-node=1", HOROVODRUN, "-np", "2",
-                                        *EVERYTHING, *WORDS])
+        job = ClusterJob("", "", whole=[NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n2", "--ntasks-per-node=1",
+                                        HOROVODRUN, "-np", "2", *EVERYTHING, *WORDS])
         self.finish(job, 0)
         for rank in range(2):
             self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
         # Without a keeper, where horovodrun lies elsewhere on the job's nodes or not at all.
-        result = in_slurm(HOROVODRUN, "-np", "1", "printf", "%s|", "a", ":", "it's", "", HOROVOD_REMOTE_PROGRAM="/no/horovodrun")
+        result = in_slurm(HOROVODRUN, "-np", "1", "printf", "%s|", "a", ":", "it's", "",
+                          HOROVOD_REMOTE_PROGRAM="/no/horovodrun")
         self.assertEqual(result.stdout, "[0]<stdout>:a|:|it's||\n", result.stderr)
 
     def test_hosts_may_be_named(self):
@@ -199,8 +208,8 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_a_step_is_as_good_a_place_and_standard_input_reaches_rank_0(self):
-        result = in_slurm("srun", "-N1", "-n1", "--mpi=pmi2", HOROVODRUN, "-np", "4", "sh", "-c", "echo $(hostname) $(cat)",
-                          stdin="1\n2\n", options=("-N2", "-n4"))
+        result = in_slurm("srun", "-N1", "-n1", "--mpi=pmi2", HOROVODRUN, "-np", "4", "sh", "-c",
+                          "echo $(hostname) $(cat)", stdin="1\n2\n", options=("-N2", "-n4"))
         lines = sorted(result.stdout.splitlines())
         self.assertEqual(len(lines), 4, result.stderr)
         self.assertRegex(lines[0], r"^\[0\]<stdout>:n[12] 1 2$")
@@ -215,14 +224,17 @@ class InAnAllocationOfSlurm(LauncherTest):
         result = in_slurm(HOROVODRUN, "-np", "3", "sh", "-c", shell, "sh", ":", options=components, stdin="1\n2\n")
         self.assertEqual(sorted(result.stdout.splitlines()),
                          ["[0]<stdout>:n1 0 1 2 :", "[1]<stdout>:n1 1 :", "[2]<stdout>:n2 2 :"], result.stderr)
-        result = in_slurm(HOROVODRUN, "-np", "3", "sh", "-c", "[ $SLURM_PROCID != 2 ] || exit 7; exec sleep 1000", options=components)
+        result = in_slurm(HOROVODRUN, "-np", "3", "sh", "-c", "[ $SLURM_PROCID != 2 ] || exit 7; exec sleep 1000",
+                          options=components)
         self.assertEqual(result.returncode, 7, result.stderr)
         self.assertIn("FIRST FAILURE: rank 2 on host n2", result.stderr)
         self.assertRegex(in_slurm(HOROVODRUN, "--explain", "-np", "3", "true", options=components).stdout,
-                         r"Slurm, job \d+, nodes n1 with 2 processors, nodes n2 with 1 processors\nlauncher +srun .*--het-group=0 -n 2 -N 1 "
-                         r".* true : .*--het-group=1 -n 1 -N 1 .* true\n")
-        self.assertIn("-H inside of a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true", options=components).stderr)
-        self.assertIn("has room for (3, by SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=2, SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
+                         r"Slurm, job \d+, nodes n1 with 2 processors, nodes n2 with 1 processors\nlauncher +srun "
+                         r".*--het-group=0 -n 2 -N 1 .* true : .*--het-group=1 -n 1 -N 1 .* true\n")
+        self.assertIn("-H inside of a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true",
+                                                                   options=components).stderr)
+        self.assertIn("has room for (3, by SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=2, "
+                      "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
                       in_slurm(HOROVODRUN, "-np", "4", "true", options=components).stderr)
 
     def test_ranks_beyond_its_room_are_refused_unless_they_may_share(self):
@@ -233,7 +245,8 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual(result.stdout.count("<stdout>:hello"), 6, result.stderr)
 
     def test_the_first_failure_is_told(self):
-        for how, code, words in (("exit 7", 7, "ended with exit code 7"), ("kill -9 $$", 137, "was killed by signal 9")):
+        for how, code, words in (("exit 7", 7, "ended with exit code 7"),
+                                 ("kill -9 $$", 137, "was killed by signal 9")):
             shell = f"if [ $SLURM_PROCID = 2 ]; then echo the reason >&2; {how}; fi; exec sleep 1000"
             result = in_slurm(HOROVODRUN, "-np", "4", "sh", "-c", shell)
             self.assertEqual(result.returncode, code, result.stderr)
@@ -247,23 +260,26 @@ class InAnAllocationOfSlurm(LauncherTest):
         with open(f"{folder}/script", "w") as file:
             file.write(f"#!/bin/sh\nprintf '1\\n2\\n' | {HOROVODRUN} -np 4 sh -c 'echo $(hostname) $(cat)' && "
                        f"{HOROVODRUN} -np 4 {RANK} pmix 3 n1,n1,n2,n2\n")
-        subprocess.run([NODES, "on", "login", "sbatch", "--quiet", "--wait", "-N2", "-n4", "--ntasks-per-node=2", "-w", "n[1-2]",
-                        "-o", f"{folder}/output", f"{folder}/script"], check=True, timeout=240)
+        subprocess.run([NODES, "on", "login", "sbatch", "--quiet", "--wait", "-N2", "-n4", "--ntasks-per-node=2", "-w",
+                        "n[1-2]", "-o", f"{folder}/output", f"{folder}/script"], check=True, timeout=240)
         with open(f"{folder}/output") as file:
             lines = sorted(line for line in file if "<stdout>" in line)
         self.assertEqual([line.split(":")[1].strip() for line in lines], ["n1 1 2", "n1", "n2", "n2"])
 
     def in_terminal(self, command, **environment):
         """The command's output, with a terminal as its standard input and output."""
-        result = subprocess.run([NODES, "on", "n1", "script", "-qefc", command, "/dev/null"], env=dict(os.environ, **environment),
+        result = subprocess.run([NODES, "on", "n1", "script", "-qefc", command, "/dev/null"],
+                                env=dict(os.environ, **environment),
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=240)
         self.assertEqual(result.returncode, 0, result.stdout)
         return result.stdout.replace("\r", "")
 
     def test_a_shell_in_a_step_is_a_place_for_it(self):
         ours = f"printf \"1\\\\n2\\\\n\" | {HOROVODRUN} -np 4 sh -c \"echo \\$(hostname) \\$(cat)\""
-        for step in ("srun -N2 -n4 --ntasks-per-node=2 -w n[1-2] --pty", "salloc --quiet -N2 -n4 --ntasks-per-node=2 -w n[1-2] srun -N1 -n1 --pty"):
-            # The shells beside the one with the terminal have nothing to read: what they would be told in a file, they would do.
+        for step in ("srun -N2 -n4 --ntasks-per-node=2 -w n[1-2] --pty",
+                     "salloc --quiet -N2 -n4 --ntasks-per-node=2 -w n[1-2] srun -N1 -n1 --pty"):
+            # The shells beside the one with the terminal have nothing to read: what they would be told in a file, they
+            # would do.
             text = self.in_terminal(f"{step} bash -c '[ $SLURM_PROCID = 0 ] || exit 0; {ours}'")
             self.assertEqual(sorted(re.findall(r"\[(\d)\]<stdout>:(.*)", text)),
                              [("0", "n1 1 2"), ("1", "n1"), ("2", "n2"), ("3", "n2")], text)
@@ -273,7 +289,8 @@ class InAnAllocationOfSlurm(LauncherTest):
         # srun does not know it.
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
             with open(f"{folder}/srun", "w") as file:
-                file.write('#!/bin/sh\n[ "$*" != --mpi=list ] || { echo "MPI plugin types are... none pmi2 cray_shasta"; exit; }\n'
+                file.write('#!/bin/sh\n[ "$*" != --mpi=list ] || { echo "MPI plugin types are... none pmi2 '
+                           'cray_shasta"; exit; }\n'
                            'exec /usr/bin/srun "$@"\n')
             os.chmod(f"{folder}/srun", 0o755)
             result = in_slurm(*arguments, options=("-N1", "-n2", "-w", "n3"), PATH=f"{folder}:{os.environ['PATH']}")
@@ -297,7 +314,8 @@ class InAnAllocationOfSlurm(LauncherTest):
 
     def test_is_explained(self):
         text = in_slurm(HOROVODRUN, "--explain", "-np", "4", "true").stdout
-        self.assertRegex(text, r"scheduler +Slurm, job \d+, nodes n\[1-2\]")
+        self.assertRegex(text, r"scheduler +Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 4 slots \(n1:2, n2:2\), by "
+                               r"SLURM_JOB_NODELIST\n(.*\n)? +put back into the queue by `scontrol requeue \d+`")
         self.assertRegex(text, r"launcher +srun --mpi=pmix .* -n 4 .* true\n +since SLURM_JOB_ID=")
         self.assertRegex(text, r"bootstrap +pmix: ")
         text = on_n1("--explain", "-H", "n1:2,n2:2").stdout
@@ -307,8 +325,8 @@ class InAnAllocationOfSlurm(LauncherTest):
 
     def test_nothing_is_left_however_horovodrun_ends(self):
         for one in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-            command = [NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", HOROVODRUN, "-np", "4", "sh",
-                       "-c", "echo ready; exec sleep 1000"]
+            command = [NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", HOROVODRUN, "-np",
+                       "4", "sh", "-c", "echo ready; exec sleep 1000"]
             job = ClusterJob("", "", whole=command)
             job.wait_for_lines(4)
             os.kill(job.launcher(), one)
@@ -331,8 +349,8 @@ class CancelledInSlurm(LauncherTest):
         nodes("on", "login", *how)
         self.assertNotEqual(job.finish(), 0)
         job.assert_nothing_is_left(self)
-        left = subprocess.run([NODES, "on", "login", "squeue", "-h", "-s", "-j", step.split(".")[0]], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        left = subprocess.run([NODES, "on", "login", "squeue", "-h", "-s", "-j", step.split(".")[0]],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
         self.assertNotIn(step + " ", left)
 
     def test_the_job_of_salloc(self):
@@ -348,15 +366,18 @@ class CancelledInSlurm(LauncherTest):
         self.end(job, step, "scancel", step.split(".")[0] + ".0")
 
     def test_a_batch_job(self):
-        # sbatch hands on the environment, and with it the mark of this job's processes; its output comes through a file.
+        # sbatch hands on the environment, and with it the mark of this job's processes; its output comes through a
+        # file.
         folder = tempfile.mkdtemp(prefix="batch-", dir=BUILD)
         self.addCleanup(shutil.rmtree, folder)
         with open(f"{folder}/script", "w") as file:
-            file.write(f'#!/bin/sh\nexec {HOROVODRUN} -np 4 sh -c "echo ready \\$SLURM_JOB_ID.\\$SLURM_STEP_ID; exec sleep 1000"\n')
+            file.write(f'#!/bin/sh\nexec {HOROVODRUN} -np 4 sh -c "echo ready \\$SLURM_JOB_ID.\\$SLURM_STEP_ID; exec '
+                       f'sleep 1000"\n')
         os.mkfifo(f"{folder}/output")
-        job = ClusterJob("", "", whole=["sh", "-c", 'exec 3<>"$0/output"; "$@" || exit; exec cat "$0/output"', folder, NODES, "on",
-                                        "login", "sbatch", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", "-o", f"{folder}/output",
-                                        f"{folder}/script"])
+        job = ClusterJob("", "", whole=["sh", "-c", 'exec 3<>"$0/output"; "$@" || exit; exec cat "$0/output"', folder,
+                                        NODES, "on",
+                                        "login", "sbatch", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", "-o",
+                                        f"{folder}/output", f"{folder}/script"])
         self.addCleanup(job.clean_up)
         step = job.wait_for_lines(4)[0].split()[-1].decode()
         nodes("on", "login", "scancel", step.split(".")[0])
@@ -393,8 +414,8 @@ class WithMpi(EndTest):
         return job
 
     def rank_of(self, job, number):
-        """Its process: below a keeper, in that one's session, and the first of its own group, unlike what it has left behind. While
-        a process executes a program it shows no environment."""
+        """Its process: below a keeper, in that one's session, and the first of its own group, unlike what it has left
+        behind. While a process executes a program it shows no environment."""
         limit = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < limit:
             for pid in marked_processes(job.mark):
@@ -425,8 +446,10 @@ class WithMpi(EndTest):
         self.assertEqual(code, 0, job.output + job.errors)
 
     def write_words(self, mpiexec, *more):
-        """Words that are written one by one, and more at a time than a launcher reads at once: every line has one label."""
-        program = "import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\nprint('no end', end='')"
+        """Words that are written one by one, and more at a time than a launcher reads at once: every line has one
+        label."""
+        program = ("import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\n"
+                   "print('no end', end='')")
         job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", sys.executable, "-u", "-c", program)
         self.assertEqual(job.finish(), 0, job.errors)
         job.assert_nothing_is_left(self)
@@ -447,7 +470,8 @@ class WithMpi(EndTest):
         text = "".join(f"line {number}\n" for number in range(100000))
         wanted = subprocess.run(["cksum"], input=text, stdout=subprocess.PIPE, text=True).stdout.strip()
         result = on_n1("--mpi", *more, "-np", "2", "-H", "n2:1,n1:1", "cksum", stdin=text, HOROVOD_MPIEXEC=mpiexec)
-        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:" + wanted, "[1]<stdout>:4294967295 0"], result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0]<stdout>:" + wanted, "[1]<stdout>:4294967295 0"],
+                         result.stderr)
 
     def die_at_once(self, mpiexec, *more):
         shell = "echo the reason >&2; if [ ${PMI_RANK:-$PMIX_RANK} = 1 ]; then exit 7; fi; exec sleep 1000"
@@ -457,7 +481,8 @@ class WithMpi(EndTest):
         self.assertIn("| the reason", last_block(job.errors))
 
     def leave_with_a_failure(self, mpiexec, *more):
-        """In order, as by sys.exit(7), while the others wait for it: it does not wait in MPI until they have failed, too."""
+        """In order, as by sys.exit(7), while the others wait for it: it does not wait in MPI until they have failed,
+        too."""
         job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", VICTIM, "agreement", "leave7", "3")
         self.end(job, 7, "rank 3 on host n2 ")
 
@@ -504,7 +529,8 @@ class WithoutANode(EndTest):
         try:
             self.end(job, 137, "rank 2 on host n2 ")
             # Whoever of the two ends notices first, which ends the agent's stream, too.
-            self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|its agent is gone|the connection to its agent ended)")
+            self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|its agent is "
+                                                  "gone|the connection to its agent ended)")
         finally:
             nodes("mend", "n2")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three nodes. Every
-job ends, a rank that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
+"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three
+nodes. Every job ends, a rank that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
 
-HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits and when.
+HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits
+and when.
 """
 import os
 import pathlib
@@ -16,7 +17,8 @@ import unittest
 
 os.environ["HVD_LIMIT_SECONDS"] = "240"  # far beyond what a start may wait for a node that is gone
 from virtual_nodes import NODES, enter  # noqa: E402
-from cluster_harness import BUILD, HOROVODRUN, ClusterJob, EndTest, agents, is_keeper, nodes, parent_of, read  # noqa: E402
+# Noqa: E402
+from cluster_harness import BUILD, HOROVODRUN, ClusterJob, EndTest, agents, is_keeper, nodes, parent_of, read
 from launcher_harness import LIMIT_SECONDS, last_block, marked_processes  # noqa: E402
 
 ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
@@ -31,9 +33,11 @@ class LoopJob(ClusterJob):
     def __init__(self, phase, victim, *flags, front=(), **environment):
         self.phase = phase
         self.notes = pathlib.Path(tempfile.mkdtemp(prefix="loop-", dir=BUILD))
-        rank = [os.path.join(BUILD, "tests", "partition_rank"), "inside" if phase == "start" else phase, victim, str(self.notes)]
+        rank = [os.path.join(BUILD, "tests", "partition_rank"), "inside" if phase == "start" else phase, victim,
+                str(self.notes)]
         super().__init__("", "", whole=[NODES, "on", "n1", *front, HOROVODRUN, "-np", str(len(HOSTS)), *flags, *rank],
-                         HOROVOD_PEER_TIMEOUT="2", HOROVOD_START_TIMEOUT="30" if phase == "start" else "120", **environment)
+                         HOROVOD_PEER_TIMEOUT="2", HOROVOD_START_TIMEOUT="30" if phase == "start" else "120",
+                         **environment)
 
     def wait_for_phase(self):
         limit = time.monotonic() + LIMIT_SECONDS
@@ -52,7 +56,8 @@ class LoopJob(ClusterJob):
         found = {}
         for pid in marked_processes(self.mark):
             variables = dict(pair.split(b"=", 1) for pair in read(pid, "environ").split(b"\0") if b"=" in pair)
-            number = next((variables[name] for name in (b"HOROVOD_RANK", b"PMI_RANK", b"PMIX_RANK") if name in variables), None)
+            number = next((variables[name] for name in (b"HOROVOD_RANK", b"PMI_RANK", b"PMIX_RANK")
+                           if name in variables), None)
             if number is not None and is_wanted(pid):
                 found[int(number)] = pid
         return found
@@ -158,16 +163,19 @@ class Loops(EndTest):
             return [pid for pid in ours if parent_of(pid) not in ours]
         if harm == "daemon":  # of the site's launcher
             return [parent_of(pid) for number, pid in job.gates().items() if HOSTS[number] == victim]
-        return [pid for pid in marked_processes(job.mark) if is_keeper(pid) and is_keeper(parent_of(pid)) == (harm == "keeper")]
+        return [pid for pid in marked_processes(job.mark) if is_keeper(pid)
+                and is_keeper(parent_of(pid)) == (harm == "keeper")]
 
     def test_over_agents_of_ours(self):
         self.rounds(("rank", "rank", "agent", "watcher", "launcher", "cut"), "-H", "n1:2,n2:2,n3:2", HOROVOD_MPI="none")
 
     def test_over_mpi(self):
-        if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")) or not shutil.which("mpiexec.hydra"):
+        plugin = os.path.join(BUILD, "lib", "libhorovod_mpi-mpich.so")
+        if not os.path.exists(plugin) or not shutil.which("mpiexec.hydra"):
             self.skipTest("there is no plugin for MPICH, or no mpiexec.hydra")
-        self.rounds(("rank", "rank", "keeper", "gate", "daemon", "mpiexec.hydra", "launcher", "cut"), "--mpi", "-H", "n1:2,n2:2,n3:2",
-                    HOROVOD_MPI="mpich", HOROVOD_MPIEXEC="mpiexec.hydra", HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+        self.rounds(("rank", "rank", "keeper", "gate", "daemon", "mpiexec.hydra", "launcher", "cut"), "--mpi", "-H",
+                    "n1:2,n2:2,n3:2", HOROVOD_MPI="mpich", HOROVOD_MPIEXEC="mpiexec.hydra",
+                    HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
 
     def test_over_slurm(self):
         if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")):

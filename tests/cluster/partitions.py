@@ -1,7 +1,8 @@
-"""A node of four vanishes, by its link or with all its processes, in every phase of a job: every survivor ends and names it.
+"""A node of four vanishes, by its link or with all its processes, in every phase of a job: every survivor ends and
+names it.
 
-HVD_ROUNDS says how often each; what vanishes and when is drawn by the number of the round. Needs HVD_CLUSTER, or starts a
-cluster; HVD_BUILD is the folder of the build. Exit code 77: this machine cannot do it, and why.
+HVD_ROUNDS says how often each; what vanishes and when is drawn by the number of the round. Needs HVD_CLUSTER, or starts
+a cluster; HVD_BUILD is the folder of the build. Exit code 77: this machine cannot do it, and why.
 """
 import os
 import pathlib
@@ -31,12 +32,12 @@ def nodes(*words, **options):
 class Job:
     def __init__(self, phase, victim):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="partition-", dir=BUILD))
-        rank = ["env", f"HOROVOD_PEER_TIMEOUT={PATIENCE_S}", "HOROVOD_MPI=none", str(BUILD / "tests/partition_rank"), phase,
-                victim, str(self.folder)]
+        rank = ["env", f"HOROVOD_PEER_TIMEOUT={PATIENCE_S}", "HOROVOD_MPI=none", str(BUILD / "tests/partition_rank"),
+                phase, victim, str(self.folder)]
         self.log = open(self.folder / "log", "w", encoding="utf-8")
         self.process = subprocess.Popen(
-            [str(HERE / "nodes"), "on", "login", str(BUILD / "tests/rendezvous_launcher"), str(HERE / "agent"), ",".join(HOSTS),
-             *rank], stdout=self.log, stderr=subprocess.STDOUT)
+            [str(HERE / "nodes"), "on", "login", str(BUILD / "tests/rendezvous_launcher"), str(HERE / "agent"),
+             ",".join(HOSTS), *rank], stdout=self.log, stderr=subprocess.STDOUT)
 
     def wait_for_all(self, name):
         deadline = time.monotonic() + HANG_S
@@ -97,7 +98,8 @@ class Partitions(unittest.TestCase):
             self.assertIsNotNone(end, f"rank {rank} did not say how it ended: {job.everything()}")
             if phase == "shutdown" and end == "shut down":
                 continue
-            self.assertRegex(end, rf"rank \d+ \(host {victim}, process \d+\)", f"rank {rank} on {host}: {job.everything()}")
+            self.assertRegex(end, rf"rank \d+ \(host {victim}, process \d+\)",
+                             f"rank {rank} on {host}: {job.everything()}")
 
 
 for phase in ("agreement", "inside", "between", "shutdown"):

@@ -8,8 +8,8 @@ NODES = os.path.join(HERE, "nodes")
 
 
 def enter(count, build, arguments):
-    """Runs this program once more, with these arguments and a cluster around it that ends with it, unless it has one. Exit code
-    77 where the machine cannot make one."""
+    """Runs this program once more, with these arguments and a cluster around it that ends with it, unless it has one.
+    Exit code 77 where the machine cannot make one."""
     if "HVD_CLUSTER" in os.environ:
         return
     can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True, check=False)

@@ -13,7 +13,9 @@ add_test(NAME cluster.every_program_of_every_launcher_on_every_layout
          COMMAND ${cluster}/matrix --all --build ${PROJECT_BINARY_DIR})
 add_test(NAME cluster.nodes_come_and_go_and_leave_nothing COMMAND ${cluster}/nodes_test)
 add_test(NAME cluster.one_of_several_that_finds_no_other_is_refused COMMAND ${cluster}/guard_test ${PROJECT_BINARY_DIR})
-add_test(NAME cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it COMMAND ${cluster}/slurm_folder_test ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it
+         COMMAND ${cluster}/slurm_folder_test ${PROJECT_BINARY_DIR})
+add_test(NAME cluster.job_scripts_are_taken_by_sbatch_and_run COMMAND ${cluster}/job_scripts_test ${PROJECT_BINARY_DIR})
 set(horovodrun_tests "")
 foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm CancelledInSlurm WithMpi)
   string(REPLACE "," "_and_" name ${classes})
@@ -24,7 +26,8 @@ foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm CancelledInS
 endforeach()
 set(cluster_tests "")
 if(TARGET horovod)
-  add_test(NAME cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named COMMAND ${cluster}/deaths_over_mpi ${PROJECT_BINARY_DIR})
+  add_test(NAME cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named COMMAND ${cluster}/deaths_over_mpi
+           ${PROJECT_BINARY_DIR})
   list(APPEND cluster_tests cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named)
   add_test(NAME soak.cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named
            COMMAND ${cluster}/deaths_over_mpi ${PROJECT_BINARY_DIR})
@@ -34,10 +37,10 @@ if(TARGET horovod)
   target_link_libraries(frames_rank PRIVATE horovod)
   add_test(NAME cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
            COMMAND ${cluster}/frames_test ${PROJECT_BINARY_DIR})
-  add_test(NAME cluster.job_says_which_network_it_uses_and_refuses_sockets_where_a_fabric_is_required
+  add_test(NAME cluster.a_job_names_its_network_and_refuses_sockets_where_a_fabric_is_required
            COMMAND ${cluster}/networks_test ${PROJECT_BINARY_DIR})
   list(APPEND cluster_tests cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
-       cluster.job_says_which_network_it_uses_and_refuses_sockets_where_a_fabric_is_required)
+       cluster.a_job_names_its_network_and_refuses_sockets_where_a_fabric_is_required)
   add_executable(partition_rank ${cluster}/partition_rank.cpp)
   target_link_libraries(partition_rank PRIVATE horovod)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -79,9 +82,11 @@ if(TARGET horovod)
     endforeach()
   endforeach()
 endif()
-set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout cluster.nodes_come_and_go_and_leave_nothing
+set_tests_properties(${cluster_tests} cluster.ranks_of_every_launcher_meet_on_every_layout
+                     cluster.nodes_come_and_go_and_leave_nothing
                      cluster.one_of_several_that_finds_no_other_is_refused
                      cluster.ranks_of_slurm_meet_in_a_folder_and_leave_nothing_in_it
+                     cluster.job_scripts_are_taken_by_sbatch_and_run
                      ${horovodrun_tests}
                      PROPERTIES LABELS cluster TIMEOUT 300 SKIP_RETURN_CODE 77)
 set_tests_properties(cluster.every_program_of_every_launcher_on_every_layout

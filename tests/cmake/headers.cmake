@@ -1,12 +1,12 @@
-# Every header of src/ and schedulers/ compiles alone: one translation unit each that includes nothing else; a header that
-# the .cpp file of its name includes first is shown to by that. Part of the build, hence of every test run; once is enough,
-# so not under a sanitizer. -O0 and no debug data: objects (rather than
-# -fsyntax-only) are what Ninja and ccache need to skip a header that did not change.
+# Every header of src/ compiles alone: one translation unit each that includes nothing else; a header that the .cpp file
+# of its name includes first is shown to by that. Part of the build, hence of every test run; once is enough, so not
+# under a sanitizer. -O0 and no debug data: objects (rather than -fsyntax-only) are what Ninja and ccache need to skip a
+# header that did not change.
 if(HVD_SANITIZE)
   return()
 endif()
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-     ${PROJECT_SOURCE_DIR}/src/*.hpp ${PROJECT_SOURCE_DIR}/src/*.h ${PROJECT_SOURCE_DIR}/schedulers/*.hpp)
+     ${PROJECT_SOURCE_DIR}/src/*.hpp ${PROJECT_SOURCE_DIR}/src/*.h)
 
 # Headers over a library that this machine may lack.
 set(lacking)

@@ -56,9 +56,12 @@ foreach(outer IN LISTS launchers)
 endforeach()
 
 if(NOT HVD_SANITIZE)
-  # It finds another first process where that of its rank has number 1, too. Without the right to do so there is nothing to see.
+  # It finds another first process where that of its rank has number 1, too. Without the right to do so there is nothing
+  # to see.
+  string(CONCAT in_another_space "unshare -pf --mount-proc true || exit 0; "
+                                 "exec ${nested} 2 inside unshare -pf --mount-proc ${nested} refused")
   add_test(NAME runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
-           COMMAND horovodrun -np 2 sh -c "unshare -pf --mount-proc true || exit 0; exec ${nested} 2 inside unshare -pf --mount-proc ${nested} refused")
+           COMMAND horovodrun -np 2 sh -c "${in_another_space}")
   set_tests_properties(runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
                        PROPERTIES LABELS ranks TIMEOUT 60)
 endif()
@@ -75,7 +78,8 @@ set_tests_properties(runtime.a_job_on_one_node_needs_no_network_address
 if(launcher_orterun)
   # orterun itself refuses to start inside of a rank of its own.
   add_test(NAME runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun
-           COMMAND ${launcher_orterun} 2 ${nested} 2 inside $<TARGET_FILE:horovodrun> --mpi --mpi-args=--oversubscribe -np 3 ${nested} 3)
+           COMMAND ${launcher_orterun} 2 ${nested} 2 inside $<TARGET_FILE:horovodrun> --mpi --mpi-args=--oversubscribe
+           -np 3 ${nested} 3)
   set_tests_properties(runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun PROPERTIES
                        LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_MPIEXEC=${HVD_MPIEXEC_OPENMPI})
 endif()
@@ -90,6 +94,8 @@ target_link_libraries(runtime_victim PRIVATE horovod)
 target_include_directories(runtime_victim PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 file(STRINGS ${runtime_programs}/runtime_deaths.py lines REGEX "^(class |    def test_)")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${runtime_programs}/runtime_deaths.py)
+set(deaths_environment HOROVODRUN=$<TARGET_FILE:horovodrun> HVD_VICTIM=$<TARGET_FILE:runtime_victim>
+    PYTHONDONTWRITEBYTECODE=1 ${runtime_sanitizer})
 foreach(line IN LISTS lines)
   if(line MATCHES "^class ([A-Za-z]+)")
     set(current ${CMAKE_MATCH_1})
@@ -103,9 +109,10 @@ foreach(line IN LISTS lines)
         set(rounds 50)
         set(limit 1200)
       endif()
-      add_test(NAME ${name} COMMAND Python3::Interpreter ${runtime_programs}/runtime_deaths.py ${current}.${CMAKE_MATCH_1})
+      add_test(NAME ${name} COMMAND Python3::Interpreter ${runtime_programs}/runtime_deaths.py
+               ${current}.${CMAKE_MATCH_1})
       set_tests_properties(${name} PROPERTIES LABELS ${kind} TIMEOUT ${limit}
-        ENVIRONMENT "HOROVODRUN=$<TARGET_FILE:horovodrun>;HVD_VICTIM=$<TARGET_FILE:runtime_victim>;HVD_ROUNDS=${rounds};PYTHONDONTWRITEBYTECODE=1;${runtime_sanitizer}")
+        ENVIRONMENT "HVD_ROUNDS=${rounds};${deaths_environment}")
     endforeach()
   endif()
 endforeach()

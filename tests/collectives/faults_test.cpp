@@ -232,7 +232,7 @@ TEST_P(FaultsInEveryPhase, fail_whoever_needs_the_dead_with_its_name) {
   });
 }
 
-TEST_P(FaultsInEveryPhase, leave_the_survivors_of_a_stopped_rank_pending_and_their_tensors_alone_when_it_wakes_up) {
+TEST_P(FaultsInEveryPhase, leave_survivors_of_a_stopped_rank_pending_and_their_tensors_untouched) {
   for_every_stop([](Scene& scene) {
     scene.run_survivors();
     for (int rank = 0; rank < scene.victim(); ++rank) {

@@ -41,7 +41,7 @@ std::vector<double> carried(const NodeShares& shares, const SegmentArray& batch,
   return values;
 }
 
-TEST(NodeShares, let_the_rails_carry_every_element_once_and_each_equally_much_however_uneven_the_shares_are) {
+TEST(NodeShares, let_the_rails_carry_every_element_once_and_evenly_for_uneven_shares) {
   for (auto [shape, placement] : {std::pair{std::vector{2, 2}, Placement::block},
                                   {{2, 3}, Placement::cyclic},
                                   {{4, 1, 3, 2}, Placement::block},
@@ -139,7 +139,7 @@ class PromptedTask final : public Task {
   bool is_done = false;
 };
 
-TEST(Pipeline, launches_in_one_order_on_node_and_rail_whatever_is_done_first) {
+TEST(Pipeline, gives_turns_in_one_order_on_node_and_rail_whatever_is_done_first) {
   Team team;
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
     for (std::int64_t chunks : {0, 1, 3, 4, 5, 9}) {
@@ -151,13 +151,13 @@ TEST(Pipeline, launches_in_one_order_on_node_and_rail_whatever_is_done_first) {
       std::string on_node, on_rail, expected_on_rail;
       std::vector<std::uint64_t> places;
       while (true) {
-        while (auto launch = pipeline.next()) {
-          bool is_rail = launch->stage == Stage::middle;
-          (is_rail ? on_rail : on_node) += std::to_string(launch->chunk) + (launch->stage == Stage::last ? "< " : "> ");
-          if (!is_rail) places.push_back(launch->place.value);
+        while (auto turn = pipeline.next()) {
+          bool is_rail = turn->stage == Stage::middle;
+          (is_rail ? on_rail : on_node) += std::to_string(turn->chunk) + (turn->stage == Stage::last ? "< " : "> ");
+          if (!is_rail) places.push_back(turn->place.value);
           bool has_task = random() % 4 != 0;
           if (has_task) running.push_back(&tasks.emplace_back());
-          pipeline.started(*launch, has_task ? running.back() : nullptr);
+          pipeline.started(*turn, has_task ? running.back() : nullptr);
         }
         if (running.empty()) break;
         std::swap(running[random() % running.size()], running.back());

@@ -1,4 +1,4 @@
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 
 #include <gtest/gtest.h>
 

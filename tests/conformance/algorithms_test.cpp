@@ -23,13 +23,11 @@ using testing::RanksInTurn;
 // Under a sanitizer one type of each kind: the type does little more than choose a kernel. Ranks take turns in one
 // thread here, so that there are no races to look for.
 std::vector<DataType> dtypes() {
-  if (testing::are_races_looked_for) return {DataType::bf16};
   if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
   return {DataType::boolean, DataType::u8,  DataType::i8,   DataType::u16, DataType::i16, DataType::i32,
           DataType::i64,     DataType::f16, DataType::bf16, DataType::f32, DataType::f64};
 }
 std::vector<DataType> dtypes_across_nodes() {
-  if (testing::are_races_looked_for) return {DataType::bf16};
   if (is_sanitized) return {DataType::bf16, DataType::boolean};
   return {DataType::f32, DataType::bf16, DataType::i64, DataType::boolean};
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/registry.hpp"
+#include "devices/of_rank/devices.hpp"
 #include "exercise.hpp"
 #include "fixtures/late_device/direct_transport.hpp"
 #include "fixtures/late_device/late_device.hpp"

@@ -48,7 +48,8 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
 bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches = 2);
 
-// An alltoall by two ranks of more than 2^31 elements each way: the same megabytes again and again, then some of its own.
+// An alltoall by two ranks of more than 2^31 elements each way: the same megabytes again and again, then some of its
+// own.
 void exchange_giants(Performers& ranks, const collectives::Algorithm& algorithm);
 void exchange_giants(RanksInTurn& ranks, const collectives::Algorithm& algorithm);
 

@@ -80,7 +80,7 @@ TEST(NodePeers, hand_over_memory_that_all_ranks_map) {
            if (!peers->offer(pair, "seen by " + std::to_string(process.world.rank.value), memory->descriptor()))
              return 4;
          }
-         peers->expect_departures();
+         peers->leave();
          return 0;
        })) {
     EXPECT_EQ(status, 0);
@@ -105,7 +105,7 @@ TEST(NodePeers, report_a_killed_rank_once_even_while_a_child_that_it_forked_live
     Losses losses(*peers);
     if (losses.next() != 1) return 1;
     if (losses.next(0) != -1) return 2;
-    peers->expect_departures();
+    peers->leave();
     return 0;
   });
   ::close(keep_child[1]);
@@ -118,7 +118,7 @@ TEST(NodePeers, report_a_killed_rank_once_even_while_a_child_that_it_forked_live
 TEST(NodePeers, report_ranks_that_were_lost_before_anybody_asked) {
   auto statuses = run_processes(2, [](RankProcess& process) {
     auto peers = meet(process);
-    if (process.world.rank == Rank{1}) return 0;  // exits without a goodbye
+    if (process.world.rank == Rank{1}) return 0;  // exits without leave()
     posix::WaitWord wake;
     auto announced = wake.announce();
     peers->set_wake(&wake);
@@ -129,15 +129,15 @@ TEST(NodePeers, report_ranks_that_were_lost_before_anybody_asked) {
   EXPECT_EQ(statuses[0], 0);
 }
 
-TEST(NodePeers, do_not_report_a_rank_that_said_goodbye) {
+TEST(NodePeers, do_not_report_a_rank_that_has_left) {
   auto statuses = run_processes(3, [](RankProcess& process) {
     auto peers = meet(process);
     Losses losses(*peers);
     if (process.world.rank == Rank{1}) {
-      peers->expect_departures();
+      peers->leave();
       return 0;
     }
-    // The death of rank 2, which comes after rank 1 has gone, is the first that is reported.
+    // The death of rank 2, which comes after rank 1 has ended, is the first that is reported.
     if (process.world.rank == Rank{2}) {
       posix::wait_for_process_end(process.world.member(Rank{1}).pid, std::chrono::seconds(20));
       ::raise(SIGKILL);

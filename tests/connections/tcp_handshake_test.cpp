@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 #include "made_up_world.hpp"
 
 namespace hvd::connections::tcp {

@@ -306,7 +306,7 @@ TEST(NodeBoard, wakes_the_leader_for_a_request_and_everybody_else_for_a_record) 
   EXPECT_TRUE(third.was_posted());
 }
 
-TEST(NodeBoard, shows_every_record_of_the_log_to_slow_and_quick_readers_alike_though_it_wraps_many_times) {
+TEST(NodeBoard, shows_every_record_to_slow_and_quick_readers_though_the_log_wraps_often) {
   Boards boards(4);
   const std::size_t largest = boards.leader().largest_record();
   std::vector<std::uint32_t> read(4, 0), published(4, 0);

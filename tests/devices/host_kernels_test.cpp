@@ -1,4 +1,4 @@
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "devices/kernel_table.hpp"
+#include "devices/host/kernel_table.hpp"
 #include "devices/naive_reduction.hpp"
 #include "guarded_memory.hpp"
 #include "sanitized.hpp"
@@ -401,7 +401,7 @@ TEST(HostKernels, truncate_scaled_integers_toward_zero_and_wrap_their_sums) {
   }
 }
 
-TEST(HostKernels, are_those_of_the_best_instruction_set_and_there_is_one_for_every_type_and_operation) {
+TEST(HostKernels, are_of_the_best_instruction_set_and_exist_for_every_type_and_operation) {
   ASSERT_FALSE(kernel_tables().empty());
   EXPECT_STREQ(instruction_set(), kernel_tables()[0].instruction_set);
   for (const KernelTable& table : kernel_tables()) {

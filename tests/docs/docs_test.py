@@ -2,8 +2,8 @@
 
     HOROVODRUN=build/release/horovodrun python3 tests/docs/docs_test.py
 
-A block ```console runs``` is carried out: what stands behind `$ ` must succeed. One of ```console runs python``` needs an
-installed horovod, so tests/python asks for it (PARTS_OF_DOCS=python)."""
+A block ```console runs``` is carried out: what stands behind `$ ` must succeed. One of ```console runs python``` needs
+an installed horovod, so tests/python asks for it (PARTS_OF_DOCS=python)."""
 import os
 import pathlib
 import re
@@ -14,7 +14,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted({*ROOT.glob("*.md"), *(page for folder in ("docs", "src", "tests", "benchmarks", "examples")
                                       for page in (ROOT / folder).rglob("*.md"))})
-FOR_USERS = [page for page in PAGES if page.parent == ROOT and page.name != "CHANGELOG.md" or "docs" in page.relative_to(ROOT).parts]
+FOR_USERS = [page for page in PAGES if page.parent == ROOT and page.name != "CHANGELOG.md"
+             or "docs" in page.relative_to(ROOT).parts]
 NEEDS_PYTHON = os.environ.get("PARTS_OF_DOCS") == "python"
 
 

@@ -63,7 +63,7 @@ TEST_F(Inquiry, asks_all_hosts_before_it_names_the_cause) {
 }
 
 // What an agent hears of at one time comes in the order of the ranks.
-TEST_F(Inquiry, names_the_killed_rank_of_a_host_though_another_one_that_ended_because_of_it_was_told_first) {
+TEST_F(Inquiry, names_the_killed_rank_of_a_host_though_a_consequence_was_told_first) {
   inquiry_.add(hosts_[0], ended(0, 3 << 8, 500));
   EXPECT_TRUE(answer(1) && answer(2));
   EXPECT_FALSE(inquiry_.conclusion());

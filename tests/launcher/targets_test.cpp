@@ -3,8 +3,6 @@
 #include <array>
 
 #include "launcher/targets/mpi_command.hpp"
-#include "launcher/targets/slurm_components.hpp"
-#include "launcher/targets/slurm_sizes.hpp"
 #include "launcher/targets/target.hpp"
 
 namespace hvd::launcher {
@@ -78,42 +76,6 @@ TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {
 TEST(Words, are_split_as_a_shell_does) {
   EXPECT_EQ(joined(split_words("  -x \"a b\"  'c\"d' e\\ f ''")), "-x_a b_c\"d_e f_");
   EXPECT_TRUE(split_words(" ").empty());
-}
-
-TEST(SlurmSizes, are_read_per_node) {
-  EXPECT_EQ(numbers_per_node("72(x2),36"), (std::vector<int>{72, 72, 36}));
-  EXPECT_EQ(numbers_per_node("3,1"), (std::vector<int>{3, 1}));
-  for (const char* text : {"", "x", "3,", "3(x", "3(x0)", "3(2)", "3(x2", ",3"})
-    EXPECT_TRUE(numbers_per_node(text).empty()) << text;
-}
-
-std::string shares(std::map<std::string, std::string, std::less<>> variables, int ranks) {
-  auto components = components_of_job(Environment(std::move(variables)));
-  share_out(components, ranks);
-  std::string text;
-  for (const SlurmComponent& component : components) text += " " + std::to_string(component.ranks);
-  return text;
-}
-
-TEST(SlurmComponents, get_ranks_as_they_have_tasks_then_as_they_have_room) {
-  std::map<std::string, std::string, std::less<>> two = {{"SLURM_HET_SIZE", "2"},
-                                                         {"SLURM_NTASKS", "3"},
-                                                         {"SLURM_NTASKS_HET_GROUP_0", "2"},
-                                                         {"SLURM_NTASKS_HET_GROUP_1", "1"},
-                                                         {"SLURM_CPUS_PER_TASK_HET_GROUP_1", "2"},
-                                                         {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0", "4"},
-                                                         {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1", "8(x2)"}};
-  EXPECT_EQ(shares(two, 1), " 1 0");
-  EXPECT_EQ(shares(two, 3), " 2 1");
-  EXPECT_EQ(shares(two, 6), " 4 2");
-  EXPECT_EQ(shares(two, 12), " 4 8");
-  EXPECT_EQ(shares(two, 15), " 7 8");
-  EXPECT_EQ(shares({{"SLURM_JOB_CPUS_PER_NODE", "2"}}, 5), " 5");
-  EXPECT_EQ(shares({}, 5), " 5");
-  // A step's number of tasks is not the job's.
-  auto components = components_of_job(
-      Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "9"}, {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"}}));
-  EXPECT_EQ(components[0].room, 4);
 }
 
 std::string target_of(std::vector<const char*> arguments, std::map<std::string, std::string, std::less<>> variables,

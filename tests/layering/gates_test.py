@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import includes  # noqa: E402
 import names  # noqa: E402
 import libc_symbols  # noqa: E402
+import lines  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
@@ -64,13 +65,15 @@ class Gates(unittest.TestCase):
         self.write(GOOD)
         self.assertEqual(includes.faults_of(self.root), [])
         self.assertEqual(names.faults_of(self.root), [])
+        self.assertEqual(lines.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
 
     def test_siblings_do_not_see_each_other(self):
         self.assert_one_fault("src/devices/host.cpp", '#  include "topology/layout.hpp"\n', "devices must not include")
-        self.assert_one_fault("src/devices/host.cpp", '#include "transport/transport.hpp"\n', "devices must not include")
+        self.assert_one_fault("src/devices/host.cpp", '#include "transport/transport.hpp"\n',
+                              "devices must not include")
 
     def test_collectives_do_not_see_c_libraries(self):
         self.assert_one_fault("src/collectives/ring.cpp", '#include "native/posix/thing.hpp"\n', "collectives must not")
@@ -101,7 +104,8 @@ class Gates(unittest.TestCase):
         self.assert_one_fault("src/python/core/x.cpp", '#include "base/ids.hpp"\n', "python must not include")
 
     def test_entries_of_a_registry_do_not_know_each_other(self):
-        self.assert_one_fault("src/transport/inproc.cpp", '#include "transport/shm/slab.hpp"\n', "must not know each other")
+        self.assert_one_fault("src/transport/inproc.cpp", '#include "transport/shm/slab.hpp"\n',
+                              "must not know each other")
 
     def test_headers_of_libraries_stay_in_native(self):
         for header in ("mpi.h", "nccl.h", "cuda_runtime.h", "hwloc.h", "hwloc/helper.h", "pmix_server.h", "hdf5.h",
@@ -123,10 +127,24 @@ class Gates(unittest.TestCase):
         self.write({"src/base/utils.hpp": "", "tests/helpers/x.py": ""})
         self.assertEqual(len(names.faults_of(self.root)), 2)
 
+    def test_names_of_tests_that_are_too_long_are_found(self):
+        self.write(GOOD)
+        self.write({"tests/base/x_test.cpp": f"TEST(X, {'a' * 81}) {{}}\nTEST_F(X, {'b' * 80}) {{}}\n",
+                    "tests/x.py": f"def test_{'c' * 81}(self):\n",
+                    "tests/cmake/x.cmake": f"add_test(NAME x.{'d' * 81})\n"})
+        self.assertEqual(len(names.faults_of(self.root)), 3)
+
     def test_variables_without_a_row_are_found(self):
         self.write(GOOD)
         self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})
         self.assertIn("HOROVOD_SECRET_SWITCH has no row", names.faults_of(self.root)[0])
+
+    def test_long_lines_are_found_in_every_kind_of_file(self):
+        files = ("src/base/x.cpp", "src/x/CMakeLists.txt", "tests/x.py", "tests/cmake/x.cmake", "tests/run")
+        self.write({file: "#!/bin/sh\n" + "é" * 121 + "\n" for file in files})
+        self.write({"README.md": "x" * 121, "src/base/table.cpp": f"// clang-format off\n{'x' * 121}\n",
+                    "src/base/fits.cpp": "é" * 120})
+        self.assertEqual([fault.split(":")[0] for fault in lines.faults_of(self.root)], sorted(files))
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({
@@ -150,7 +168,8 @@ class Gates(unittest.TestCase):
             "bad.c": "#define _GNU_SOURCE\n#include <string.h>\nconst char* f(int s) { return strerrorname_np(s); }\n",
         })
         for name in ("good", "bad"):
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", self.root / f"{name}.so", self.root / f"{name}.c"], check=True)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", self.root / f"{name}.so", self.root / f"{name}.c"],
+                           check=True)
         self.assertEqual(list(libc_symbols.faults_of(str(self.root / "good.so"))), [])
         found = "\n".join(libc_symbols.faults_of(str(self.root / "bad.so")))
         self.assertIn("needs strerrorname_np, which came with glibc 2.32: sites have 2.28", found)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Who includes whom: fails on every #include of src/ and schedulers/ that the rule below does not allow.
+"""Who includes whom: fails on every #include of src/ and jobscripts/ that the rule below does not allow.
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 
-The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: files of a registry folder never include each other, the headers of an
-optional C library appear in src/native/<library> alone, our own headers are written from src/, and what CMake links
-is what the table allows.
+The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: entries of a registry never
+include each other, the headers of an optional C library appear in src/native/<library> alone, our own headers are
+written from src/, and what CMake links is what the table allows.
 """
 import pathlib
 import re
@@ -16,15 +16,19 @@ MAY_USE = {
     "native": {"base"},
     "devices": {"base", "native"},
     "topology": {"base", "native"},
+    "schedulers": {"base"},
     "bootstrap": {"base", "native"},
     "connections": {"base", "native", "bootstrap"},
     "control": {"base", "native", "connections"},
     "transport": {"base", "native", "devices", "connections"},
     "collectives": {"base", "devices", "topology", "transport"},
+    "checkpoint": {"base", "native/posix", "native/hdf5"},
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "bootstrap"},
-    "api": {"base", "native/mpi", "bootstrap", "runtime"},
+    "jobscripts": {"base"},
+    "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
+                 "jobscripts"},
+    "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
 
@@ -34,9 +38,10 @@ ROOMS = {
         "wire": set(),
         "console": {"wire"},
         "options": set(),
+        "checkpoints": set(),
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
-        "targets": {"options", "agent", "job"},
+        "targets": {"wire", "options", "agent", "job"},
     },
 }
 
@@ -61,7 +66,8 @@ class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
-        for folder, prefix in ((self.root / "src", ""), (self.root / "schedulers", "schedulers/")):
+        beside = [(self.root / name, name + "/") for name in ("schedulers", "jobscripts")]
+        for folder, prefix in [(self.root / "src", ""), *beside]:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.suffix in SOURCES:
                     self.files[prefix + path.relative_to(folder).as_posix()] = path
@@ -69,17 +75,15 @@ class Tree:
         self.cmake = cmake.read_text() if cmake.exists() else ""
 
     def registries(self):
-        """Folder → names of its entries: the .cpp files in it, less those that CMake leaves out of the table."""
+        """Folder → names of its entries: the .cpp files directly in it."""
         found = {}
         for call in re.finditer(r"^hvd_registry\(([^)]*)\)", self.cmake, re.MULTILINE):
-            words = call.group(1).split()
-            left_out = words[words.index("EXCEPT") + 1:] if "EXCEPT" in words else []
-            found[words[0]] = {
+            folder = call.group(1).split()[0]
+            found[folder] = {
                 pathlib.PurePath(file).stem
                 for file in self.files
-                if re.fullmatch(rf"{words[0]}/[^/]+\.cpp", file)
-            } - set(left_out)
-            found[words[0]] -= {entry for entry in found[words[0]] if entry.endswith("_plugin")}
+                if re.fullmatch(rf"{folder}/[^/]+\.cpp", file)
+            }
         return found
 
 
@@ -109,12 +113,12 @@ def fault_between_rooms(file, target):
 
 
 def entry_of(file, registries):
-    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp, transport/shm/slab.hpp and
-    transport/shm_plugin.cpp all belong to shm."""
+    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp and transport/shm/slab.hpp
+    belong to shm."""
     for folder, entries in registries.items():
         if file.startswith(folder + "/"):
             first = file[len(folder) + 1:].split("/")[0]
-            entry = pathlib.PurePath(first).stem.removesuffix("_plugin")
+            entry = pathlib.PurePath(first).stem
             return (folder, entry) if entry in entries else None
     return None
 
@@ -170,7 +174,8 @@ def faults_of(root):
                 faults.append(f"src/{file}: {room} is no room of {layer_of(file)}; a new one needs a row in "
                               "tests/layering/includes.py")
         elif "/" in file and layer_of(file) != "cmake":
-            faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in tests/layering/includes.py")
+            faults.append(f"src/{file}: {layer_of(file)} is no layer; a new one needs a row in "
+                          f"tests/layering/includes.py")
     return faults
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Names of files, folders and variables: fails on names that tell nothing, on generic folders, and on HOROVOD_
-variables that the table of src/base/config.cpp does not know.
+"""Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
+name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/config.cpp does not know.
 
 usage: names.py ROOT
 """
@@ -10,6 +10,7 @@ import sys
 
 # A folder or file of such a name takes in everything and tells nothing.
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "impl"}
+LONGEST_TEST = 80
 # The public package mirrors Horovod's layout, where horovod.common and others are names that scripts import.
 PUBLIC_PACKAGE = "src/python/horovod"
 # Not part of the tree: what builds, tools and the hosting machine leave there.
@@ -33,6 +34,17 @@ def faults_of_names(root):
             yield f"{relative}: '{path.name}' does not tell what belongs there; name it after what it does"
 
 
+def faults_of_tests(root):
+    definition = re.compile(r"\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)|\bdef test_(\w+)|\badd_test\(NAME [a-z_]+\.(\w+)")
+    folder = root / "tests"
+    for path in files_below(folder) if folder.is_dir() else ():
+        if path.is_file() and path.suffix in {".cpp", ".py", ".cmake"}:
+            for match in definition.finditer(path.read_text(errors="replace")):
+                test = next(filter(None, match.groups()))
+                if len(test) > LONGEST_TEST:
+                    yield f"{path.relative_to(root)}: {test}: a test's name has at most {LONGEST_TEST} characters"
+
+
 def faults_of_variables(root):
     table = root / "src/base/config.cpp"
     known = set(re.findall(r'^\s*\{"(HOROVOD_\w+)"', table.read_text(), re.MULTILINE)) if table.exists() else set()
@@ -47,7 +59,7 @@ def faults_of_variables(root):
 
 def faults_of(root):
     root = pathlib.Path(root)
-    return [*faults_of_names(root), *faults_of_variables(root)]
+    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root)]
 
 
 if __name__ == "__main__":

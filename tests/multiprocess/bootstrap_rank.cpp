@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "bootstrap/meeting.hpp"
-#include "bootstrap/selection.hpp"
+#include "bootstrap/meeting/meeting.hpp"
+#include "bootstrap/selection/selection.hpp"
 
 namespace {
 

@@ -155,9 +155,11 @@ class Ends(LauncherTest):
 
     def test_though_a_rank_is_stopped(self):
         for _ in self.rounds():
-            job = Job(3, "echo ready $$; if [ $HOROVOD_RANK = 2 ]; then read line; exit 5; fi; kill -STOP $$; sleep 1000",
+            job = Job(3, "echo ready $$; if [ $HOROVOD_RANK = 2 ]; then read line; exit 5; fi; kill -STOP $$; sleep "
+                         "1000",
                       grace="1000")
-            # Rank 2 reads the end of its input and fails; the others are stopped, before or after, and must be continued
+            # Rank 2 reads the end of its input and fails; the others are stopped, before or after, and must be
+            # continued
             # so that they can end as they are asked to: nobody is killed here.
             self.finish(job, 5)
 
@@ -167,7 +169,8 @@ class Ends(LauncherTest):
             self.finish(Job(2, daemon, grace="0.2"), 0)
 
     def test_though_something_forks_all_the_time(self):
-        forking = "trap '' TERM; fork() { (trap '' TERM; setsid sh -c 'sleep 0.01' ; fork) & }; fork; fork; echo ready; sleep 1000"
+        forking = ("trap '' TERM; fork() { (trap '' TERM; setsid sh -c 'sleep 0.01' ; fork) & }; fork; fork; "
+                   "echo ready; sleep 1000")
         for _ in self.rounds():
             job = Job(2, forking, grace="0.2")
             job.wait_for_lines(2)
@@ -197,7 +200,8 @@ class Ends(LauncherTest):
         group = make_memory_group(300 << 20)  # so that nobody has more in it than that rank, under sanitizers neither
         try:
             grow = "a = b'x' * (1 << 30)"
-            job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN, "-np", "2", "sh", "-c",
+            job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN,
+                                            "-np", "2", "sh", "-c",
                           f'if [ $HOROVOD_RANK = 1 ]; then exec {sys.executable} -c "{grow}"; fi; exec sleep 1000'])
             self.finish(job, 128 + signal.SIGKILL)
         finally:

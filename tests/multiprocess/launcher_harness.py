@@ -1,7 +1,7 @@
 """Starts horovodrun with a mark in the environment, and proves that nothing of a job is left.
 
-Nothing here sleeps: tests wait for lines of output and for the ends of processes (pidfd). The time limits only turn a hang
-into a failure.
+Nothing here sleeps: tests wait for lines of output and for the ends of processes (pidfd). The time limits only turn a
+hang into a failure.
 """
 import os
 import select
@@ -20,7 +20,8 @@ LIMIT_SECONDS = int(os.environ.get("HVD_LIMIT_SECONDS", "60"))
 
 
 def without_notices(errors):
-    """What horovodrun and ranks wrote to standard error, less what it says once per job where a plugin was not built."""
+    """What horovodrun and ranks wrote to standard error, less what it says once per job where a plugin was not
+    built."""
     notices = ("horovodrun: no PMIx here, ", "horovodrun: the machine is described by /sys, ")
     if isinstance(errors, bytes):
         notices = tuple(notice.encode() for notice in notices)
@@ -71,9 +72,11 @@ def wait_for_end(pidfd, what):
 
 
 def receiver(*signals):
-    """A command that says "ready", then the name of each of these signals in turn when it gets it, and waits for ever."""
+    """A command that says "ready", then the name of each of these signals in turn when it gets it, and waits for
+    ever."""
     names = ", ".join(f"signal.{one.name}" for one in signals)
-    return [sys.executable, "-c", f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); print('ready')\n"
+    return [sys.executable, "-c", f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
+                                  f"print('ready')\n"
                              f"for one in ({names},): print(signal.Signals(signal.sigwait([one])).name)\n"
                              f"signal.sigwait([])"]
 
@@ -85,7 +88,8 @@ class Job:
         self.mark = "HVD_TEST_MARK_" + uuid.uuid4().hex
         self.folder = tempfile.mkdtemp(prefix="hvd-test-")
         self.shared_memory_before = set(os.listdir("/dev/shm"))
-        variables = dict(os.environ, TMPDIR=self.folder, HVD_TEST_MARK=self.mark, HOROVOD_TERMINATION_GRACE_SECONDS=grace)
+        variables = dict(os.environ, TMPDIR=self.folder, HVD_TEST_MARK=self.mark,
+                         HOROVOD_TERMINATION_GRACE_SECONDS=grace)
         variables.update(environment)
         command = shell if isinstance(shell, list) else ["sh", "-c", shell]
         self.front = subprocess.Popen(whole_command or [program, "-np", str(ranks), *flags, *command], env=variables,
@@ -108,8 +112,8 @@ class Job:
             if not chunk:
                 self.clean_up()
                 output, errors = self.front.communicate()
-                raise AssertionError(f"only {len(lines)} of {count} lines with {containing!r} came: {self.output + output!r} "
-                                     f"{self.errors + errors!r}")
+                raise AssertionError(f"only {len(lines)} of {count} lines with {containing!r} came: "
+                                     f"{self.output + output!r} {self.errors + errors!r}")
             if of_errors:
                 self.errors += chunk
             else:
@@ -141,7 +145,8 @@ class Job:
                 found = ""
 
     def wait_until_asleep(self, pid):
-        """Until there is a quarter of a second in which the process does not run at all; it may still have to do now."""
+        """Until there is a quarter of a second in which the process does not run at all; it may still have to do
+        now."""
         for _ in range(40):
             before = activity(pid)
             select.select([], [], [], 0.25)

@@ -43,14 +43,16 @@ class Keeper(LauncherTest):
         return [(int(status), asked == b"1") for _, status, asked in REPORT.findall(job.errors)]
 
     def test_ends_as_the_rank_does_and_reports_it(self):
-        for shell, code, status in (("exit 0", 0, 0), ("exit 7", 7, 7 << 8), ("kill -SEGV $$", -signal.SIGSEGV, signal.SIGSEGV),
+        for shell, code, status in (("exit 0", 0, 0), ("exit 7", 7, 7 << 8),
+                                    ("kill -SEGV $$", -signal.SIGSEGV, signal.SIGSEGV),
                                     ("exec /no/such/program", 127, 127 << 8)):
             self.assertEqual(self.end(Kept(shell), code), [(status, False)])
 
     def test_says_what_cannot_be_executed(self):
         result = subprocess.run([*KEEPER, "/no/such/program"], stderr=subprocess.PIPE, check=False)
         self.assertEqual(result.returncode, 127)
-        self.assertEqual(b"horovodrun: /no/such/program cannot be executed: No such file or directory\n", unpacked(result.stderr))
+        self.assertEqual(b"horovodrun: /no/such/program cannot be executed: No such file or directory\n",
+                         unpacked(result.stderr))
 
     def test_ends_what_the_rank_leaves_in_the_background(self):
         self.assertEqual(self.end(Kept(BACKGROUND + "exit 0"), 0), [(0, False)])
@@ -98,9 +100,10 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(result.stdout), b":|\\:||a:|")
 
     def test_writes_whole_packets_at_once(self):
-        """Each read here is of one write, as an mpiexec's may be, which puts a label before it and after every line's end; srun cuts
-        lines at 1024 bytes, orterun loses what its labels make longer than 8192."""
-        script = "import os, sys\nfor word in ('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end'): os.write(1, word.encode())"
+        """Each read here is of one write, as an mpiexec's may be, which puts a label before it and after every line's
+        end; srun cuts lines at 1024 bytes, orterun loses what its labels make longer than 8192."""
+        words = "('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end')"
+        script = f"import os, sys\nfor word in {words}: os.write(1, word.encode())"
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         job = subprocess.Popen([*KEEPER, sys.executable, "-c", script], stdout=theirs, stderr=subprocess.PIPE)
         os.close(theirs)
@@ -113,14 +116,16 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(b"".join(chunks)), b"loss 0.5\n50%\r" + b"x" * 10000 + b"\n" * 3000 + b"no end")
 
     def test_passes_on_what_those_write_whom_it_ends(self):
-        job = Kept("trap 'exit 0' USR1; (trap 'echo bye; exit' TERM; echo ready; kill -USR1 $$; while :; do sleep 1000 & wait; done) & wait")
+        job = Kept("trap 'exit 0' USR1; (trap 'echo bye; exit' TERM; echo ready; kill -USR1 $$; while :; do sleep 1000 "
+                   "& wait; done) & wait")
         self.addCleanup(job.clean_up)
         job.wait_for_lines(1)
         self.assertEqual(self.end(job, 0), [(0, False)])
         self.assertEqual(unpacked(job.output), b"ready\nbye\n")
 
     def test_hands_signals_on_once(self):
-        job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        job = Kept(f"exec {sys.executable} -c 'import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, "
+                   f"[signal.SIGUSR1])\n"
                    "print(\"ready\", flush=True)\nprint(signal.Signals(signal.sigwait([signal.SIGUSR1])).name)'")
         job.wait_for_lines(1)
         job.front.send_signal(signal.SIGUSR1)
@@ -132,7 +137,8 @@ class Keeper(LauncherTest):
         for one, asked in ((signal.SIGUSR1, False), (signal.SIGTERM, True)):
             job = Kept(f"exec {sys.executable} -uc 'import signal, sys\nfor one in (signal.SIGUSR1, signal.SIGTERM):\n"
                        "    signal.signal(one, lambda number, _: print(number))\n"
-                       "signal.signal(signal.SIGUSR2, lambda *_: sys.exit())\nprint(\"ready\")\nwhile True: signal.pause()'")
+                       "signal.signal(signal.SIGUSR2, lambda *_: sys.exit())\nprint(\"ready\")\nwhile True: "
+                       "signal.pause()'")
             keeper = job.keeper()
             for pid in (job.front.pid, keeper, children_of(keeper)[0]):
                 os.kill(pid, one)

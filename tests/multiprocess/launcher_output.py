@@ -43,7 +43,8 @@ class Output(LauncherTest):
                 ended = subprocess.run(command, check=False, **{full: device, other: subprocess.PIPE})
             self.assertEqual(ended.returncode, 0)
             text = without_notices(getattr(ended, other).decode())
-            told = f"horovodrun: what is printed is lost, since standard {lost} takes no more (No space left on device); the job goes on"
+            told = (f"horovodrun: what is printed is lost, since standard {lost} takes no more (No space left on "
+                    "device); the job goes on")
             self.assertEqual(text.count(told), 1, text)
             self.assertEqual(sum(line.startswith("[") for line in text.splitlines()), 2, text)
 
@@ -51,7 +52,8 @@ class Output(LauncherTest):
         job = Job(2, "echo out; echo err >&2")
         self.finish(job, 0)
         self.assertEqual(sorted(job.output.split(b"\n")), [b"", b"[0]<stdout>:out", b"[1]<stdout>:out"])
-        self.assertEqual(sorted(without_notices(job.errors).split(b"\n")), [b"", b"[0]<stderr>:err", b"[1]<stderr>:err"])
+        self.assertEqual(sorted(without_notices(job.errors).split(b"\n")),
+                         [b"", b"[0]<stderr>:err", b"[1]<stderr>:err"])
 
     def test_may_have_very_long_lines_and_any_bytes(self):
         source = ("import os, sys\n"
@@ -113,8 +115,8 @@ class Output(LauncherTest):
     def test_may_be_cut_within_the_end_of_a_line(self):
         """The "\\n" is written when the "\\r" has been printed; between the two there may be another rank's line."""
         for other, printed in (("", b"[0]<stdout>:one\r\n"), ("other\n", b"[0]<stdout>:one\r[1]<stdout>:other\n")):
-            job = Job(2, "mkfifo $TMPDIR/$HOROVOD_RANK; if [ $HOROVOD_RANK = 0 ]; then printf 'one\\r'; cat $TMPDIR/0; echo two; "
-                         "else cat $TMPDIR/1; fi; rm $TMPDIR/$HOROVOD_RANK")
+            job = Job(2, "mkfifo $TMPDIR/$HOROVOD_RANK; if [ $HOROVOD_RANK = 0 ]; then printf 'one\\r'; cat $TMPDIR/0; "
+                         "echo two; else cat $TMPDIR/1; fi; rm $TMPDIR/$HOROVOD_RANK")
             self.read(job, b"one\r")
             self.write(job, "1", other)
             self.read(job, other.encode())
@@ -141,7 +143,8 @@ class Output(LauncherTest):
 
     def test_can_go_to_files_too(self):
         with tempfile.TemporaryDirectory() as folder:
-            job = Job(11, "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2", ["--output-filename", folder + "/deep/er"])
+            job = Job(11, "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2",
+                      ["--output-filename", folder + "/deep/er"])
             self.finish(job, 0)
             self.assertEqual(len(os.listdir(folder + "/deep/er")), 11)
             for rank in range(11):
@@ -157,14 +160,17 @@ class Output(LauncherTest):
         self.assertIn(b"[0]<stderr>:last\n", job.errors)
 
     def test_may_be_closed_from_the_start(self):
-        result = subprocess.run(["sh", "-c", f'exec "{HOROVODRUN}" -np 2 sh -c "echo hello; exit 0" >&-'], stderr=subprocess.PIPE)
+        result = subprocess.run(["sh", "-c", f'exec "{HOROVODRUN}" -np 2 sh -c "echo hello; exit 0" >&-'],
+                                stderr=subprocess.PIPE)
         self.assertEqual(result.returncode, 0, result.stderr)
 
 
 class Input(LauncherTest):
     def test_goes_to_rank_0_alone(self):
-        result = subprocess.run([HOROVODRUN, "-np", "3", "sh", "-c", "wc -c"], input=b"x" * 300000, stdout=subprocess.PIPE)
-        self.assertEqual(sorted(result.stdout.splitlines()), [b"[0]<stdout>:300000", b"[1]<stdout>:0", b"[2]<stdout>:0"])
+        result = subprocess.run([HOROVODRUN, "-np", "3", "sh", "-c", "wc -c"], input=b"x" * 300000,
+                                stdout=subprocess.PIPE)
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         [b"[0]<stdout>:300000", b"[1]<stdout>:0", b"[2]<stdout>:0"])
 
     def test_is_closed_to_its_writer_when_rank_0_ends(self):
         result = subprocess.run(["bash", "-c", f'yes | "{HOROVODRUN}" -np 2 head -c 2; echo ${{PIPESTATUS[@]}}'],
@@ -172,7 +178,8 @@ class Input(LauncherTest):
         self.assertEqual(result.stdout.splitlines()[-1], b"141 0")
 
 
-# What a shell does with `horovodrun … &`, `fg`, Ctrl-Z, `bg` and `fg` once more; in between it reads the terminal itself.
+# What a shell does with `horovodrun … &`, `fg`, Ctrl-Z, `bg` and `fg` once more; in between it reads the terminal
+# itself.
 SHELL = """
 import os, signal, subprocess, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -214,7 +221,8 @@ class Terminal(LauncherTest):
     def test_is_read_in_the_foreground_alone(self):
         pid, self.terminal = pty.fork()
         if pid == 0:
-            os.execv(sys.executable, [sys.executable, "-c", SHELL, HOROVODRUN, "-np", "1", "sh", "-c", "echo ready; cat; echo end"])
+            os.execv(sys.executable, [sys.executable, "-c", SHELL, HOROVODRUN, "-np", "1", "sh", "-c",
+                                      "echo ready; cat; echo end"])
         self.addCleanup(os.close, self.terminal)
         self.wait_for(b"[0]<stdout>:ready")
         for end in (b"\x1a", b"\x04"):
@@ -227,8 +235,8 @@ class Terminal(LauncherTest):
 
     def test_that_rank_0_does_not_want_lets_everybody_sleep(self):
         terminal, end = pty.openpty()
-        job = Job(1, "", whole_command=["sh", "-c", f'exec "$@" <{os.ttyname(end)}', "sh", HOROVODRUN, "-np", "1", "sh", "-c",
-                                        "exec <&-; echo ready; exec sleep 1000"])
+        job = Job(1, "", whole_command=["sh", "-c", f'exec "$@" <{os.ttyname(end)}', "sh", HOROVODRUN, "-np", "1",
+                                        "sh", "-c", "exec <&-; echo ready; exec sleep 1000"])
         os.close(end)
         job.wait_for_lines(1)
         job.wait_until_asleep(job.agent())
@@ -251,7 +259,8 @@ class Signals(LauncherTest):
 
     def test_that_were_ignored_stay_ignored(self):
         shell = "trap '' HUP; exec \"$@\""
-        result = subprocess.run(["sh", "-c", shell, "sh", HOROVODRUN, "-np", "1", "grep", "SigIgn", "/proc/self/status"],
+        result = subprocess.run(["sh", "-c", shell, "sh", HOROVODRUN, "-np", "1", "grep", "SigIgn",
+                                 "/proc/self/status"],
                                 stdout=subprocess.PIPE)
         ignored = int(result.stdout.split()[-1], 16)
         self.assertTrue(ignored & (1 << (signal.SIGHUP - 1)))

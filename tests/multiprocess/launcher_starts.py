@@ -14,14 +14,16 @@ PMIX_CLIENT = os.environ.get("HVD_PMIX_CLIENT", "")
 
 
 def run(*arguments, **environment):
-    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                          stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
+    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
 
 
 def run_limited(limit, soft, hard, *arguments, **options):
     """The same under a limit of resources (ulimit)."""
-    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                          stdin=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(limit, (soft, hard)), **options)
+    return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60,
+                          stdin=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(limit, (soft, hard)),
+                          **options)
 
 
 def lines_by_rank(output):
@@ -37,17 +39,19 @@ class Ranks(LauncherTest):
         names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME".split()
         shell = "echo " + " ".join(f"$HOROVOD_{name}" for name in names) + " $PYTHONUNBUFFERED"
         result = run("-np", "3", "sh", "-c", shell)
-        self.assertEqual(lines_by_rank(result.stdout), {r: [f"{r} 3 {r} 3 0 1 localhost 1"] for r in range(3)}, result.stderr)
+        self.assertEqual(lines_by_rank(result.stdout), {r: [f"{r} 3 {r} 3 0 1 localhost 1"] for r in range(3)},
+                         result.stderr)
 
     def test_see_what_flags_set(self):
         result = run("-np", "1", "--fusion-threshold-mb", "32", "--cycle-time-ms", "20", "--no-stall-check",
                      "--log-without-timestamp", "sh", "-c",
-                     "echo $HOROVOD_FUSION_THRESHOLD $HOROVOD_CYCLE_TIME $HOROVOD_STALL_CHECK_DISABLE $HOROVOD_LOG_HIDE_TIME")
+                     "echo $HOROVOD_FUSION_THRESHOLD $HOROVOD_CYCLE_TIME $HOROVOD_STALL_CHECK_DISABLE "
+                     "$HOROVOD_LOG_HIDE_TIME")
         self.assertEqual(result.stdout, "[0]<stdout>:33554432 20.0 1 1\n")
 
     def test_do_not_see_another_launchers_traces(self):
-        result = run("-np", "1", "env", PMI_RANK="5", PMIX_RANK="7", PMI_FD="3", OMPI_COMM_WORLD_RANK="4", HOROVOD_RANK="9",
-                     PMIX_MCA_psec_base_verbose="0", HOROVOD_OWNER="1:2:3:4:5:6:is-in")
+        result = run("-np", "1", "env", PMI_RANK="5", PMIX_RANK="7", PMI_FD="3", OMPI_COMM_WORLD_RANK="4",
+                     HOROVOD_RANK="9", PMIX_MCA_psec_base_verbose="0", HOROVOD_OWNER="1:2:3:4:5:6:is-in")
         variables = dict(line.split("=", 1) for line in lines_by_rank(result.stdout)[0] if "=" in line)
         for name in ("PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK", "HOROVOD_OWNER"):
             self.assertNotIn(name, variables)
@@ -55,7 +59,8 @@ class Ranks(LauncherTest):
         self.assertEqual(variables["PMIX_MCA_psec_base_verbose"], "0")
 
     def test_start_jobs_of_their_own_as_the_user_would(self):
-        show = "echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE ${OMP_NUM_THREADS-none} $LD_PRELOAD"
+        show = ("echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE "
+                "${OMP_NUM_THREADS-none} $LD_PRELOAD")
         own = {"HOROVOD_SSH": "my_ssh", "HOROVOD_TERMINATION_GRACE_SECONDS": "7"}
         # Not in the builds of a sanitizer, whose own library must be the first.
         has_bridge = os.path.exists(os.path.join(os.path.dirname(HOROVODRUN), "../lib/libhorovod_pmi_bridge.so"))
@@ -96,8 +101,8 @@ class Ranks(LauncherTest):
             with open(script, "w") as file:
                 file.write('pwd; echo "$0" "$#" "$2"\n')  # no first line that names an interpreter
             os.chmod(script, 0o755)
-            result = subprocess.run([HOROVODRUN, "-np", "1", "./script", "-np", "a  b", "--help"], cwd=folder, text=True,
-                                    stdout=subprocess.PIPE)
+            result = subprocess.run([HOROVODRUN, "-np", "1", "./script", "-np", "a  b", "--help"], cwd=folder,
+                                    text=True, stdout=subprocess.PIPE)
             self.assertEqual(result.stdout, f"[0]<stdout>:{os.path.realpath(folder)}\n[0]<stdout>:./script 3 a  b\n")
 
     def test_inherit_no_descriptor_of_ours(self):
@@ -111,9 +116,10 @@ class Ranks(LauncherTest):
             with tempfile.TemporaryDirectory() as folder:
                 report = ("standard=$(for n in 0 1 2; do readlink /proc/$$/fd/$n; done); "
                           f"echo $standard >{folder}/descriptors.$HOROVOD_RANK; echo out; echo err >&2")
-                result = subprocess.run(["sh", "-c", f'exec "$@" {which}', "sh", HOROVODRUN, "-np", "2", "sh", "-c", report],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        timeout=60)
+                result = subprocess.run(["sh", "-c", f'exec "$@" {which}', "sh", HOROVODRUN, "-np", "2", "sh", "-c",
+                                         report],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, timeout=60)
                 self.assertEqual(result.returncode, 0, (which, result.stderr))
                 for rank in range(2):
                     with open(f"{folder}/descriptors.{rank}") as file:
@@ -144,8 +150,8 @@ class Ranks(LauncherTest):
         self.assertEqual(lines_by_rank(result.stdout), {rank: ["64", "1024"] for rank in range(30)}, result.stderr)
         result = run_limited(resource.RLIMIT_NOFILE, 64, 64, "-np", "30", "true")
         self.assertEqual(result.returncode, 1)
-        self.assertEqual(result.stderr, "horovodrun: -np 30 needs 152 open files, but this machine allows 64 (ulimit -Hn): "
-                                        "start fewer ranks, or have the limit raised\n")
+        self.assertEqual(result.stderr, "horovodrun: -np 30 needs 152 open files, but this machine allows 64 (ulimit "
+                                        "-Hn): start fewer ranks, or have the limit raised\n")
 
     def test_that_get_a_too_long_environment_are_not_started_and_it_is_said_why(self):
         # The kernel takes a quarter of the stack's limit for arguments and environment: leave less than a rank's own
@@ -217,10 +223,13 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("Is a directory", self.refused(2, "-np", "2", "--config-file", "/etc", "true"))
         self.assertIn("--cycle-time-ms", self.refused(2, "-np", "2", "--cycle-time", "-1", "true"))
         self.assertIn("not in this version", self.refused(2, "-np", "2", "--min-np", "2", "true"))
-        self.assertIn("the host far.away cannot be used", self.refused(1, "-np", "2", "-H", "far.away:2", "true", HOROVOD_SSH="false"))
-        self.assertIn("cannot be executed", self.refused(1, "-np", "2", "-H", "far.away:2", "true", HOROVOD_SSH="/etc/passwd"))
+        self.assertIn("the host far.away cannot be used", self.refused(1, "-np", "2", "-H", "far.away:2", "true",
+                                                                       HOROVOD_SSH="false"))
+        self.assertIn("cannot be executed", self.refused(1, "-np", "2", "-H", "far.away:2", "true",
+                                                         HOROVOD_SSH="/etc/passwd"))
         self.assertIn("far.away is named twice", self.refused(2, "-np", "2", "-H", "far.away:1,far.away:1", "true"))
-        self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3", "true"))
+        self.assertIn("did you mean --fusion-threshold-mb", self.refused(2, "-np", "2", "--fusion-treshold-mb", "3",
+                                                                         "true"))
 
     def test_give_ssh_a_host_and_no_option(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +237,8 @@ class WrongCommandLines(LauncherTest):
             with open(ssh, "w") as file:
                 file.write('#!/bin/sh\necho "ssh got: $*" >&2\nexit 255\n')
             os.chmod(ssh, 0o755)
-            self.assertIn(" -- far.away exec ", self.refused(1, "-np", "1", "-H", "far.away:1", "true", HOROVOD_SSH=ssh))
+            self.assertIn(" -- far.away exec ", self.refused(1, "-np", "1", "-H", "far.away:1", "true",
+                                                             HOROVOD_SSH=ssh))
             self.assertNotIn("ssh got", self.refused(2, "-np", "1", "-H", "-V:1", "true", HOROVOD_SSH=ssh))
 
     def test_that_name_a_script_of_this_folder_are_told_how_to_start_it(self):
@@ -239,7 +249,7 @@ class WrongCommandLines(LauncherTest):
         self.assertEqual(result.returncode, 127)
         self.assertIn("started by ./train.py, or by its interpreter (python train.py)", result.stderr)
 
-    def test_that_name_a_script_with_a_strange_first_line_are_told_that_its_interpreter_is_missing(self):
+    def test_that_name_a_script_are_told_that_its_interpreter_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "train")
             with open(script, "w") as file:
@@ -279,10 +289,23 @@ class WrongCommandLines(LauncherTest):
 
     def test_may_ask_what_would_be_used(self):
         text = run("--explain", "-np", "3", "true").stdout
-        for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ", "transport   inside a node shm",
-                     "algorithm   by cost"):
+        for line in ("scheduler ", "launcher    3 ranks below agents of ours", "bootstrap ",
+                     "transport   inside a node: shm, ", "algorithm   by cost"):
             self.assertIn("\n" + line, text)
-        self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP", run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
+        self.assertNotIn("between nodes", text)
+        self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP",
+                      run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
+
+    def test_may_ask_what_carries_tensors_between_nodes(self):
+        def lines(**environment):
+            text = run("--explain", "-np", "2", "-H", "localhost:1,n2:1", "true", **environment).stdout
+            return [line.strip() for line in text[text.index("transport "):text.index("algorithm ")].splitlines()]
+        self.assertEqual(lines(HOROVOD_MPI="none")[1],
+                         "between nodes: tcp, TCP connections over all interfaces that are up; not mpi: "
+                         "HOROVOD_MPI=none")
+        by_default, if_forced = lines(), lines(HOROVOD_MPI="mpich")
+        self.assertRegex(by_default[-1], "(else |between nodes: )tcp, ")
+        self.assertIn("the start fails, by HOROVOD_MPI=mpich", if_forced[-1])
 
     def test_of_ranks_beyond_the_slots_are_refused(self):
         self.assertIn("more ranks than the hosts have slots", self.refused(2, "-np", "3", "-H", "localhost:2", "true"))

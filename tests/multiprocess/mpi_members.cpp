@@ -344,16 +344,16 @@ void only_mpi_on_hosts() {
 }
 
 // Between nodes MPICH 4's MPI_Finalize hangs in every other job, of any program, when ranks come to it one after
-// another (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: only say
-// goodbye.
+// another (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: the rank only
+// tells the launcher that it leaves.
 void end_without_finalize() {
   const char* descriptor = std::getenv("PMI_FD");
   const char* hosts = std::getenv("HVD_HOSTS");
   if (descriptor == nullptr || hosts == nullptr || std::strchr(hosts, ',') == nullptr) return;
   MPI_Barrier(MPI_COMM_WORLD);
-  const char goodbye[] = "cmd=finalize\n";
+  const char leave[] = "cmd=finalize\n";
   char answer[256];
-  if (::write(std::atoi(descriptor), goodbye, sizeof goodbye - 1) > 0)
+  if (::write(std::atoi(descriptor), leave, sizeof leave - 1) > 0)
     (void)!::read(std::atoi(descriptor), answer, sizeof answer);
   std::fflush(nullptr);
   ::_exit(0);

@@ -45,7 +45,8 @@ class Deaths(LauncherTest):
     def test_start_exit0(self):
         # Leaving without a word is no failure of that rank; the others name it when the start has waited long enough.
         # (Where there is no PMIx, horovodrun's own store knows at once.)
-        self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",), HOROVOD_START_TIMEOUT="2")
+        self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",),
+                   HOROVOD_START_TIMEOUT="2")
 
     def test_start_abort(self):
         self.check("start", "abort", self.ABORTED)
@@ -112,8 +113,8 @@ class Deaths(LauncherTest):
         self.check("agreement", "abort", self.ABORTED)
 
     def test_agreement_stop(self):
-        self.check("agreement", "stop", (3,), ("Missing ranks:", "process is stopped"), HOROVOD_STALL_CHECK_TIME_SECONDS="1",
-                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+        self.check("agreement", "stop", (3,), ("Missing ranks:", "process is stopped"),
+                   HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
 
     def test_inside_kill(self):
         self.check("inside", "kill", self.KILLED, self.KILL_SAYS)
@@ -144,8 +145,8 @@ class Deaths(LauncherTest):
         self.check("between", "abort", self.ABORTED)
 
     def test_between_stop(self):
-        self.check("between", "stop", (3,), ("Missing ranks:", "process is stopped"), HOROVOD_STALL_CHECK_TIME_SECONDS="1",
-                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+        self.check("between", "stop", (3,), ("Missing ranks:", "process is stopped"),
+                   HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
 
     def test_shutdown_kill(self):
         self.check("shutdown", "kill", self.KILLED, self.KILL_SAYS)

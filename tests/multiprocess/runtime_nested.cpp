@@ -1,6 +1,6 @@
 // A rank that starts programs: `runtime_nested SIZE [WHEN COMMAND…]` joins a job of that size, runs the command before
-// (WHEN is "inside") or after ("outside") it has left, and ends as that did. "refused" in place of a size: joining fails,
-// since this is a child of a rank.
+// (WHEN is "inside") or after ("outside") it has left, and ends as that did. "refused" in place of a size: joining
+// fails, since this is a child of a rank.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -353,7 +353,7 @@ TEST(Agreement, fails_what_two_ranks_of_one_node_far_from_the_root_disagree_abou
   EXPECT_EQ(forest.ranks().front()->history, std::vector<std::string>{"fail a"});
 }
 
-TEST(Agreement, sends_at_most_two_frames_per_node_for_any_number_of_known_ops_and_none_without_any) {
+TEST(Agreement, sends_at_most_two_frames_per_node_for_any_number_of_known_ops) {
   Forest forest({2, 2, 2, 2}, 2, 3);
   auto step = [&] {
     for (RankModel* rank : forest.ranks())

@@ -142,7 +142,7 @@ TEST(Coordinator, evicts_the_least_recently_used_op_over_capacity) {
   EXPECT_EQ(f.log.take(), (Lines{"give 2 c", "evict 1"}));
 }
 
-TEST(Coordinator, fuses_neighbours_of_like_kind_up_to_the_threshold_and_keeps_the_order_of_the_rest) {
+TEST(Coordinator, fuses_neighbours_of_like_kind_up_to_the_threshold_and_keeps_the_order) {
   Fixture f(40);
   Signature doubles = floats({2});
   doubles.dtype = DataType::f64;

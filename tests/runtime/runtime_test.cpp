@@ -377,6 +377,43 @@ TEST_P(ThreeRanks, end_for_a_tensor_that_one_of_them_never_submits_whatever_else
   });
 }
 
+// A program may call join() with operations under way.
+TEST_P(ThreeRanks, finish_what_is_under_way_as_they_join) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    for (int round = 0; round < 10; ++round) {
+      for (int step = 0; step < 3; ++step) {  // from the second one on it has a slot
+        auto data = parts(rank, 10);
+        EXPECT_EQ(rig.allreduce("x", data), "");
+      }
+      std::vector<std::vector<float>> mine(2, parts(rank, 10));
+      std::int32_t last = -1;
+      Signature join;
+      join.verb = Verb::join;
+      join.transient = true;
+      // Two of them have the same under way, one of which the others never submitted, and the last has nothing.
+      std::vector<Handles::Number> handles;
+      auto start = [&](const Rig::Use& use) {
+        auto handle = rig.start({use});
+        ASSERT_TRUE(handle) << handle.error().message;
+        handles.push_back(*handle);
+      };
+      if (rank != round % 3) {
+        start({Rig::floats(10), "x", mine[0].data(), mine[0].data()});
+        start({Rig::floats(10), "of " + std::to_string(rank), mine[1].data(), mine[1].data()});
+      }
+      start({join, "join", nullptr, &last});
+      for (auto handle : handles) EXPECT_EQ(rig.finish(handle), "");
+      EXPECT_TRUE(last >= 0 && last < 3) << last;
+      if (rank == round % 3) continue;
+      EXPECT_EQ(mine[1], parts(rank, 10));
+      auto both = sums(3, 10);
+      for (std::size_t i = 0; i < both.size(); ++i) both[i] -= part(round % 3, i);
+      EXPECT_EQ(mine[0], both);
+    }
+  });
+}
+
 // However many tensors there are, a step is one message up and one down between neighbours in the tree of nodes; a rank
 // that is halted while it announces what it submitted may make more of one.
 TEST(Runtime, sends_at_most_three_messages_per_node_and_step_and_none_while_idle) {
@@ -661,7 +698,7 @@ TEST(Runtime, tells_observers_the_life_of_an_op_in_order) {
     }
     std::vector<std::string> expected{"submitted a", "agreed a", "started", "finished a",
                                       "submitted a", "agreed a", "started", "finished a"};
-    std::erase(recorder.events, "ready a");  // the writer's alone, and only for ballots
+    std::erase(recorder.events, "ready a");  // the leader's alone, and only for ballots
     EXPECT_EQ(recorder.events, expected);
   });
 }

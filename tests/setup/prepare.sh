@@ -19,7 +19,8 @@ load_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" != 0 ]; then
     say ":: missing, $why: ${missing[*]}"
-    say "   not root, so nothing was installed; to load them: sudo apt-get install --no-install-recommends ${missing[*]}"
+    say "   not root, so nothing was installed; to load them:"
+    say "   sudo apt-get install --no-install-recommends ${missing[*]}"
     return 0
   fi
   say ":: apt-get install, $why: ${missing[*]}"
@@ -29,7 +30,10 @@ load_packages() {
   fi
   twice apt_get install --no-install-recommends "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
 }
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >build/logs/apt.log 2>&1 || { tail -n 5 build/logs/apt.log; return 1; }; }
+apt_get() {
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 "$@" >build/logs/apt.log 2>&1 ||
+    { tail -n 5 build/logs/apt.log; return 1; }
+}
 
 need_commands() {
   local command missing=()
@@ -42,6 +46,7 @@ load_build_tools() {
   load_packages "to build" g++ cmake ninja-build ccache pkg-config libhwy-dev
   load_packages "for the plugins (start under PMIx, the machine's topology)" libpmix-dev libhwloc-dev
   load_packages "for the plugins over MPI, and to test them" libmpich-dev mpich libopenmpi-dev openmpi-bin
+  load_packages "for checkpoints, and to look at them in tests" libhdf5-103-1 hdf5-tools
   need_commands g++ cmake ninja
 }
 
@@ -82,6 +87,31 @@ pip_install() {
   local folder=$1
   shift
   "$folder/bin/python" -m pip install -qq --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
+}
+
+# Lmod and Environment Modules, to test modulefiles: as Debian's packages have them, but unpacked into
+# build/module-tools, since only one of the two can be installed, and installing one changes every shell of the machine.
+load_module_tools() {
+  load_packages "for Lmod and Environment Modules" lua5.3 lua-posix lua-filesystem lua-term lua-json tcl8.6
+  [ ! -e build/module-tools/complete ] || return 0
+  command -v apt-get >/dev/null || { say ":: no apt-get: the tests of modulefiles are left out"; return 0; }
+  local here tools package
+  here=$PWD tools=$PWD/build/module-tools
+  rm -rf "$tools" && mkdir -p "$tools" && cd "$tools" || return
+  say ":: apt-get download, to test modulefiles: lmod environment-modules"
+  if twice apt-get -qq download lmod environment-modules >"$here/build/logs/apt.log" 2>&1; then
+    for package in lmod environment-modules; do dpkg -x "$package"_*.deb $package; done
+    # Their scripts name the folders that they are installed in.
+    grep -rlIE '/usr/share/lmod|/etc/lmod' lmod | xargs sed -Ei "s,/(usr/share|etc)/lmod,$tools/lmod&,g"
+    grep -rlIE '/usr/share/modules|/etc/environment-modules|modulecmd.tcl' environment-modules |
+      xargs sed -Ei \
+        "s,/(usr/share/modules|etc/environment-modules|usr/lib/[^/ ]*/modulecmd.tcl),$tools/environment-modules&,g"
+    touch complete
+  else
+    tail -n 5 "$here/build/logs/apt.log"
+    say "   the tests of modulefiles are left out"
+  fi
+  cd "$here" || return
 }
 
 # An MPI of the standard's own ABI (MPI 5): $mpich5 is where it lies.

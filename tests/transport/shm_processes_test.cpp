@@ -35,7 +35,7 @@ struct Linked {
     if (!connecting || yield_until_over(**connecting) != Progress::done) ::_exit(101);
     link = (*connecting)->take();
   }
-  ~Linked() { surroundings.ask<connections::NodePeers>()->expect_departures(); }
+  ~Linked() { surroundings.ask<connections::NodePeers>()->leave(); }
 
   template <typename Stepped>
   Progress yield_until_over(Stepped& stepped) {

@@ -10,7 +10,7 @@
 #include "sanitized.hpp"
 #include "transport/registry.hpp"
 
-namespace hvd::transport {
+namespace hvd::transport::tcp_link_test {  // apart from what other tests of transports call alike
 namespace {
 
 using testing::Ensemble;
@@ -234,7 +234,7 @@ TEST(TcpLink, a_sender_that_runs_ahead_waits_and_what_nobody_expects_is_not_read
   });
 }
 
-TEST(TcpLink, a_peer_that_is_busy_for_longer_than_a_dead_one_would_be_waited_for_is_not_taken_for_dead) {
+TEST(TcpLink, a_peer_that_is_busy_for_longer_than_the_patience_is_not_taken_for_dead) {
   Config config;
   config.peer_timeout_s = 1;
   Ensemble ensemble(made_up_world({1, 1}), config);
@@ -421,4 +421,4 @@ TEST(TcpLink, a_sleeping_engine_is_woken_by_every_kind_of_news) {
 }
 
 }  // namespace
-}  // namespace hvd::transport
+}  // namespace hvd::transport::tcp_link_test

@@ -48,8 +48,8 @@ Status check_singleton(int world_size, const Environment& environment, const Con
   std::string who = launch->rank < 0 ? "this process" : "process " + std::to_string(launch->rank);
   return Error(ErrorCode::unsupported,
                who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
-                   launch->evidence + "), but found none of the others and would train alone, as each of them would: " +
-                   advice + ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
+                   launch->evidence + "), but found none of the others; each of them would train alone: " + advice +
+                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
 }
 
 }  // namespace hvd::bootstrap

@@ -1,6 +1,6 @@
 #pragma once
-// Against N silent jobs of one rank: a world of size 1 where the environment, or that of the processes above this one,
-// shows that more were launched together.
+// Refuses what would be N jobs of one rank without a word: a world of size 1, though the environment, or that of the
+// processes above this one, shows that several were launched together.
 #include <string>
 #include <vector>
 
@@ -12,8 +12,8 @@
 
 namespace hvd::bootstrap {
 
-// Fails for a world of one rank in a launch of several, with the cause and what to type instead. The launch is the
-// innermost one. HOROVOD_ALLOW_SINGLETON=1 lets it pass.
+// Fails for a world of one rank in a launch of several; the error has the cause and what to type instead. The launch is
+// the innermost one. HOROVOD_ALLOW_SINGLETON=1 lets it pass.
 Status check_singleton(int world_size, const Environment& environment, const Config& config,
                        IsSocket is_socket = &is_socket_of_this_process,
                        ListAncestors list_ancestors = &posix::ancestors_of_this_process,

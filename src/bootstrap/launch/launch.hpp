@@ -1,6 +1,6 @@
 #pragma once
-// Who started this process as one of how many, as far as the environment tells: of several launchers around one another
-// (an mpiexec inside of a Slurm step, whose variables its ranks inherit) the innermost.
+// The launcher that started this process as one of several, as far as the environment tells. Launchers may be nested
+// (an mpiexec inside of a Slurm step, whose variables its ranks inherit): the innermost counts.
 #include <optional>
 #include <string>
 
@@ -17,14 +17,15 @@ struct Launch {
   std::string evidence;   // "SLURM_STEP_NUM_TASKS=4"
 };
 
-// Whether a descriptor is a socket of this process. A PMI_FD that is none was inherited from a launcher further out.
+// Whether a descriptor is a socket of this process. If PMI_FD names no socket, it was inherited from an outer launcher.
 using IsSocket = bool (*)(int descriptor);
 bool is_socket_of_this_process(int descriptor);
 
-// Nothing for a process that no launcher started: a login shell, a batch script, an interactive shell of a job.
+// Nothing for a process that no launcher started: a login shell, a batch script, the interactive shell of an
+// allocation.
 std::optional<Launch> innermost_launch(const Environment& environment, IsSocket is_socket = &is_socket_of_this_process);
 
-// Whether there is somebody who answers PMI-1 (pmi.cpp).
+// Whether a PMI-1 server answers (pmi.cpp).
 bool has_pmi_server(const Environment& environment, IsSocket is_socket = &is_socket_of_this_process);
 
 // Whether the launcher may have put ranks on several nodes. Every rank gets the same answer.

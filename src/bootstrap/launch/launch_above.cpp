@@ -11,8 +11,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Slurm's process above the tasks of one step on one host calls itself "slurmstepd: [JOB.STEP]"; the end is missing
-// where its command line had less room. A step without a number (batch, interactive, extern) runs no ranks.
+// Slurm's process above the tasks of a step on one host calls itself "slurmstepd: [JOB.STEP]"; the end is cut off if
+// its command line was shorter. A step without a number (batch, interactive, extern) runs no ranks.
 std::string_view step_in_title(const posix::Ancestor& slurmstepd) {
   std::string_view title = slurmstepd.title;
   auto open = title.find('[');
@@ -39,7 +39,7 @@ bool starts_programs_itself(const posix::Ancestor& ancestor) {
 int count_tasks(const posix::Ancestor& slurmstepd) {
   auto here = static_cast<int>(posix::count_children(slurmstepd.process));
   if (here > 1) return here;
-  // One on this host: the others may be on other hosts, or were refused before, and have ended.
+  // Only one task is left on this host: the others are on other hosts, or were refused before and have ended.
   std::string step(step_in_title(slurmstepd));
   std::string answer;
   if (step.ends_with(']'))
@@ -57,7 +57,7 @@ int count_tasks(const posix::Ancestor& slurmstepd) {
 
 std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks count_tasks_of) {
   for (const posix::Ancestor& ancestor : nearest_first) {
-    // How many it started only it knows.
+    // Only the process itself knows how many it started.
     if (starts_programs_itself(ancestor)) return std::nullopt;
     std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
     if (is_above_tasks(ancestor)) {
@@ -65,7 +65,7 @@ std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_firs
       return Launch{Launcher::slurm, row_of(Launcher::slurm).name, tasks, -1,
                     process + "serves a step of " + std::to_string(tasks) + " tasks"};
     }
-    // Whether the descriptor that its PMI_FD names is still a socket does not matter: nobody is going to use it.
+    // It does not matter whether the descriptor that its PMI_FD names is still a socket: nobody is going to use it.
     if (auto launch = innermost_launch(ancestor.environment, [](int) { return true; })) {
       launch->evidence = process + "has " + launch->evidence;
       return launch;

@@ -14,7 +14,7 @@ constexpr const char* no_pmix_answer =
     "their PMIx server cannot be used from here: install Horovod with its PMIx plugin (in a container: bind "
     "PMIX_SERVER_TMPDIR into it), or start them with `horovodrun -np {size}`";
 
-// Slurm comes late: the daemons of all others are often its tasks, and their ranks inherit its variables.
+// Slurm comes late: the daemons of all other launchers are often its tasks, and their ranks inherit its variables.
 constexpr LauncherRow rows[] = {
     {.launcher = Launcher::horovodrun,
      .name = "horovodrun",
@@ -61,7 +61,7 @@ constexpr LauncherRow rows[] = {
      .ranks = {"JSM_NAMESPACE_RANK"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .serves = Serves::pmix,
-     .traces = {"JSM_JSRUN_PORT"},
+     .traces = {"JSM_JSRUN_PORT", "JSM_NAMESPACE_*", "JSM_GPU_ASSIGNMENTS"},
      .remedy = "their PMIx server cannot be used from here: install Horovod with its PMIx plugin; `jsrun "
                "--smpiargs=\"-disable_gpu_hooks\"` starts it where --smpiargs=none or off does not"},
     {.launcher = Launcher::open_mpi,
@@ -75,7 +75,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::pmix,
      .daemons = {"orterun", "orted"},
      .traces = {"OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE"},
-     // orterun does not start inside of a rank that has them.
+     // orterun refuses to start inside of a rank that has these.
      .traces_in_ranks = {"OMPI_MCA_ess",
                          "OMPI_MCA_ess_base_jobid",
                          "OMPI_MCA_ess_base_vpid",
@@ -121,14 +121,16 @@ constexpr LauncherRow rows[] = {
      .remedy = "start them with `flux run -o pmi=simple` (or -o pmi=pmix where that plugin is there)"},
     {.launcher = Launcher::pals,
      .name = "PALS's mpiexec",
+     .says = {"PALS", "pals"},
      .recognised = Recognised::by_variables,
      .marks = {"PALS_RANKID"},
      .sizes = {"PALS_SIZE", "PMI_SIZE"},
      .ranks = {"PALS_RANKID", "PMI_RANK"},
+     .local_size = "PALS_LOCAL_SIZE",
      .serves = Serves::as_asked,
      .traces = {"PALS_*"},
      .remedy = "start them with `mpiexec --pmi=pmix`"},
-    {.launcher = Launcher::prrte,  // and whatever else serves PMIx and is not Slurm
+    {.launcher = Launcher::prrte,  // and everything else that serves PMIx and is not Slurm
      .name = "a launcher that serves PMIx",
      .program = "prterun",
      .says = {"prterun", "PRRTE", "prte"},
@@ -176,7 +178,7 @@ const LauncherRow& row_of(Launcher launcher) {
 }
 
 bool is_trace_of_launcher(std::string_view variable) {
-  // What users set to configure PMIx itself stays.
+  // Users set other variables of this family to configure PMIx itself; those stay.
   if (variable.starts_with("PMIX_MCA_")) return false;
   return std::ranges::any_of(rows, [&](const LauncherRow& row) {
     return std::ranges::any_of(row.traces, [&](const char* trace) { return stands_for(trace, variable); });

@@ -26,8 +26,8 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. Where MPI is started
-// after the ranks have met they compare their addresses (transport/mpi_peers); here there are names to go by.
+// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. If MPI is started after
+// the ranks have met, they compare their addresses (connections/mpi_peers); here only names are known.
 bool has_bridge_of_containers(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
   auto interfaces = posix::interfaces();
@@ -43,14 +43,14 @@ bool has_bridge_of_containers(const Environment& environment) {
   return false;
 }
 
-// Whether the launcher's PMIx server can be reached: an MPI that could not reach it would be alone.
+// Whether the launcher's PMIx server can be reached. An MPI that cannot reach it would run alone.
 bool reaches_pmix_server(const Environment& environment) {
   std::string folder = environment.get("PMIX_SERVER_TMPDIR").value_or("");
   return environment.has("PMIX_NAMESPACE") && environment.has("PMIX_RANK") && ::access(folder.c_str(), F_OK) == 0;
 }
 
-// Some MPIs cannot be started any more once PMIx has been asked who this is. Such an MPI goes first where it will be
-// wanted, and is asked itself.
+// Some MPIs cannot be started any more once PMIx has been asked who this process is. If such an MPI will be wanted, it
+// goes first, and is asked who this process is.
 bool goes_before_pmix(const Environment& environment, const Config& config) {
   auto launch = innermost_launch(environment);
   if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1) return false;
@@ -62,7 +62,7 @@ bool goes_before_pmix(const Environment& environment, const Config& config) {
   return wish.when == MpiWish::When::always || !has_bridge_of_containers(environment);
 }
 
-// Nobody can call off an MPI_Init that waits for a rank which does not come: this says why, and ends the process.
+// Nobody can cancel an MPI_Init that waits for a rank which does not come: this reports why, and ends the process.
 class PatienceWithMpi {
  public:
   explicit PatienceWithMpi(Deadline deadline)
@@ -70,7 +70,7 @@ class PatienceWithMpi {
           std::unique_lock lock(mutex_);
           if (changed_.wait_for(lock, deadline.left(), [this] { return is_done_; })) return;
           log::error(
-              "MPI_Init does not return: a rank did not come to hvd.init(), or went by another way (HOROVOD_MPI and "
+              "MPI_Init does not return: a rank did not come to hvd.init(), or joins in another way (HOROVOD_MPI and "
               "HOROVOD_BOOTSTRAP must be equal everywhere; HOROVOD_MPI=none does without; HOROVOD_START_TIMEOUT "
               "sets the time)");
           ::_exit(1);
@@ -95,7 +95,7 @@ class PatienceWithMpi {
 
 std::atomic<bool> has_given_up{false};
 
-// MPI stays at it for ever: what is asked of it afterwards could meet what comes late.
+// MPI keeps working on it for ever: a later call could be mixed up with what arrives late.
 Error not_all_came() {
   has_given_up.store(true);
   mpi::Process::leave_open();
@@ -108,7 +108,7 @@ Error not_all_came() {
 Status check_nothing_is_left_over() {
   if (!has_given_up.load()) return {};
   return Error(ErrorCode::timeout,
-               "an hvd.init() of this process has waited for others in vain, and MPI waits for them still: end the "
+               "an hvd.init() of this process waited for others in vain, and MPI still waits for them: end the "
                "processes and start the job again");
 }
 
@@ -119,8 +119,8 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block, so a thread calls it; where MPI may be called by this thread alone,
-// nobody watches the time.
+// MPI has no call for this that does not block, so a thread makes the call. If only this thread may call MPI, nobody
+// watches the time.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;
@@ -143,7 +143,7 @@ Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communi
   return shared(std::move(*made));
 }
 
-// What MPI works on until it is done: given up, it is left to MPI for ever.
+// What MPI works on until the call is over. If the call is given up, MPI keeps it for ever.
 struct Gathering {
   Buffer mine, all;
   std::vector<int> counts, displacements;
@@ -160,7 +160,7 @@ class OverCommunicator final : public Bootstrap {
     return mpi::is_one_running() || reaches_pmix_server(environment);
   }
 
-  // An MPI that knows this process alone was started by somebody who does not speak with it: no world to go by.
+  // Such an MPI knows only this process: its launcher does not speak with it, and its world is of no use.
   bool confirmed(const Environment& environment, const Config& config) override {
     if (!mpi::is_one_running()) return goes_before_pmix(environment, config);
     auto process = mpi::Process::open(environment, config);
@@ -213,14 +213,14 @@ class OverCommunicator final : public Bootstrap {
     return {};
   }
 
-  void abort(std::string_view) noexcept override {}  // who ends without MPI_Finalize ends the job
+  void abort(std::string_view) noexcept override {}  // a process that ends without MPI_Finalize ends the job
 
  private:
   Status take_world(const Environment& environment, const Config& config, Deadline deadline) {
     HVD_RETURN_IF_ERROR(check_nothing_is_left_over());
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
-    // Forced by name, or to go before PMIx, it may also be the one to start MPI.
+    // If it was forced by name, or is to go before PMIx, it may also start MPI.
     if (!(*process)->is_running()) {
       PatienceWithMpi patience(deadline);
       HVD_RETURN_IF_ERROR((*process)->start(environment, config));
@@ -261,7 +261,8 @@ class OverCommunicator final : public Bootstrap {
     gathering->counts = std::move(counts);
     gathering->displacements.resize(gathering->counts.size());
     std::exclusive_scan(gathering->counts.begin(), gathering->counts.end(), gathering->displacements.begin(), 0);
-    gathering->all.resize(static_cast<std::size_t>(gathering->displacements.back() + gathering->counts.back()));
+    gathering->all.resize(static_cast<std::size_t>(gathering->displacements.back()) +
+                          static_cast<std::size_t>(gathering->counts.back()));
     CollectiveCall call;
     call.verb = Verb::allgather;
     call.input = gathering->mine.data();
@@ -320,7 +321,7 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
   if (!process) return std::move(process.error());
   const mpi::MpiPlugin& calls = (*process)->calls();
   if (members.mpi_communicator != nullptr) {
-    // The plugin is that of the MPI which made the handle, or the handle means nothing to it.
+    // The handle comes from the MPI that the plugin belongs to; to any other MPI it means nothing.
     if (members.handle_bytes != calls.handle_bytes)
       return Error(ErrorCode::invalid_argument, "a communicator's handle has " + std::to_string(members.handle_bytes) +
                                                     " bytes, but " + calls.version() + " has handles of " +
@@ -333,7 +334,7 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
     if (calls.is_world(members.mpi_communicator) && !(*process)->meet_world(deadline)) return not_all_came();
     return copy_of(members.mpi_communicator, calls, deadline);
   }
-  // Nobody can tell how long this may take: it waits for processes that the program starts MPI in when it likes.
+  // No deadline fits: this waits for processes, and their programs start MPI when they like.
   if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
   auto deadline = start_deadline(config);
   auto world = calls.world();

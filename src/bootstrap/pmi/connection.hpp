@@ -2,17 +2,17 @@
 // This process's connection to a PMI-1 server: MPICH's Hydra, srun --mpi=pmi2, Flux, PALS.
 //
 // Wire protocol, lines of text over a stream socket:
-//  1. The socket is the descriptor PMI_FD, or made by connecting to PMI_PORT=host:port, saying `cmd=initack pmiid=ID`
-//     (PMI_ID) and being answered by `cmd=initack` and lines `cmd=set` with size and rank.
+//  1. The socket is the descriptor PMI_FD. Or the client connects to PMI_PORT=host:port and says `cmd=initack pmiid=ID`
+//     (PMI_ID); the server answers with `cmd=initack` and lines `cmd=set` with size and rank.
 //  2. A line is `cmd=X key=value key=value`; values have no blanks. The client asks, the server answers, one at a time:
 //     init → response_to_init, get_maxes → maxes, get_my_kvsname → my_kvsname, put → put_result, get → get_result,
 //     barrier_in → barrier_out when all ranks are in, finalize → finalize_ack; abort has no answer.
 //  3. What was put before a barrier can be got after it. Lines are limited to some hundred bytes (get_maxes).
-//  4. A process says init and finalize once in its life (srun ends the job at a second init), and a connection that
-//     ends without finalize is a death to the server. So everybody in a process shares one connection: where an MPI
-//     library was first, we use its connection between its own requests, without init and finalize; where we are
-//     first, the descriptor PMI_FD becomes a socket to a thread of ours (the doorway) that hands the library's
-//     requests on and answers its init and finalize.
+//  4. A process says init and finalize once in its life (srun ends the job at a second init), and the server takes a
+//     connection that ends without finalize for a death. So all parts of a process share one connection. If an MPI
+//     library was first, we use its connection between its own requests, without init and finalize. If we are first,
+//     the descriptor PMI_FD becomes a socket to a thread of ours (the doorway), which hands the library's requests on
+//     and answers its init and finalize.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -50,7 +50,7 @@ class Connection {
   Result<std::string> get(const std::string& key, Deadline deadline);
   Status barrier(Deadline deadline);
   void abort() noexcept;
-  // Unless an MPI library does it. Nothing can be asked afterwards.
+  // Says finalize unless an MPI library does it. Nothing can be asked afterwards.
   void finalize() noexcept;
 
  private:
@@ -67,7 +67,7 @@ class Connection {
   Result<std::string> read_line(Deadline deadline);
   Error gone();
 
-  std::mutex mutex_;  // of everything about the socket
+  std::mutex mutex_;  // guards everything about the socket
   posix::FileDescriptor socket_;
   std::string unread_;
   std::string broken_;  // why nothing can be asked any more

@@ -8,7 +8,7 @@
 namespace hvd::bootstrap::pmi {
 namespace {
 
-// Of base64 for URLs: no blank, no '=' and nothing that a shell or a parser could stumble on.
+// The alphabet of base64 for URLs: no blank, no '=' and nothing else that a shell or a parser could trip over.
 constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 std::string text_of(ConstBytes bytes) {

@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/number.hpp"
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/host_identity.hpp"
@@ -21,14 +21,16 @@ namespace {
 
 using pmi::value_in;
 
-// MPICH 4.0's client has lines of 1024 bytes in all, and dies of longer values than these; what it puts it cuts itself.
+// MPICH 4.0's client has lines of 1024 bytes in all, and crashes on longer values than these. What it puts it cuts
+// itself.
 constexpr std::size_t longest_name = 64;
 constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
 // How long MPI_Finalize's barrier may take. While one rank waits in it, another's MPI_Finalize may wait for an answer
-// of the first one's endpoints, which nobody gives (MPICH 4 over UCX and TCP): it goes on when the first does.
+// from the first one's endpoints, which do not answer then (MPICH 4 over UCX and TCP). The other goes on when the first
+// does.
 constexpr std::chrono::milliseconds leave_time{3000};
 
-// The values of one program's start; its space is in the key, since the rank's next program begins with barrier 0
+// The key of one program's values. The program's space is in it, since the rank's next program begins with barrier 0
 // again.
 std::string key_of(const std::string& space, std::uint32_t barrier) {
   return "pmi." + space + "." + std::to_string(barrier);
@@ -59,7 +61,7 @@ struct Block {
 }  // namespace
 
 std::optional<std::string> process_mapping(const std::vector<int>& node_of, std::size_t longest) {
-  // Ranks that follow one another on a node, then nodes that follow one another with as many.
+  // A block: consecutive ranks on a node, and consecutive nodes with as many ranks each.
   std::vector<Block> blocks;
   for (std::size_t at = 0; at < node_of.size();) {
     std::size_t end = at;
@@ -79,7 +81,7 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
     return text + ")";
   };
   if (std::string text = text_of(); text.size() <= longest) return text;
-  // The list is begun anew at its end, so one period of it will do.
+  // The reader starts again at the end of the list, so one period of it is enough.
   for (std::size_t period = 1; period < blocks.size(); ++period) {
     bool repeats = blocks.size() % period == 0;
     for (std::size_t i = period; repeats && i < blocks.size(); ++i) repeats = blocks[i] == blocks[i - period];
@@ -133,7 +135,7 @@ Status PmiBridge::start() {
 }
 
 PmiBridge::~PmiBridge() {
-  // The library's end is the library's to close.
+  // The MPI library closes its own end.
   if (our_end_) ::shutdown(our_end_.get(), SHUT_RDWR);
   if (thread_.joinable()) thread_.join();
 }
@@ -195,7 +197,7 @@ std::string PmiBridge::put(std::string_view request) {
 }
 
 std::string PmiBridge::barrier() {
-  // Not every server can keep a value without bytes.
+  // Some servers cannot keep a value of no bytes.
   unsent_.push_back(std::byte{0});
   Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
@@ -217,7 +219,7 @@ std::string PmiBridge::get(std::string_view key) {
   const std::string* value = find(key);
   int likely = rank_in(key);
   if (value == nullptr && likely >= 0 && likely < identity_.size && fetch(likely)) value = find(key);
-  // Keys in the library's own words (PMI_…) are questions to the server; everything else was put by some rank.
+  // Keys in the library's own words (PMI_…) are questions to the server; every other key was put by some rank.
   bool is_question = key.starts_with("PMI_") || key.starts_with("pmix.");
   for (int rank = 0; value == nullptr && !is_question && rank < identity_.size; ++rank)
     if (fetch(rank)) value = find(key);

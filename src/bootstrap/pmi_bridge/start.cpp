@@ -5,6 +5,8 @@
 namespace hvd::bootstrap {
 namespace {
 
+// The MPI library reads the process's own environment.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 // A variable of the process that has another value, or none, as long as this lives.
 class Replaced {
  public:
@@ -24,6 +26,7 @@ class Replaced {
   const char* name_;
   std::optional<std::string> before_;
 };
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 
@@ -33,8 +36,8 @@ Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Iden
   auto patience = milliseconds_of(config.start_timeout_s);
   auto opened = PmiBridge::open(bootstrap, identity, space, nodes, patience);
   if (!opened) return std::move(opened.error());
-  PmiBridge* bridge = opened->release();  // the library comes back to it when the process exits
-  // MPICH 5 refuses to choose between PMI and PMIx, and so do others that look for what the launcher speaks.
+  PmiBridge* bridge = opened->release();  // the library uses it again when the process exits
+  // MPICH 5 refuses to choose between PMI and PMIx; so do other libraries that look for the launcher's protocol.
   Replaced fd("PMI_FD", std::to_string(bridge->descriptor()).c_str());
   Replaced rank("PMI_RANK", std::to_string(identity.rank.value).c_str());
   Replaced size("PMI_SIZE", std::to_string(identity.size).c_str());

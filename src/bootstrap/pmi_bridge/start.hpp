@@ -5,9 +5,9 @@
 
 namespace hvd::bootstrap {
 
-// Collective, blocking. The bootstrap is never destroyed: MPI_Finalize uses it again when the process exits. `space`
-// and `nodes` as for the bridge. While it runs, the process's environment has PMI_* and lacks what would confuse the
-// library.
+// Collective, blocking. The bootstrap is never destroyed, since MPI_Finalize uses it again when the process exits.
+// `space` and `nodes` are those of the bridge. During the call the process's environment has PMI_*, and lacks what
+// would confuse the library.
 Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Identity& identity,
                          const std::string& space, const std::vector<std::string>& nodes,
                          const Environment& environment, const Config& config);

@@ -53,7 +53,7 @@ Status write_file(const std::string& folder, const std::string& name, ConstBytes
     if (written < 0 && errno != EINTR) return system_error("cannot write " + unfinished, errno);
     if (written > 0) content = content.subspan(static_cast<std::size_t>(written));
   }
-  // Some file systems over a network tell of a full disk at the close only.
+  // Some network file systems report a full disk only at the close.
   if (::close(file.release()) != 0) return system_error("cannot write " + unfinished, errno);
   if (::rename(unfinished.c_str(), (folder + "/" + name).c_str()) != 0)
     return system_error("cannot rename " + unfinished, errno);

@@ -6,7 +6,7 @@
 #include <climits>
 #include <thread>
 
-#include "bootstrap/exchange.hpp"
+#include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/store/client.hpp"
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
@@ -127,7 +127,7 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       table.insert(table.end(), message->begin() + 5, message->end());
       continue;
     }
-    if (answered != ticket) continue;  // of a request whose deadline passed
+    if (answered != ticket) continue;  // answers a request whose deadline passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
     ByteReader failure(reply.body);
@@ -177,7 +177,7 @@ Status StoreClient::fence(Deadline deadline) {
   if (!late_fence_.empty()) return Error(ErrorCode::peer_lost, late_fence_);
   auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
   if (!reply) {
-    // The store counts this rank as arrived; a second try would be taken for the next fence.
+    // The store counts this rank as arrived; a second try would be counted for the next fence.
     if (reply.error().code == ErrorCode::timeout) {
       name_absent(reply.error(), "");
       late_fence_ = reply.error().message;
@@ -222,7 +222,7 @@ Result<Buffer> StoreClient::exchange(std::string_view key, const std::vector<Bro
   return std::move(pieces.mapped());
 }
 
-// A store that answers within a moment, though others are late, knows who they are.
+// A store that answers within a moment, although others are late, knows which.
 void StoreClient::name_absent(Error& error, std::string_view key) {
   constexpr auto answer_time = std::chrono::seconds(1);
   Buffer body;

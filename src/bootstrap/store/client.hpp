@@ -1,5 +1,5 @@
 #pragma once
-// A rank's end of a store (seats.hpp), over whatever carries its messages.
+// A rank's end of a store (seats.hpp), over any channel that carries its messages.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,28 +12,28 @@
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
-#include "bootstrap/node_circle.hpp"
+#include "bootstrap/meeting/cards.hpp"
+#include "bootstrap/meeting/node_circle.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 
 // A connection to a store. Whole messages, nothing blocks.
 struct StoreChannel {
-  std::string store;  // "the launcher's local store", for messages
+  std::string store;  // "the launcher's local store", for error texts
   int descriptor = -1;
   std::function<Result<posix::Delivery>(ConstBytes message)> send;
   std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what is left
   std::function<bool()> has_unsent;                                 // null if sending leaves nothing
 };
 
-// Used by one thread at a time; every call returns by its deadline. Leaves the store when destroyed.
+// Used by one thread at a time; every call returns by its deadline. The destructor leaves the store.
 class StoreClient {
  public:
-  // Connects once more; nothing if there is no room now.
+  // Connects once more; nothing if the store has no room now.
   using Connect = std::function<Result<std::optional<StoreChannel>>()>;
-  // `greeting` is the body of the first message, `secret` the name of the variable that the store may not agree with.
-  // A store that closes the connection before it has answered is asked again, until the deadline.
+  // `greeting` is the body of the first message; `secret` names the variable to look at if the store refuses the
+  // secret. If the store closes the connection before it has answered, the client tries again until the deadline.
   static Result<std::unique_ptr<StoreClient>> enter(const Connect& connect, ConstBytes greeting,
                                                     const std::string& secret, Rank rank, int size, Deadline deadline);
   ~StoreClient();
@@ -45,12 +45,12 @@ class StoreClient {
   // Waits until the value was put.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
   Status fence(Deadline deadline);
-  // Collective: each brings a card and gets those of all. Who is late is named.
+  // Collective: each rank brings a card and gets the cards of all. The error names the ranks that are late.
   Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
-  // The same for several ranks, of which this is one; the table as it came.
+  // The same for several ranks, among them this one; returns the table as it came.
   Result<Buffer> exchange(std::string_view key, const std::vector<BroughtCard>& cards, Deadline deadline);
   void abort(std::string_view reason) noexcept;
-  // Leaves for certain: this rank may enter again. Nothing can be asked afterwards.
+  // Leaves, and returns when the store knows: this rank may enter again. Nothing can be asked afterwards.
   Status leave(Deadline deadline);
 
  private:
@@ -74,7 +74,7 @@ class StoreClient {
   std::string broken_;      // why nothing can be asked any more
   std::string late_fence_;  // why there can be no fence any more
   std::uint32_t ticket_ = 0;
-  std::map<std::uint32_t, Buffer> pieces_;  // of tables, by the number of the exchange
+  std::map<std::uint32_t, Buffer> pieces_;  // pieces of tables, by the number of the exchange
 };
 
 }  // namespace hvd::bootstrap

@@ -61,7 +61,8 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
   return overdue;
 }
 
-// Level-triggered: a listener that is watched while nobody may come in would wake its owner for ever.
+// The poll is level-triggered: a listener that is watched while nobody may come in would wake its owner again and
+// again.
 void FrontDoor::set_open(bool open) {
   if (open == is_open_) return;
   is_open_ = open;
@@ -71,7 +72,7 @@ void FrontDoor::set_open(bool open) {
   }
 }
 
-// Ticks while anybody is in, each time that the oldest may have had its time.
+// Ticks while anybody is in, each time that the oldest one's time may be over.
 void FrontDoor::set_clock() {
   auto span = std::chrono::milliseconds(0);
   if (!strangers_.empty())
@@ -85,7 +86,8 @@ void FrontDoor::set_clock() {
 }
 
 Status make_room_for_descriptors(std::size_t count, const char* what) {
-  constexpr std::uint64_t others = 64;  // that the process may open besides; the limit is of the highest number
+  // Descriptors that the process may open besides; the limit is one of the highest number.
+  constexpr std::uint64_t others = 64;
   posix::DescriptorLimit limit = posix::descriptor_limit();
   std::uint64_t needed = count + others;
   if (int lowest = ::dup(STDERR_FILENO); lowest >= 0) {

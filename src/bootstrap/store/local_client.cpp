@@ -18,7 +18,7 @@ Result<std::optional<StoreChannel>> connect_to(const std::string& address) {
         "; it ended, or this process is in another network namespace (a container started with one of its own)";
     return std::move(error);
   }
-  if (!*connected) return std::optional<StoreChannel>();  // its queue is full
+  if (!*connected) return std::optional<StoreChannel>();  // the listener's queue is full
   auto socket = std::make_shared<posix::FileDescriptor>(std::move(*connected));
   StoreChannel channel;
   channel.store = "the launcher's local store";

@@ -22,7 +22,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_unsent = 256;  // answers that a client does not read
+constexpr std::size_t most_unsent = 256;  // of answers that a client does not read
 
 struct Connection {
   posix::FileDescriptor socket;
@@ -103,7 +103,7 @@ struct LocalStoreServer::State {
   }
 
   void read_from(std::uint64_t number) {
-    // One round per readable event and connection: a flood from one rank does not starve the others.
+    // A few messages for each readable event of a connection: a flood from one rank does not starve the others.
     for (int round = 0; round < 16; ++round) {
       auto found = connections.find(number);
       if (found == connections.end()) return;
@@ -130,7 +130,7 @@ struct LocalStoreServer::State {
     return count;
   }
 
-  // False if the message is not of the protocol. May end the connection.
+  // False if the message breaks the protocol. May end the connection.
   bool handle(const Connection& from, ConstBytes message) {
     if (seats->is_seated(from.number)) return seats->handle(from.number, message);
     ByteReader in(message);
@@ -198,7 +198,7 @@ void LocalStoreServer::serve() {
 
 void LocalStoreServer::rank_ended(Rank rank, std::string_view how) {
   if (!state_->seats->is_rank(rank.value)) return;
-  // What it said before it ended still counts. Bounded, for others may be talking all the time.
+  // What it said before it ended still counts. The loop is bounded, since others may talk all the time.
   for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
   state_->seats->lose(rank, how);
 }

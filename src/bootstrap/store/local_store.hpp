@@ -1,28 +1,28 @@
 #pragma once
-// A small key-value store for the ranks of one machine, served by the launcher where PMIx is absent. The server is
-// polled by its owner's loop (no thread, so the owner may fork); the client is used by the `environment` bootstrap.
+// A small key-value store for the ranks of one machine, served by the launcher if PMIx is absent. The server is polled
+// by its owner's loop (it has no thread, so the owner may fork); the client is used by the `environment` bootstrap.
 //
 // Wire format, over a SOCK_SEQPACKET socket of the abstract unix namespace whose name the kernel chose (host byte
 // order):
 //  1. A message is one packet of at most largest_message bytes: a u8 verb, a u32 ticket, a body that ends with the
 //     packet. Strings and values in a body are a u32 length and the bytes.
-//  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's
-//     `hello` {u32 magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}; the answer is `welcome` {job} or
-//     `failed`; to a wrong secret `stranger`, and the end. Anything else is dropped without an answer. A rank is in at
-//     most once at a time. Who is not in yet may be dropped (it said nothing for long): a client tries again.
-//  3. Then any number of requests, answered by ticket, not in order: `put` {key, value} → `done`; `get` {i32 rank,
-//     key} → `value` {bytes} as soon as it was put; `fence` {} → `done` when every rank has called it as often as this
-//     one; `abort` {reason} and `leave` {} have no answer, but for a `leave` with a ticket, which is `done`: who has
-//     left may come back.
-//  4. `card` {key, i32 rank, card} brings the card (cards.hpp) of this rank or of another one of its node, and has no
-//     answer. `exchange` {key} comes behind, with the same ticket, and is answered when those of all ranks are here:
-//     with the table, in messages `piece` {bytes} whose ticket is the number of the exchange, the same for all, and
-//     then with `all` {u32 that number}. `absent` {key} asks who has not brought a card yet, or with an empty key who
-//     has not come to the fence that the asking rank is at: `value` {one i32 for each}.
-//  5. `failed` {u8 error code, text} answers what cannot be done. A connection that ends without `leave` is the death
-//     of that rank: every fence and exchange that lacks it fails, now and later, and so does every get of what it had
-//     not put.
-//  6. A message that does not parse, or is longer than allowed, ends the connection: that rank is lost.
+//  2. The server drops connections of another user (SO_PEERCRED) unread. The first message is the client's `hello` {u32
+//     magic, u32 wire version, secret, i32 rank, i32 size, i32 pid}. The answer is `welcome` {job} or `failed`. A wrong
+//     secret gets `stranger` and the end of the connection; anything else is dropped without an answer. A rank is in at
+//     most once at a time. A client that is not in yet may be dropped (it said nothing for long), and tries again.
+//  3. Then come any number of requests. Answers carry the ticket of their request, and may come in another order. `put`
+//     {key, value} → `done`. `get` {i32 rank, key} → `value` {bytes}, as soon as the value was put. `fence` {} →
+//     `done`, when every rank has called it as often as this one. `abort` {reason} and `leave` {} have no answer, but a
+//     `leave` with a ticket is answered by `done`: that rank may come back.
+//  4. `card` {key, i32 rank, card} brings the card (cards.hpp) of this rank, or of another one of its node, and has no
+//     answer. `exchange` {key} follows with the same ticket, and is answered when the cards of all ranks are here: with
+//     the table, in messages `piece` {bytes} whose ticket is the number of the exchange, the same for all, and then
+//     with `all` {u32 that number}. `absent` {key} asks which ranks have not brought a card yet, or with an empty key
+//     which have not come to the fence that the asking rank is at: `value` {one i32 for each}.
+//  5. `failed` {u8 error code, text} answers a request that cannot be carried out. A connection that ends without
+//     `leave` means that its rank is lost: every fence and exchange that lacks the rank fails, now and later, and so
+//     does every get of a value that it had not put.
+//  6. A message that does not parse, or is longer than allowed, ends the connection: its rank is lost.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,11 +51,11 @@ inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  //
 class LocalStoreServer {
  public:
   struct Options {
-    std::string job;  // equal to no other job's on this machine; handed to the ranks as Identity::job
+    std::string job;  // unique on this machine; the ranks get it as Identity::job
     int size = 1;
-    // A rank asked for the end of the job. Called from within serve() or rank_ended().
+    // A rank asked for the end of the job. Called inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
-    // That a connection may say nothing.
+    // How long a connection may say nothing.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);

@@ -1,14 +1,14 @@
 #pragma once
-// Messages over a TCP connection between two ends that know the same secret. Nothing that the other end says is
-// interpreted before it has proven that, and nobody in between can read the secret, or change or repeat a message;
-// what is said can be read.
+// Messages over a TCP connection between two ends that know the same secret. Neither end interprets what the other says
+// before the other has proven itself. Nobody in between can read the secret, or change or repeat a message; but the
+// messages can be read.
 //
-//  1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
-//  2. The side that dialled answers 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). To a
-//     wrong one the acceptor says 4 bytes 0xff, and ends the connection.
-//  3. Then messages both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message,
-//     SHA-256(bytes)), where the session key is HMAC(secret, "session", both random numbers). A wrong one ends the
-//     connection; the first right one proves the acceptor.
+// 1. The side that accepted sends 8 bytes `HVDstor2` and 32 random bytes.
+// 2. The side that dialled answers with 32 random bytes of its own and HMAC(secret, "dialler", both random numbers). If
+//    that is wrong, the acceptor sends 4 bytes 0xff and ends the connection.
+// 3. Then messages go both ways: u32 length, the bytes, HMAC(session key, direction, u64 number of the message,
+//    SHA-256(bytes)). The session key is HMAC(secret, "session", both random numbers). A wrong HMAC ends the
+//    connection; the first right one proves the acceptor.
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -31,22 +31,23 @@ class SealedStream {
   SealedStream(posix::FileDescriptor socket, Side side, std::string_view secret, std::size_t largest_message);
 
   int descriptor() const { return socket_.get(); }
-  // The other end has proven itself: messages may come. (The dialling side learns it with the first message.)
+  // The other end has proven itself, so messages may come. (The dialling end knows it from the first message.)
   bool is_open() const { return open_; }
-  // Not a byte came from the other end.
+  // The other end has not sent a byte.
   bool is_untouched() const { return untouched_; }
   bool has_unsent() const { return !out_.empty(); }
   std::size_t unsent_bytes() const { return unsent_bytes_; }
 
-  // Sent, or kept for flush().
+  // Sends it, or keeps it for flush().
   Result<posix::Delivery> send(ConstBytes message);
-  // The same of one that goes to many: it is neither copied nor hashed for each of them.
+  // The same for a message that goes to many: it is neither copied nor hashed for each of them.
   Result<posix::Delivery> send(store::SharedMessage message);
-  // would_block: some is left for when the socket can be written to.
+  // would_block: some is left until the socket can be written to.
   posix::Delivery flush();
-  // Also carries on the handshake. An error says what is wrong with the other end; the connection is to be closed then.
+  // Also carries on the handshake. An error says what is wrong with the other end; the caller closes the connection
+  // then.
   Result<posix::Delivery> receive(Buffer& message);
-  // The dialling side was told that its secret is not the acceptor's.
+  // The acceptor has refused the secret of this end, which dialled.
   bool was_refused() const { return refused_; }
 
  private:
@@ -73,12 +74,12 @@ class SealedStream {
   std::uint64_t sent_messages_ = 0;
   std::uint64_t received_messages_ = 0;
   struct Outgoing {
-    store::SharedMessage shared;  // or
+    store::SharedMessage shared;  // or this one
     Buffer own;
     ConstBytes bytes() const { return shared != nullptr ? ConstBytes(shared->bytes) : ConstBytes(own); }
   };
   std::deque<Outgoing> out_;
-  std::size_t sent_ = 0;  // of the first
+  std::size_t sent_ = 0;  // bytes of the first
   std::size_t unsent_bytes_ = 0;
   std::vector<store::SharedMessage> waiting_;  // messages before the session key is known
   Buffer in_;

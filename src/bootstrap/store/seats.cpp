@@ -56,7 +56,7 @@ void StoreSeats::left(std::uint64_t connection, std::string_view why) {
   seat.connection.reset();
   seat.fence_ticket.reset();
   for (auto& [key, exchange] : exchanges_) exchange.about_to_ask.erase(connection);
-  if (!client.said_goodbye) lose(client.rank, why);
+  if (!client.has_left) lose(client.rank, why);
   settle_exchanges();
 }
 
@@ -77,7 +77,7 @@ std::string StoreSeats::missing(Rank rank, std::string_view key) {
          "\"";
 }
 
-// The current fence ends when all are in, and fails when one that is not in is lost.
+// The current fence ends when all ranks are in, and fails when one is lost that is not in.
 void StoreSeats::settle_fence() {
   bool complete = arrived_ == options_.size;
   if (!complete && lost_ == 0) return;
@@ -92,7 +92,8 @@ void StoreSeats::settle_fence() {
     ++fences_done_;
     arrived_ = 0;
   }
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // first all, since an answer can end a connection
+  // First collected, since an answer can end a connection.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;
   for (Seated& each : seats_)
     if (auto ticket = std::exchange(each.fence_ticket, std::nullopt); ticket && each.connection)
       waiting.emplace_back(*each.connection, *ticket);
@@ -155,8 +156,8 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
     }
     case Verb::leave:
       if (!in.at_end()) return false;
-      from->second.said_goodbye = true;
-      left(connection, "");  // now, for it may come back before its old connection is seen to end
+      from->second.has_left = true;
+      left(connection, "");  // now, since the rank may come back before its old connection is seen to end
       if (ticket != 0) answer_done(connection, ticket);
       return true;
     default: return false;
@@ -206,7 +207,7 @@ bool StoreSeats::get(std::uint64_t connection, std::uint32_t ticket, ByteReader&
 bool StoreSeats::fence(Rank rank, std::uint32_t ticket) {
   Seated& mine = seat_of(rank);
   if (mine.fence_ticket) return false;  // a client has one request at a time
-  // Who comes again to a fence that failed has arrived already.
+  // A rank that comes again to a fence that failed has arrived already.
   if (mine.fences++ == fences_done_) ++arrived_;
   mine.fence_ticket = ticket;
   settle_fence();
@@ -240,7 +241,7 @@ bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteRe
   if (!in.ok() || !in.at_end()) return false;
   auto found = exchanges_.find(key);
   if (found == exchanges_.end() || found->second.about_to_ask.erase(connection) == 0) {
-    // Its card was refused, which it has been told, or it went with those of all when a rank was lost.
+    // The card was refused, and the rank was told; or it went with those of all when a rank was lost.
     std::string lost = lost_among(std::vector<bool>(seats_.size(), false));
     answer_failed(connection, ticket, ErrorCode::peer_lost, lost.empty() ? "it has brought no card" : lost);
     return true;
@@ -250,7 +251,7 @@ bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteRe
   return true;
 }
 
-// All are taken out before anybody is answered: an answer can end a connection, and that settle others.
+// All are taken out before anybody is answered: an answer can end a connection, and that can settle other exchanges.
 void StoreSeats::settle_exchanges() {
   using Taken = decltype(exchanges_)::node_type;
   std::vector<Taken> complete;
@@ -283,7 +284,7 @@ void StoreSeats::hand_out(Exchange& exchange) {
   }
 }
 
-// What became of the first rank that is lost and has not come; empty if there is none.
+// What became of the first lost rank that has not come; empty if there is none.
 std::string StoreSeats::lost_among(const std::vector<bool>& has_come) const {
   for (std::size_t rank = 0; rank < has_come.size() && lost_ > 0; ++rank)
     if (!has_come[rank] && !seats_[rank].lost.empty())

@@ -1,6 +1,6 @@
 #pragma once
 // What a store of a job knows: who is in, what was put, who waits for what. It has no sockets: its owner hands it the
-// messages of clients, which it knows by the number of their connection, and sends its answers. Messages are those of
+// messages of clients, by the number of their connection, and sends its answers. The messages are those of
 // local_store.hpp.
 #include <cstdint>
 #include <functional>
@@ -16,7 +16,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "bootstrap/cards.hpp"
+#include "bootstrap/meeting/cards.hpp"
 #include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {
@@ -35,18 +35,18 @@ class StoreSeats {
     std::string job;
     int size = 1;
     std::function<void(Rank, std::string_view reason)> on_abort;
-    // May end the connection, and say so by left().
+    // Sends to a connection. It may end the connection, and say so by left().
     std::function<void(std::uint64_t connection, store::SharedMessage message)> answer;
   };
   explicit StoreSeats(Options options);
 
-  // A client that has proven that it belongs to the job: answers `welcome` or `failed`. True if it is in.
+  // A client has proven that it belongs to the job: answers `welcome` or `failed`. True if it is in.
   bool seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest);
   bool is_seated(std::uint64_t connection) const { return clients_.contains(connection); }
   bool is_empty() const { return clients_.empty(); }
-  // Of a client that is in. False if the message is not of the protocol.
+  // A message of a client that is in. False if it breaks the protocol.
   bool handle(std::uint64_t connection, ConstBytes message);
-  // A connection ended. `why` completes "rank 3 …"; of a rank that left in order nothing is held against it.
+  // A connection ended. `why` completes "rank 3 …"; it does not count for a rank that has left.
   void left(std::uint64_t connection, std::string_view why);
   // The process of a rank ended.
   void lose(Rank rank, std::string_view how);
@@ -57,7 +57,7 @@ class StoreSeats {
   struct Client {
     Rank rank;
     std::int32_t pid = 0;
-    bool said_goodbye = false;
+    bool has_left = false;
   };
   struct WaitingGet {
     std::uint64_t connection = 0;
@@ -72,14 +72,14 @@ class StoreSeats {
     std::multimap<std::string, WaitingGet, std::less<>> waiting;
   };
 
-  // What all ranks bring under one key, until it was handed out.
+  // What all ranks bring under one key, until it is handed out.
   struct Exchange {
     explicit Exchange(int ranks) : table(ranks), has(static_cast<std::size_t>(ranks), false) {}
     std::uint32_t number = 0;
     CardTable table;
     std::vector<bool> has;
     int arrived = 0;
-    std::set<std::uint64_t> about_to_ask;                          // connections that have brought cards
+    std::set<std::uint64_t> about_to_ask;  // connections that have brought cards and not asked for the table yet
     std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
   };
 

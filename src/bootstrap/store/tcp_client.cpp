@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <vector>
 
 #include "base/comma_list.hpp"
@@ -18,7 +17,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds head_start(250);  // of an address before the next one
+constexpr std::chrono::milliseconds head_start(250);  // of one address before the next is tried
 constexpr std::chrono::milliseconds no_time(0);
 
 struct Attempt {
@@ -51,7 +50,7 @@ std::vector<posix::TcpAddress> resolve_all(std::string_view list, const std::str
   return addresses;
 }
 
-// One that is done for gives up its socket; the fault is remembered.
+// An attempt that has failed closes its socket; its fault is remembered.
 void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
   faults += (faults.empty() ? "" : "; ") + attempt.address.text() + ": " + why;
   attempt.stream.reset();
@@ -62,7 +61,7 @@ void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
 bool advance(Attempt& attempt, std::string_view secret, std::string& faults, bool& was_closed) {
   if (attempt.stream == nullptr) {
     if (int reason = posix::outcome_of_connecting(attempt.socket.get())) {
-      give_up(attempt, std::strerror(reason), faults);  // NOLINT(concurrency-mt-unsafe)
+      give_up(attempt, errno_text(reason), faults);
       return false;
     }
     if (auto prepared = posix::prepare_connection(attempt.socket.get(), store::lost_host_time); !prepared) {
@@ -84,7 +83,7 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
   return false;
 }
 
-// Null if somebody is there, but closed the connection at once: it may have no room now.
+// Null if a store is there, but closed the connection at once: it may have no room now.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
                                            Deadline deadline) {
   std::string faults;
@@ -119,8 +118,7 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
     const posix::TcpAddress& next = addresses[attempts.size()];
     auto begun = posix::begin_connecting(next, std::nullopt);
     attempts.push_back({next, std::move(begun.socket), nullptr});
-    if (!attempts.back().socket)
-      give_up(attempts.back(), std::strerror(begun.error), faults);  // NOLINT(concurrency-mt-unsafe)
+    if (!attempts.back().socket) give_up(attempts.back(), errno_text(begun.error), faults);
   }
 }
 

@@ -11,8 +11,8 @@
 
 namespace hvd::bootstrap {
 
-// `addresses` are of one host, separated by commas ("10.0.0.3,[fd00::3]", or names): they are dialled one
-// after another without waiting long for any, and the first that answers as a store does is taken; it must then prove
+// `addresses` belong to one host and are separated by commas ("10.0.0.3,[fd00::3]", or names). They are dialled one
+// after another, each a moment after the one before. The first one that answers as a store is taken; it must then prove
 // that it knows the secret.
 Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
                                                      std::string_view secret, Rank rank, int size, Deadline deadline);

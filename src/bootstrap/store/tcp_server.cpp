@@ -27,7 +27,7 @@ namespace {
 using store::Verb;
 
 constexpr auto strangers_time = std::chrono::seconds(10);
-constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers that a client does not read
+constexpr std::size_t most_unsent_bytes = 64 << 20;  // of answers that a client does not read
 constexpr auto lingering_time = std::chrono::seconds(5);
 
 struct SealedConnection {
@@ -49,7 +49,7 @@ struct TcpStoreServer::State {
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false;
-  int warnings_left = 8;  // of strangers: who scans ports comes often
+  int warnings_left = 8;  // about strangers: port scanners come often
   Buffer incoming;
 
   ~State() {
@@ -63,7 +63,7 @@ struct TcpStoreServer::State {
         auto accepted = posix::accept_from_tcp(listener.get());
         if (!accepted) {
           if (!std::exchange(lacked_descriptors, true))
-            log::warning("rendezvous: " + accepted.error().message + ": who comes now has to wait (ulimit -n)");
+            log::warning("rendezvous: " + accepted.error().message + ": new connections have to wait (ulimit -n)");
           return door.rest();
         }
         if (!accepted->socket) break;
@@ -100,7 +100,7 @@ struct TcpStoreServer::State {
     connections.erase(found);
     posix::stop_withholding(gone.stream->descriptor());
     if (door.has(number)) {
-      // One that said nothing at all may be of a rank that found a better address.
+      // A connection that said nothing at all may be a rank's that found a better address.
       bool is_news = !gone.stream->is_untouched() && warnings_left > 0;
       auto level = is_news ? log::Level::warning : log::Level::debug;
       if (log::enabled(level))
@@ -133,14 +133,15 @@ struct TcpStoreServer::State {
   }
 
   void read_from(std::uint64_t number) {
-    // One round per readable event and connection: a flood from one rank does not starve the others. What is left in
-    // the stream's own memory is read at once, since no event tells of it.
+    // A few messages for each readable event of a connection: a flood from one rank does not starve the others. What is
+    // left in the stream's own memory is read at once, since no event announces it.
     for (;;) {
       auto found = connections.find(number);
       if (found == connections.end()) return;
       auto got = found->second.stream->receive(incoming);
       if (!got)
-        return drop(number, door.has(number) ? "does not know the job's secret" : "sent what is not of this protocol");
+        return drop(number, door.has(number) ? "does not know the job's secret"
+                                             : "sent something that is not of this protocol");
       if (*got == posix::Delivery::would_block) return flush(number);
       if (*got == posix::Delivery::closed)
         return drop(number, door.has(number) ? "closed it before it had proven that it belongs to the job"
@@ -149,7 +150,7 @@ struct TcpStoreServer::State {
     }
   }
 
-  // False if the message is not of the protocol. May end the connection.
+  // False if the message breaks the protocol. May end the connection.
   bool handle(std::uint64_t number, ConstBytes message) {
     if (seats->is_seated(number)) return seats->handle(number, message);
     ByteReader in(message);
@@ -184,11 +185,11 @@ struct TcpStoreServer::State {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), interface) != wanted.end();
   }
 
-  // All addresses with one port.
+  // All addresses with the same port.
   Status listen_on(std::int64_t wanted_port) {
     auto found = posix::interfaces();
     if (!found) return std::move(found.error());
-    // Containers' bridges have addresses that every host has; the loopback reaches this host alone.
+    // Bridges of containers have addresses that exist on every host; the loopback reaches only this host.
     std::stable_sort(found->begin(), found->end(), [](const posix::Interface& a, const posix::Interface& b) {
       auto order = [](const posix::Interface& it) { return it.is_loopback ? 2 : it.is_bridge ? 1 : 0; };
       return order(a) < order(b);
@@ -199,7 +200,7 @@ struct TcpStoreServer::State {
     for (const posix::Interface& interface : *found) {
       if (!is_wanted(interface.name)) continue;
       for (const posix::InterfaceAddress& each : interface.addresses) {
-        if (each.address.is_link_local()) continue;  // means another host on every interface
+        if (each.address.is_link_local()) continue;  // it means another host on every interface
         auto listener = posix::listen_on_tcp(each.address.with_port(port));
         if (!listener) return std::move(listener.error());
         if (!*listener) return Error(ErrorCode::system, "port " + std::to_string(port) + " is taken");
@@ -214,7 +215,7 @@ struct TcpStoreServer::State {
   }
 
   Status listen_somewhere() {
-    constexpr int tries = 20;  // the kernel's choice for the first address may be taken on another
+    constexpr int tries = 20;  // the port that the kernel chose for the first address may be in use on another
     bool ranged = options.first_port > 0;
     std::int64_t count = ranged ? options.last_port - options.first_port + 1 : tries;
     Status last = Error(ErrorCode::invalid_argument, "a range of ports without any");
@@ -251,7 +252,7 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
     doors.push_back(listener.get());
   }
   auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
-  // Most often one rank of each host comes for all of them: what is missing is an error only when somebody stands
+  // Usually one rank of each host comes for all of them: a missing descriptor is an error only if somebody waits
   // outside.
   (void)make_room_for_descriptors(places, "the store");
   HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
@@ -284,7 +285,7 @@ bool TcpStoreServer::is_idle() const {
 
 void TcpStoreServer::rank_ended(Rank rank, std::string_view how) {
   if (!state_->seats->is_rank(rank.value)) return;
-  // What it said before it ended still counts. Bounded, for others may be talking all the time.
+  // What it said before it ended still counts. The loop is bounded, since others may talk all the time.
   for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
   state_->seats->lose(rank, how);
 }
@@ -310,7 +311,7 @@ Result<std::unique_ptr<TcpStoreThread>> TcpStoreThread::start(TcpStoreServer::Op
       }
     });
   } catch (const std::system_error& error) {
-    return Error(ErrorCode::system, std::string("no thread to be had for the store: ") + error.what());
+    return Error(ErrorCode::system, std::string("a thread for the store cannot be started: ") + error.what());
   }
   return made;
 }

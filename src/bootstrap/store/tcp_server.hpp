@@ -1,6 +1,6 @@
 #pragma once
-// The store (seats.hpp) for ranks on many hosts, over TCP with the job's secret (sealed_stream.hpp). Polled by its
-// owner's loop, as the local one is; or on a thread of its own.
+// The store (seats.hpp) for ranks on many hosts, over TCP with the job's secret (sealed_stream.hpp). Its owner's loop
+// polls it, as with the local store; or it has a thread of its own.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,20 +22,21 @@ class TcpStoreServer {
     std::string job;  // handed to the ranks as Identity::job
     int size = 1;
     std::string secret;           // at least 16 bytes
-    std::int64_t first_port = 0;  // a range; 0: whatever the kernel likes
+    std::int64_t first_port = 0;  // a range; 0: the kernel chooses
     std::int64_t last_port = 0;
-    // Interfaces to listen on, by name; empty: all. Their addresses are what addresses() has.
+    // Names of the interfaces to listen on; empty: all. addresses() has their addresses.
     std::vector<std::string> interfaces;
-    // A rank asked for the end of the job. Called from within serve() or rank_ended().
+    // A rank asked for the end of the job. Called inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
   };
   static Result<std::unique_ptr<TcpStoreServer>> open(Options options);
   ~TcpStoreServer();
 
-  // "10.0.0.3,192.168.7.1,[fd00::3]": of this host, best first, the loopback's last.
+  // "10.0.0.3,192.168.7.1,[fd00::3]": addresses of this host, best first, the loopback's last.
   const std::string& addresses() const;
   std::uint16_t port() const;
-  // The variables by which ranks find the store: (name, value). Not for a command line: the secret is among them.
+  // The variables by which ranks find the store: (name, value). They must not go into a command line: the secret is
+  // among them.
   std::vector<std::pair<std::string, std::string>> variables() const;
   // Readable when serve() has something to do. Close-on-exec; goes into the owner's poll().
   int descriptor() const;
@@ -51,7 +52,7 @@ class TcpStoreServer {
   std::unique_ptr<State> state_;
 };
 
-// A server and the thread that serves it, until all who are in have left, or some seconds long.
+// A server and the thread that serves it, until all who are in have left, or for some seconds.
 class TcpStoreThread {
  public:
   static Result<std::unique_ptr<TcpStoreThread>> start(TcpStoreServer::Options options);

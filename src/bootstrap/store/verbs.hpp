@@ -18,7 +18,7 @@ inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
 inline constexpr std::size_t piece_bytes = 60 << 10;       // of a table of all cards
-inline constexpr std::chrono::seconds lost_host_time(30);  // without a sign of life from the other end's host
+inline constexpr std::chrono::seconds lost_host_time(30);  // the time without a sign of life from the other end's host
 
 enum class Verb : std::uint8_t {
   hello = 1,
@@ -39,10 +39,10 @@ enum class Verb : std::uint8_t {
   absent
 };
 
-// One that goes to many, who share its bytes.
+// A message that goes to many, who share its bytes.
 struct Message {
   Buffer bytes;
-  mutable std::optional<Digest> digest{};  // once somebody needed it
+  mutable std::optional<Digest> digest{};  // null until somebody needs it
 };
 using SharedMessage = std::shared_ptr<const Message>;
 

@@ -36,14 +36,14 @@ class Allgather final : public Task {
     pipeline_.restart(shares_.chunks(), sequence);
   }
   Progress step() override {
-    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    while (auto turn = pipeline_.next()) pipeline_.started(*turn, start(*turn));
     return pipeline_.progress();
   }
   const Error& failure() const override { return pipeline_.failure(); }
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  // What I do not want I still have to pass on: it is kept beside the output.
+  // This rank must pass on even what it does not want: that is kept beside the output.
   void assign_output(std::span<const Segment> out) {
     out_.assign(out, dtype_);
     auto is_unwanted = [](const Segment& segment) { return segment.view.data == nullptr && segment.view.count > 0; };
@@ -57,65 +57,65 @@ class Allgather final : public Task {
     out_.assign(to_, dtype_);
   }
 
-  Task* start(const Launch& launch) {
+  Task* start(const Turn& turn) {
     from_.clear();
     to_.clear();
     counts_.clear();
-    switch (launch.stage) {
-      case Stage::first: return start_on_node(launch);
-      case Stage::middle: return has_rail_ ? start_on_rail(launch) : nullptr;
-      default: return start_spreading(launch);
+    switch (turn.stage) {
+      case Stage::first: return start_on_node(turn);
+      case Stage::middle: return has_rail_ ? start_on_rail(turn) : nullptr;
+      default: return start_spreading(turn);
     }
   }
 
-  Task* start_on_node(const Launch& launch) {
-    if (shares_.is_own(launch.chunk)) return nullptr;
-    append_own(launch.chunk);
+  Task* start_on_node(const Turn& turn) {
+    if (shares_.is_own(turn.chunk)) return nullptr;
+    append_own(turn.chunk);
     for (Seat seat : shares_.members()) {
-      counts_.push_back(shares_.piece_count(launch.chunk, seat));
-      out_.append_range(shares_.piece_begin(launch.chunk, seat), counts_.back(), to_);
+      counts_.push_back(shares_.piece_count(turn.chunk, seat));
+      out_.append_range(shares_.piece_begin(turn.chunk, seat), counts_.back(), to_);
     }
-    return begin(first_, launch);
+    return begin(first_, turn);
   }
 
-  Task* start_on_rail(const Launch& launch) {
-    bool is_own = shares_.is_own(launch.chunk);
-    if (is_own) append_own(launch.chunk);
-    else shares_.append_carried(out_, launch.chunk, shares_.my_node(), local_rank_, from_);
+  Task* start_on_rail(const Turn& turn) {
+    bool is_own = shares_.is_own(turn.chunk);
+    if (is_own) append_own(turn.chunk);
+    else shares_.append_carried(out_, turn.chunk, shares_.my_node(), local_rank_, from_);
     for (int node = 0; node < shares_.nodes(); ++node) {
-      counts_.push_back(shares_.carried(launch.chunk, node, local_rank_));
+      counts_.push_back(shares_.carried(turn.chunk, node, local_rank_));
       if (node == shares_.my_node() && !is_own) append_nothing(counts_.back());
-      else shares_.append_carried(out_, launch.chunk, node, local_rank_, to_);
+      else shares_.append_carried(out_, turn.chunk, node, local_rank_, to_);
     }
-    return begin(middle_, launch);
+    return begin(middle_, turn);
   }
 
-  // What one rail brought goes to all ranks of the node.
-  Task* start_spreading(const Launch& launch) {
-    bool is_own = shares_.is_own(launch.chunk);
+  // What one rail has brought goes to all ranks of the node.
+  Task* start_spreading(const Turn& turn) {
+    bool is_own = shares_.is_own(turn.chunk);
     counts_.assign(shares_.members().size(), 0);
     for (int rail = 0; rail < shares_.rails(); ++rail) {
       std::int64_t& count = counts_[static_cast<std::size_t>(rail)];
       for (int node = 0; node < shares_.nodes(); ++node) {
         if (node == shares_.my_node() && !is_own) continue;
-        count += shares_.carried(launch.chunk, node, rail);
-        shares_.append_carried(out_, launch.chunk, node, rail, rail == local_rank_ ? from_ : to_);
+        count += shares_.carried(turn.chunk, node, rail);
+        shares_.append_carried(out_, turn.chunk, node, rail, rail == local_rank_ ? from_ : to_);
       }
       if (rail == local_rank_) append_nothing(count);
     }
-    return begin(last_, launch);
+    return begin(last_, turn);
   }
 
-  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Launch& launch) {
-    Task& task = tasks[launch.lane].with_counts(counts_);
-    task.restart(from_, to_, launch.place);
+  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Turn& turn) {
+    Task& task = tasks[turn.lane].with_counts(counts_);
+    task.restart(from_, to_, turn.place);
     return &task;
   }
   void append_own(std::int64_t chunk) {
     in_.append_range(shares_.piece_begin(chunk, me_) - shares_.share_begin(me_), shares_.piece_count(chunk, me_),
                      from_);
   }
-  // Room for what lies in the output already.
+  // Room for what already lies in the output.
   void append_nothing(std::int64_t count) {
     if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
   }

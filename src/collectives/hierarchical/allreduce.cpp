@@ -35,7 +35,7 @@ class Allreduce final : public Task {
     pipeline_.restart(shares_.chunks(), sequence);
   }
   Progress step() override {
-    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    while (auto turn = pipeline_.next()) pipeline_.started(*turn, start(*turn));
     return pipeline_.progress();
   }
   void rescale(double prescale, double postscale) override {
@@ -46,34 +46,34 @@ class Allreduce final : public Task {
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  Task* start(const Launch& launch) {
+  Task* start(const Turn& turn) {
     from_.clear();
     to_.clear();
-    switch (launch.stage) {
+    switch (turn.stage) {
       case Stage::first: {
-        shares_.append_padded(in_, launch.chunk, from_);
-        if (has_rail_) to_.push_back(share(launch, shares_.padded_count(launch.chunk, local_rank_)));
-        return begin(shares_.node_task(first_[launch.lane], launch.chunk), launch);
+        shares_.append_padded(in_, turn.chunk, from_);
+        if (has_rail_) to_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
+        return begin(shares_.node_task(first_[turn.lane], turn.chunk), turn);
       }
       case Stage::middle: {
         if (!has_rail_) return nullptr;
-        from_.push_back(share(launch, shares_.count(launch.chunk, local_rank_)));
+        from_.push_back(share(turn, shares_.count(turn.chunk, local_rank_)));
         to_ = from_;
-        return begin(middle_[launch.lane].any_size(), launch);
+        return begin(middle_[turn.lane].any_size(), turn);
       }
       default: {
-        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(launch.chunk, local_rank_)));
-        shares_.append_padded(out_, launch.chunk, to_);
-        return begin(shares_.node_task(last_[launch.lane], launch.chunk), launch);
+        if (has_rail_) from_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
+        shares_.append_padded(out_, turn.chunk, to_);
+        return begin(shares_.node_task(last_[turn.lane], turn.chunk), turn);
       }
     }
   }
-  Task* begin(Task& task, const Launch& launch) {
-    task.restart(from_, to_, launch.place);
+  Task* begin(Task& task, const Turn& turn) {
+    task.restart(from_, to_, turn.place);
     return &task;
   }
-  Segment share(const Launch& launch, std::int64_t count) {
-    return shares_.padded_segment(memory_[launch.lane], launch.chunk, count);
+  Segment share(const Turn& turn, std::int64_t count) {
+    return shares_.padded_segment(memory_[turn.lane], turn.chunk, count);
   }
 
   const DataType dtype_;

@@ -18,18 +18,18 @@ class Barrier final : public Task {
     pipeline_.restart(1, sequence);
   }
   Progress step() override {
-    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    while (auto turn = pipeline_.next()) pipeline_.started(*turn, start(*turn));
     return pipeline_.progress();
   }
   const Error& failure() const override { return pipeline_.failure(); }
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  Task* start(const Launch& launch) {
-    if (launch.stage == Stage::middle && !is_on_first_rail_) return nullptr;
-    StageTasks& tasks = launch.stage == Stage::first ? first_ : launch.stage == Stage::middle ? middle_ : last_;
+  Task* start(const Turn& turn) {
+    if (turn.stage == Stage::middle && !is_on_first_rail_) return nullptr;
+    StageTasks& tasks = turn.stage == Stage::first ? first_ : turn.stage == Stage::middle ? middle_ : last_;
     Task& task = tasks.any_size();
-    task.restart({}, {}, launch.place);
+    task.restart({}, {}, turn.place);
     return &task;
   }
 

@@ -31,7 +31,7 @@ class Broadcast final : public Task {
     pipeline_.restart(shares_.chunks(), sequence);
   }
   Progress step() override {
-    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    while (auto turn = pipeline_.next()) pipeline_.started(*turn, start(*turn));
     return pipeline_.progress();
   }
   const Error& failure() const override { return pipeline_.failure(); }
@@ -40,52 +40,52 @@ class Broadcast final : public Task {
  private:
   bool is_roots_node() const { return root_on_node_.value >= 0; }
 
-  Task* start(const Launch& launch) {
+  Task* start(const Turn& turn) {
     from_.clear();
     to_.clear();
-    std::int64_t chunk = launch.chunk;
-    switch (launch.stage) {
+    std::int64_t chunk = turn.chunk;
+    switch (turn.stage) {
       case Stage::first: {
         if (!is_roots_node()) return nullptr;
         std::int64_t begin_at = shares_.chunk_begin(chunk), count = shares_.chunk_count(chunk);
         if (is_root_) in_.append_range(begin_at, count, from_);
-        if (!is_root_) append_kept(launch, begin_at, count, to_);
+        if (!is_root_) append_kept(turn, begin_at, count, to_);
         else if (out_.count() != 0) out_.append_range(begin_at, count, to_);
-        return begin(first_[launch.lane].any_size(), launch);
+        return begin(first_[turn.lane].any_size(), turn);
       }
       case Stage::middle: {
         if (!has_rail_) return nullptr;
         std::int64_t begin_at = shares_.begin(chunk, local_rank_), count = shares_.count(chunk, local_rank_);
-        if (!is_roots_node()) to_.push_back(share(launch, count));
+        if (!is_roots_node()) to_.push_back(share(turn, count));
         else if (is_root_) in_.append_range(begin_at, count, from_);
-        else append_kept(launch, begin_at, count, from_);
-        return begin(middle_[launch.lane].any_size(), launch);
+        else append_kept(turn, begin_at, count, from_);
+        return begin(middle_[turn.lane].any_size(), turn);
       }
       default: {
         if (is_roots_node()) return nullptr;
-        if (has_rail_) from_.push_back(share(launch, shares_.padded_count(chunk, local_rank_)));
+        if (has_rail_) from_.push_back(share(turn, shares_.padded_count(chunk, local_rank_)));
         shares_.append_padded(out_, chunk, to_);
-        return begin(shares_.node_task(last_[launch.lane], chunk), launch);
+        return begin(shares_.node_task(last_[turn.lane], chunk), turn);
       }
     }
   }
-  Task* begin(Task& task, const Launch& launch) {
-    task.restart(from_, to_, launch.place);
+  Task* begin(Task& task, const Turn& turn) {
+    task.restart(from_, to_, turn.place);
     return &task;
   }
 
-  Segment share(const Launch& launch, std::int64_t count) {
-    return shares_.padded_segment(memory_[launch.lane], launch.chunk, count);
+  Segment share(const Turn& turn, std::int64_t count) {
+    return shares_.padded_segment(memory_[turn.lane], turn.chunk, count);
   }
 
-  // My output; where I want none, memory from which I can still pass it on.
-  void append_kept(const Launch& launch, std::int64_t begin_at, std::int64_t count, std::vector<Segment>& to) {
+  // My output; if I want none, memory from which I can pass the data on.
+  void append_kept(const Turn& turn, std::int64_t begin_at, std::int64_t count, std::vector<Segment>& to) {
     std::size_t element_bytes = size_of(dtype_);
-    std::size_t position = static_cast<std::size_t>(begin_at - shares_.chunk_begin(launch.chunk)) * element_bytes;
+    std::size_t position = static_cast<std::size_t>(begin_at - shares_.chunk_begin(turn.chunk)) * element_bytes;
     out_.visit(begin_at, count, [&](std::byte* data, std::int64_t part) {
       if (data == nullptr)
         data =
-            memory_[launch.lane].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
+            memory_[turn.lane].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
       position += static_cast<std::size_t>(part) * element_bytes;
       to.push_back({TensorView{data, part, dtype_}});
     });
@@ -99,7 +99,7 @@ class Broadcast final : public Task {
   const std::int64_t chunk_hint_;  // the size class that the stages are planned for
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // On the root's node what is only passed on, by its place in the chunk; on the others my share, padding included.
+  // On the root's node: what is only passed on, by its place in the chunk. On the others: my share, padding included.
   std::array<Scratch, Pipeline::lane_count> memory_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;

@@ -11,7 +11,8 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// What a rail carries of a node at once. It has to hold that of all nodes, so with many nodes it is less.
+// The bytes of one node that a rail carries at once. A rail's memory holds them for all nodes, so it is less if there
+// are many nodes.
 constexpr std::int64_t most_bytes = 256 << 10, least_bytes = 32 << 10, most_bytes_of_all = 2 << 20;
 
 std::int64_t node_chunk_elements(const Team& team, DataType dtype) {

@@ -1,6 +1,6 @@
 #pragma once
 // How a batch that belongs to the seats (the output of an allgather, the input of a reduce_scatter) is cut into chunks,
-// and what a chunk has of each node dealt out to the rails.
+// and how each node's part of a chunk is dealt out to the rails.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,7 +16,7 @@ class NodeShares {
  public:
   NodeShares(const Team& team, const Collective& collective);
 
-  // For the next batch, of so many elements. Without counts they are dealt out evenly to the seats.
+  // For the next batch, which has so many elements. Without counts they are dealt out evenly to the seats.
   void restart(std::int64_t total);
 
   int nodes() const { return static_cast<int>(first_members_.size()) - 1; }
@@ -26,16 +26,16 @@ class NodeShares {
   std::int64_t share_begin(Seat seat) const { return share_begins_[static_cast<std::size_t>(seat.value)]; }
   std::int64_t share_count(Seat seat) const { return share_begin(Seat{seat.value + 1}) - share_begin(seat); }
 
-  // A seat's piece: where in the batch, and how much.
+  // A seat's piece: where it is in the batch, and how long.
   std::int64_t piece_begin(std::int64_t chunk, Seat seat) const;
   std::int64_t piece_count(std::int64_t chunk, Seat seat) const;
   // The seats of my node, by local rank.
   std::span<const Seat> members() const { return members_of(my_node_); }
-  // What a rail carries of a node's part of a chunk.
+  // The part of a chunk that a rail carries for a node.
   std::int64_t carried(std::int64_t chunk, int node, int rail) const;
   void append_carried(const SegmentArray& batch, std::int64_t chunk, int node, int rail,
                       std::vector<Segment>& to) const;
-  // Whether every rank of my node carries just its own piece, so that nothing has to be exchanged on the node.
+  // Whether every rank of my node carries just its own piece, so that the ranks of the node exchange nothing.
   bool is_own(std::int64_t chunk) const;
 
  private:

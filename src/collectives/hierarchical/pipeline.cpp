@@ -6,7 +6,8 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// Stage tasks get the batch's number and, below it, their place in the order of their link.
+// The sequence number of a stage's task is the batch's number and, in the low bits, the task's place in the order of
+// its link.
 constexpr int bits_for_place = 24;
 constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
 
@@ -15,14 +16,14 @@ constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
 void Pipeline::restart(std::int64_t chunks, Sequence sequence) {
   sequence_ = sequence;
   chunks_ = chunks;
-  node_launches_ = rail_launches_ = finished_ = 0;
+  node_turns_ = rail_turns_ = finished_ = 0;
   for (Lane& lane : lanes_) lane = Lane{};
 }
 
-std::optional<Launch> Pipeline::next() {
+std::optional<Turn> Pipeline::next() {
   while (!failure_) {
-    if (auto launch = next_on_rail()) return launch;
-    if (auto launch = next_on_node()) return launch;
+    if (auto turn = next_on_rail()) return turn;
+    if (auto turn = next_on_node()) return turn;
     if (!step_running()) break;
   }
   return std::nullopt;
@@ -32,7 +33,7 @@ std::int64_t Pipeline::first_ones() const {
   return std::min(chunks_, static_cast<std::int64_t>(lane_count));
 }
 
-// Which stage of which chunk has this place in the node's order.
+// The stage and chunk that have this place in the node's order.
 std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
   if (place < first_ones()) return {Stage::first, place};
   std::int64_t turn = place - first_ones(), takeovers = chunks_ - first_ones();
@@ -41,9 +42,9 @@ std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
   return {Stage::first, first_ones() + turn / 2};
 }
 
-std::optional<Launch> Pipeline::next_on_node() {
-  if (node_launches_ == 2 * chunks_) return std::nullopt;
-  auto [stage, chunk] = on_node(node_launches_);
+std::optional<Turn> Pipeline::next_on_node() {
+  if (node_turns_ == 2 * chunks_) return std::nullopt;
+  auto [stage, chunk] = on_node(node_turns_);
   Lane& lane = lane_of(chunk);
   if (stage == Stage::last && lane.at(Stage::middle).state != State::done) return std::nullopt;
   if (stage == Stage::first) {
@@ -51,26 +52,26 @@ std::optional<Launch> Pipeline::next_on_node() {
     lane = Lane{};
     lane.chunk = chunk;
   }
-  return launch(stage, chunk, node_launches_);
+  return turn_of(stage, chunk, node_turns_);
 }
 
-std::optional<Launch> Pipeline::next_on_rail() {
-  if (rail_launches_ == chunks_) return std::nullopt;
-  Lane& lane = lane_of(rail_launches_);
-  if (lane.chunk != rail_launches_ || lane.at(Stage::first).state != State::done) return std::nullopt;
-  return launch(Stage::middle, rail_launches_, rail_launches_);
+std::optional<Turn> Pipeline::next_on_rail() {
+  if (rail_turns_ == chunks_) return std::nullopt;
+  Lane& lane = lane_of(rail_turns_);
+  if (lane.chunk != rail_turns_ || lane.at(Stage::first).state != State::done) return std::nullopt;
+  return turn_of(Stage::middle, rail_turns_, rail_turns_);
 }
 
-Launch Pipeline::launch(Stage stage, std::int64_t chunk, std::int64_t place) const {
+Turn Pipeline::turn_of(Stage stage, std::int64_t chunk, std::int64_t place) const {
   return {stage, chunk, static_cast<std::size_t>(chunk) % lane_count,
           Sequence{(sequence_.value << bits_for_place) + static_cast<std::uint64_t>(place)}};
 }
 
-void Pipeline::started(const Launch& launch, Task* task) {
-  ++(launch.stage == Stage::middle ? rail_launches_ : node_launches_);
-  Lane& lane = lane_of(launch.chunk);
-  lane.at(launch.stage) = {State::running, task};
-  if (task == nullptr) set_done(lane, launch.stage);
+void Pipeline::started(const Turn& turn, Task* task) {
+  ++(turn.stage == Stage::middle ? rail_turns_ : node_turns_);
+  Lane& lane = lane_of(turn.chunk);
+  lane.at(turn.stage) = {State::running, task};
+  if (task == nullptr) set_done(lane, turn.stage);
 }
 
 void Pipeline::set_done(Lane& lane, Stage stage) {

@@ -15,11 +15,11 @@ namespace hvd::collectives::hierarchical {
 // First and last are done on the node, middle on the rail.
 enum class Stage : std::uint8_t { first, middle, last };
 
-// A stage of a chunk whose turn it is.
-struct Launch {
+// A stage of a chunk that is the next to start.
+struct Turn {
   Stage stage;
   std::int64_t chunk;
-  std::size_t lane;  // of no other chunk until the last stage of this one is done
+  std::size_t lane;  // no other chunk uses it until the last stage of this one is done
   Sequence place;    // what the stage's task is restarted with
 };
 
@@ -27,7 +27,7 @@ struct Launch {
 //  1. On the node: the first stages of as many chunks as there are lanes; then by turns the last stage of the next
 //     chunk and the first stage of the chunk that takes over its lane; then the last stages that remain.
 //  2. On the rail: by chunk.
-// A task that is planned when it is launched is therefore planned in the same order on all ranks, too.
+// A task that is planned when it is first wanted is therefore planned in the same order on all ranks, too.
 class Pipeline {
  public:
   static constexpr std::size_t lane_count = 4;
@@ -36,11 +36,11 @@ class Pipeline {
   explicit Pipeline(const Team& team) : team_(team) {}
 
   void restart(std::int64_t chunks, Sequence sequence);
-  // Steps what runs, until there is a stage to launch; nothing while all wait, and after the end. Every launch is
-  // answered by started() before the next call.
-  std::optional<Launch> next();
-  // The task has been restarted. Null: this rank has nothing to do in this stage.
-  void started(const Launch& launch, Task* task);
+  // Steps what runs, until a stage may start. Nothing while all stages wait, and after the end. The caller
+  // answers every turn by started() before the next call.
+  std::optional<Turn> next();
+  // The task has been restarted. Null: this rank has no part in this stage.
+  void started(const Turn& turn, Task* task);
 
   Progress progress() const;
   const Error& failure() const { return *failure_; }
@@ -61,16 +61,16 @@ class Pipeline {
   Lane& lane_of(std::int64_t chunk) { return lanes_[static_cast<std::size_t>(chunk) % lane_count]; }
   std::int64_t first_ones() const;
   std::pair<Stage, std::int64_t> on_node(std::int64_t place) const;
-  std::optional<Launch> next_on_node();
-  std::optional<Launch> next_on_rail();
-  Launch launch(Stage stage, std::int64_t chunk, std::int64_t place) const;
+  std::optional<Turn> next_on_node();
+  std::optional<Turn> next_on_rail();
+  Turn turn_of(Stage stage, std::int64_t chunk, std::int64_t place) const;
   bool step_running();
   void set_done(Lane& lane, Stage stage);
 
   const Team& team_;
   Sequence sequence_;
   std::int64_t chunks_ = 0;
-  std::int64_t node_launches_ = 0, rail_launches_ = 0, finished_ = 0;
+  std::int64_t node_turns_ = 0, rail_turns_ = 0, finished_ = 0;
   std::array<Lane, lane_count> lanes_;
   std::optional<Error> failure_;
 };

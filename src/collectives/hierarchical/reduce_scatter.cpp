@@ -36,7 +36,7 @@ class ReduceScatter final : public Task {
     pipeline_.restart(shares_.chunks(), sequence);
   }
   Progress step() override {
-    while (auto launch = pipeline_.next()) pipeline_.started(*launch, start(*launch));
+    while (auto turn = pipeline_.next()) pipeline_.started(*turn, start(*turn));
     return pipeline_.progress();
   }
   void rescale(double prescale, double postscale) override {
@@ -47,56 +47,56 @@ class ReduceScatter final : public Task {
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  Task* start(const Launch& launch) {
+  Task* start(const Turn& turn) {
     from_.clear();
     to_.clear();
     counts_.clear();
-    switch (launch.stage) {
-      case Stage::first: return start_on_node(launch);
-      case Stage::middle: return has_rail_ ? start_on_rail(launch) : nullptr;
-      default: return shares_.is_own(launch.chunk) ? nullptr : start_handing_out(launch);
+    switch (turn.stage) {
+      case Stage::first: return start_on_node(turn);
+      case Stage::middle: return has_rail_ ? start_on_rail(turn) : nullptr;
+      default: return shares_.is_own(turn.chunk) ? nullptr : start_handing_out(turn);
     }
   }
 
-  Task* start_on_node(const Launch& launch) {
+  Task* start_on_node(const Turn& turn) {
     counts_.assign(shares_.members().size(), 0);
     for (int rail = 0; rail < shares_.rails(); ++rail)
       for (int node = 0; node < shares_.nodes(); ++node) {
-        counts_[static_cast<std::size_t>(rail)] += shares_.carried(launch.chunk, node, rail);
-        shares_.append_carried(in_, launch.chunk, node, rail, from_);
+        counts_[static_cast<std::size_t>(rail)] += shares_.carried(turn.chunk, node, rail);
+        shares_.append_carried(in_, turn.chunk, node, rail, from_);
       }
-    append_memory(node_sums_[launch.lane], counts_[static_cast<std::size_t>(local_rank_)], to_);
-    return begin(first_, launch);
+    append_memory(node_sums_[turn.lane], counts_[static_cast<std::size_t>(local_rank_)], to_);
+    return begin(first_, turn);
   }
 
-  Task* start_on_rail(const Launch& launch) {
+  Task* start_on_rail(const Turn& turn) {
     std::int64_t all = 0;
     for (int node = 0; node < shares_.nodes(); ++node) {
-      counts_.push_back(shares_.carried(launch.chunk, node, local_rank_));
+      counts_.push_back(shares_.carried(turn.chunk, node, local_rank_));
       all += counts_.back();
     }
-    append_memory(node_sums_[launch.lane], all, from_);
-    if (shares_.is_own(launch.chunk)) append_own(launch.chunk);
-    else append_memory(totals_[launch.lane], counts_[static_cast<std::size_t>(shares_.my_node())], to_);
-    return begin(middle_, launch);
+    append_memory(node_sums_[turn.lane], all, from_);
+    if (shares_.is_own(turn.chunk)) append_own(turn.chunk);
+    else append_memory(totals_[turn.lane], counts_[static_cast<std::size_t>(shares_.my_node())], to_);
+    return begin(middle_, turn);
   }
 
-  Task* start_handing_out(const Launch& launch) {
+  Task* start_handing_out(const Turn& turn) {
     counts_.assign(shares_.members().size(), 0);
     for (int rail = 0; rail < shares_.rails(); ++rail)
-      counts_[static_cast<std::size_t>(rail)] = shares_.carried(launch.chunk, shares_.my_node(), rail);
-    append_memory(totals_[launch.lane], counts_[static_cast<std::size_t>(local_rank_)], from_);
+      counts_[static_cast<std::size_t>(rail)] = shares_.carried(turn.chunk, shares_.my_node(), rail);
+    append_memory(totals_[turn.lane], counts_[static_cast<std::size_t>(local_rank_)], from_);
     for (Seat seat : shares_.members()) {
-      std::int64_t count = shares_.piece_count(launch.chunk, seat);
-      if (seat == me_) append_own(launch.chunk);
+      std::int64_t count = shares_.piece_count(turn.chunk, seat);
+      if (seat == me_) append_own(turn.chunk);
       else if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
     }
-    return begin(last_, launch);
+    return begin(last_, turn);
   }
 
-  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Launch& launch) {
-    Task& task = tasks[launch.lane].with_counts(counts_);
-    task.restart(from_, to_, launch.place);
+  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Turn& turn) {
+    Task& task = tasks[turn.lane].with_counts(counts_);
+    task.restart(from_, to_, turn.place);
     return &task;
   }
   void append_own(std::int64_t chunk) {
@@ -115,7 +115,7 @@ class ReduceScatter final : public Task {
   NodeShares shares_;
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // What my rail carries of all nodes, and what it brought for mine.
+  // The parts that my rail carries for all nodes, and the part that it has brought for mine.
   std::array<Scratch, Pipeline::lane_count> node_sums_, totals_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;

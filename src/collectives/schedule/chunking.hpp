@@ -1,5 +1,5 @@
 #pragma once
-// Which elements of a batch make up a chunk, and which of those a block.
+// The elements of a batch that make up a chunk, and those of a chunk that make up a block.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,8 +8,9 @@
 
 namespace hvd::collectives {
 
-// A batch is either cut into chunks and each chunk dealt out to the blocks (allreduce, broadcast: `by_seat` false), or
-// it belongs to the seats and of every seat's share a piece makes up a chunk (allgather, reduce_scatter).
+// There are two ways to cut a batch. With `by_seat` false (allreduce, broadcast) it is cut into chunks, and each chunk
+// is dealt out to the blocks. With `by_seat` true (allgather, reduce_scatter) it belongs to the seats, and a chunk is a
+// piece of every seat's share.
 class Chunking {
  public:
   Chunking(bool by_seat, int blocks, std::int64_t chunk_elements, std::span<const std::int64_t> counts);
@@ -22,11 +23,11 @@ class Chunking {
   std::int64_t share_begin(int block) const { return share_begins_[static_cast<std::size_t>(block)]; }
   std::int64_t share_count(int block) const { return share_begin(block + 1) - share_begin(block); }
 
-  // The parts of a chunk: in the batch, block `b` of chunk `c` is [begin(c, b), begin(c, b) + count(c, b)).
+  // The parts of a chunk: block `b` of chunk `c` is [begin(c, b), begin(c, b) + count(c, b)) in the batch.
   std::int64_t begin(std::int64_t chunk, int block, int blocks) const;
   std::int64_t count(std::int64_t chunk, int block, int blocks) const;
   std::int64_t count(std::int64_t chunk) const;
-  // Whether the chunk is one range of the batch, which begins with its first block.
+  // Whether the chunk is one range of the batch that begins with its first block.
   bool is_one_range() const { return !by_seat_ || chunks_ <= 1; }
 
  private:

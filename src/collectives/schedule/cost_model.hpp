@@ -1,5 +1,6 @@
 #pragma once
-// What messages are taken to cost where nobody measured: enough to rank the algorithms of a team, not to predict times.
+// The assumed costs of messages, for teams that nobody has measured: enough to rank the algorithms of a team, not to
+// predict times.
 #include <bit>
 #include <cstddef>
 
@@ -17,7 +18,7 @@ inline int ranks_per_node(const Team& team) {
   return (team.size() + team.nodes - 1) / team.nodes;
 }
 
-// A team of several nodes pays for the network, and its ranks share their node's adapter.
+// A team of several nodes pays for the network, and the ranks of a node share its adapter.
 inline MessageCost message_cost(const Team& team) {
   if (team.node == nullptr) return {1.0e-6, 1.0 / 8e9};
   return {3.0e-6, static_cast<double>(ranks_per_node(team)) / 10e9};

@@ -22,7 +22,7 @@ struct Pairing {
   int folded;
 
   bool acts(Seat seat) const { return seat.value >= 2 * folded || seat.value % 2 == 0; }
-  // Of a folded seat: the place of the one that acts for it.
+  // For a folded seat: the place of the seat that acts for it.
   int place_of(Seat seat) const { return seat.value < 2 * folded ? seat.value / 2 : seat.value - folded; }
   Seat actor(int place) const { return Seat{first_seat(place)}; }
   bool has_folded(int place) const { return place < folded; }

@@ -1,5 +1,5 @@
 #pragma once
-// Which link leads to a seat of a team: that of my node, if the seat is on it, else that of the whole team.
+// The link that leads to a seat of a team: that of my node if the seat is on it, else that of the whole team.
 #include <vector>
 
 #include "collectives/algorithm.hpp"

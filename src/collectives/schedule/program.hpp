@@ -25,7 +25,7 @@ struct Round {
   bool is_reduced = false;     // what arrives is reduced with what is there; else it takes its place
   bool arrival_first = false;  // reduced: what arrives is the left operand
   bool is_total = false;       // reduced: this is the last operand of these elements, so the postscale follows
-  // Which of the messages from one seat to the other this is; make_program_task() fills them in.
+  // The number of this message among those from one seat to the other; make_program_task() fills it in.
   std::uint16_t sent_stage = 0, received_stage = 0;
 };
 
@@ -34,20 +34,20 @@ struct Program {
   std::vector<Round> rounds;
 };
 
-// The programs of one plan. Where blocks belong to seats (allgather, reduce_scatter) there is one per seat.
+// The programs of one plan. If blocks belong to seats (allgather, reduce_scatter), there is one block per seat.
 struct Programs {
   Program large;
-  Program small;  // used for chunks of at most small_bytes, if that is not 0
+  Program small;  // for chunks of at most small_bytes, if that is not 0
   std::size_t small_bytes = 0;
 };
 
-// How a batch is cut: the same for all ranks, whatever their processors.
+// How a batch is cut: the same on all ranks, whatever their processors.
 struct Cut {
   std::size_t chunk_bytes;
   int lanes = 4;  // chunks under way at once
 
-  // All chunks under way should stay in a core's cache while they are packed, sent, received and reduced; what goes to
-  // each of many seats should not become short.
+  // All chunks under way should stay in a core's cache while they are packed, sent, received and reduced. Yet the parts
+  // that go to each of many seats should not become short.
   static Cut for_seats(int seats);
 };
 

@@ -20,7 +20,7 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::collectives {
 
@@ -92,7 +92,7 @@ class ProgramTask final : public Task {
     Seat to;
   };
   struct Lane {
-    std::int64_t chunk = 0;  // chunks_ or more: the lane has none left
+    std::int64_t chunk = 0;  // chunks_ or more: no chunk is left for the lane
     bool is_packed = false;
     const Program* program = nullptr;
     std::size_t round = 0;
@@ -180,7 +180,7 @@ class ProgramTask final : public Task {
 
   std::byte* work_area(Lane& lane, std::size_t bytes) {
     std::byte* direct = nullptr;
-    // The input of a reduce_scatter is not ours to write to, and its output is too short.
+    // The input of a reduce_scatter must not be changed, and its output is too short.
     if (verb_ != Verb::reduce_scatter && chunking_.is_one_range()) {
       const SegmentArray& tensors = verb_ == Verb::broadcast && is_root() ? in_ : out_;
       direct = tensors.contiguous(begin_of(lane, 0), lane.offsets.back());
@@ -265,7 +265,7 @@ class ProgramTask final : public Task {
     }
     if (!lane.has_arrival) return Progress::done;
     if (round.is_reduced) {
-      // Where both sides give each other everything, a peer may still be reading what the reduction changes.
+      // If both sides give each other everything, a peer may still be reading what the reduction changes.
       bool is_read = round.sent.first < round.received.last && round.received.first < round.sent.last;
       if (is_read) {
         Progress progress = finish_sends(lane);
@@ -332,8 +332,9 @@ class ProgramTask final : public Task {
 
 }  // namespace
 
-// Between two nodes of one core each with 2 MB of cache (benchmarks/over-nodes), 64 MB over TCP take 24 ms with 192 KB,
-// 27 with 128 or 31 with 64 KB, where more calls are made, and 51 with 512 KB; with 256 KB sometimes 24, sometimes 46.
+// Measured between two nodes of one core each, with 2 MB of cache (benchmarks/over-nodes): 64 MB over TCP take 24 ms
+// with 192 KB; 27 ms with 128 KB and 31 ms with 64 KB, which need more calls; 51 ms with 512 KB; with 256 KB sometimes
+// 24 ms and sometimes 46 ms.
 Cut Cut::for_seats(int seats) {
   constexpr std::size_t least = 192 << 10, most = 512 << 10, of_each_seat = 32 << 10;
   return {std::clamp(static_cast<std::size_t>(seats) * of_each_seat, least, most)};

@@ -7,7 +7,7 @@ namespace hvd::collectives {
 
 class Scratch {
  public:
-  // At least so many bytes, uninitialised. Allocates only when it was never asked for so many before.
+  // At least so many bytes, uninitialised. Allocates only if it was never asked for so many before.
   std::byte* reserve(std::size_t bytes) {
     if (bytes > bytes_) {
       memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);

@@ -11,20 +11,20 @@
 
 namespace hvd::collectives {
 
-// The collective of a stage, of which `count` elements go through one task. Only one stage of the whole scales each
-// way.
+// The collective of a stage; `count` elements go through one task. Of all stages only one scales before, and only one
+// after.
 enum class Scales : std::uint8_t { none, before, after };
 Collective stage_of(const Collective& whole, Verb verb, Scales scales, std::int64_t count, Seat root = Seat{-1});
 
 class StageTasks {
  public:
-  // A team of null: this rank has no part in the stage. Borrows the team.
+  // A null team: this rank has no part in the stage. Borrows the team.
   StageTasks(const Collective& stage, Team* team) : stage_(stage), team_(team) { stage_.counts = {}; }
 
   // All ranks of the team ask for the same in the same order.
   Task& any_size() { return with_counts({}); }
   Task& with_counts(std::span<const std::int64_t> counts);
-  // As Task::rescale, for all tasks of the stage.
+  // The same as Task::rescale, for all tasks of the stage.
   void rescale(double prescale, double postscale);
 
  private:
@@ -32,7 +32,7 @@ class StageTasks {
     std::vector<std::int64_t> counts;
     std::unique_ptr<Task> task;
   };
-  // Batches of ever new sizes leave plans behind that nobody wants again.
+  // Batches of ever new sizes leave plans behind that are never used again.
   static constexpr std::size_t most_entries = 32;
 
   Collective stage_;

@@ -13,7 +13,7 @@
 
 #include "base/collective.hpp"
 #include "collectives/algorithm.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::collectives::staged {
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "collectives/schedule/stage_tasks.hpp"
-#include "collectives/selector.hpp"
+#include "collectives/selection/selector.hpp"
 #include "collectives/staged/cut.hpp"
 #include "collectives/staged/task.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "connections/tcp/endpoints.hpp"
 #include "native/posix/tcp_socket.hpp"
@@ -12,12 +11,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After which the next address is tried beside one that says nothing (RFC 8305).
+// If an address says nothing for this time, the next one is tried beside it (RFC 8305).
 constexpr milliseconds head_start{250};
 constexpr milliseconds first_pause{50}, longest_pause{1000};
 constexpr int most_refusals = 3;
 
-// Whether it can help to try again.
+// Whether another try can help.
 bool may_recover(int error) {
   return error != ECONNREFUSED && error != EAFNOSUPPORT && error != EACCES && error != EPERM;
 }
@@ -67,7 +66,7 @@ void Dialer::begin(Dial& dial, Clock::time_point now) {
   const posix::TcpAddress& there = dial.endpoints[endpoint];
   auto begun = posix::begin_connecting(there, own_address_for(there));
   if (!begun.socket) {
-    dial.troubles[endpoint] = std::strerror(begun.error);
+    dial.troubles[endpoint] = errno_text(begun.error);
     dial.may_recover |= may_recover(begun.error);
     return;
   }
@@ -77,13 +76,13 @@ void Dialer::begin(Dial& dial, Clock::time_point now) {
   dial.tries.push_back({number, endpoint, std::move(begun.socket), std::nullopt, limit});
   dial.next_begin = now + head_start;
   if (!queue_.add(descriptor, EPOLLOUT, Source::dial, number))
-    fail(dial, std::prev(dial.tries.end()), std::strerror(errno), true);
+    fail(dial, std::prev(dial.tries.end()), errno_text(errno), true);
 }
 
 void Dialer::move(Dial& dial, std::list<Try>::iterator attempt) {
   if (!attempt->talk) {
     int error = posix::outcome_of_connecting(attempt->connecting.get());
-    if (error != 0) return fail(dial, attempt, std::strerror(error), may_recover(error));
+    if (error != 0) return fail(dial, attempt, errno_text(error), may_recover(error));
     auto prepared = posix::prepare_connection(attempt->connecting.get(), settings_.patience);
     if (!prepared) return fail(dial, attempt, prepared.error().message, false);
     queue_.change(attempt->connecting.get(), EPOLLIN, Source::dial, attempt->number);

@@ -30,7 +30,7 @@ class Dialer {
     std::vector<posix::InterfaceAddress> own;   // addresses of this host
     bool is_forced = false;                     // use only those
     std::chrono::milliseconds patience{};       // with a host that gives no sign of life
-    std::chrono::milliseconds start_timeout{};  // with a host that does, but whose rank does not answer yet
+    std::chrono::milliseconds start_timeout{};  // with a host that answers, but whose rank does not answer yet
   };
   struct Outcome {
     Rank peer;
@@ -43,9 +43,9 @@ class Dialer {
   void dial(Rank peer, const Digest& name);
   // Events of Source::dial.
   void move(std::uint64_t number);
-  // Does what is due. Call after dial() and move() too.
+  // Does what is due. Call it also after dial() and move().
   void step(Clock::time_point now);
-  // When step() has something to do although no event came.
+  // When step() has something to do even if no event came.
   std::optional<Clock::time_point> next_deadline() const;
   std::vector<Outcome> take_outcomes();
 
@@ -65,7 +65,7 @@ class Dialer {
     std::list<Try> tries;
     std::size_t next = 0;  // endpoint to begin with next
     int rounds = 0;
-    bool may_recover = false;  // something in this round was no clear refusal
+    bool may_recover = false;  // some failure in this round was no clear refusal
     Clock::time_point began, next_begin;
     std::optional<Result<posix::FileDescriptor>> outcome;
   };

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/panic.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/meeting/meeting.hpp"
 #include "native/posix/random.hpp"
 
 namespace hvd::connections::tcp {
@@ -113,7 +113,7 @@ void Handshake::receive_answer(ConstBytes message) {
                   std::to_string(bootstrap::protocol_version) + ": all ranks must load the same release");
   }
   acceptors_random_ = answer.hello.random;
-  // The proof is of the rank that should be there: another rank's proof is as wrong as a stranger's.
+  // The proof must be that of the expected rank: another rank's proof is as wrong as a stranger's.
   if (!are_equal_secrets(answer.proof, proof(answer_step)))
     return refuse("another rank, another job or another start of this job answers there");
   state_ = State::introducing;

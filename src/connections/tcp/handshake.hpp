@@ -21,7 +21,7 @@
 
 namespace hvd::connections::tcp {
 
-// What both ends of every handshake of a rank have in common.
+// What this rank's end has in all its handshakes.
 struct Credentials {
   explicit Credentials(const World& world);
   std::string secret;

@@ -8,7 +8,7 @@
 namespace hvd::connections {
 namespace {
 
-// Ranks of one node begin at different places of the range, so that they do not all try the same ports.
+// Ranks of one node begin at different ports of the range, so that they do not all try the same ones.
 unsigned draw_start(unsigned below) {
   unsigned drawn = 0;
   [[maybe_unused]] auto got = ::getrandom(&drawn, sizeof drawn, 0);
@@ -49,7 +49,7 @@ Result<NetListener> NetListener::open(const Config& config) {
   for (const posix::InterfaceAddress& entry : *addresses) {
     auto socket = listen_in_range(entry.address, config.port_range);
     if (socket && !*socket) return no_port_left(entry.address, config.port_range);
-    if (!socket) {  // an address that is still being set up, for instance: others will do
+    if (!socket) {  // for instance an address that is still being set up: others will do
       trouble = std::move(socket.error());
       continue;
     }

@@ -1,7 +1,7 @@
 #pragma once
-// Connections on which a send has waited for long. The kernel's timer for unanswered data (TCP_USER_TIMEOUT) also ends
-// a connection whose other end answers but does not read for that time; and a rank may well be busy for longer. So for
-// these the timer is off, and whether the other end still answers is looked up now and then.
+// Connections on which a send has waited for long. The kernel's timer for unanswered data (TCP_USER_TIMEOUT) would also
+// end a connection whose other end answers but does not read for that time, and a rank may be busy for longer. So the
+// timer is off for these connections, and from time to time we look up whether the other end still answers.
 #include <chrono>
 #include <map>
 #include <optional>
@@ -23,13 +23,13 @@ class Stalls {
     auto found = stalled_.find(socket);
     return found != stalled_.end() && found->second.is_over;
   }
-  // Ends connections whose other end has answered nothing for too long, and lets go of those that move again.
+  // Ends connections whose other end has answered nothing for too long, and forgets those that move again.
   void step(Clock::time_point now);
   std::optional<Clock::time_point> next_deadline() const;
 
  private:
   struct Stall {
-    bool is_lifted = false;  // the kernel's timer
+    bool is_lifted = false;  // the kernel's timer is off
     int unanswered_looks = 0;
     bool is_over = false;
   };

@@ -65,7 +65,7 @@ std::optional<Clock::time_point> Strangers::next_deadline() const {
   return strangers_.begin()->second.deadline;
 }
 
-// Drops the oldest connection of whoever has the most.
+// Drops the oldest connection of the address that has the most.
 void Strangers::make_room() {
   auto most = std::max_element(per_host_.begin(), per_host_.end(),
                                [](const auto& left, const auto& right) { return left.second < right.second; });

@@ -1,7 +1,7 @@
 #pragma once
-// Connections that came in and have not proved yet that they belong to this job. Whatever they send is read into a
-// buffer of fixed size and dropped at the first wrong message; who says nothing is dropped after a while; who floods
-// crowds out only itself.
+// Connections that came in and have not yet proved that they belong to this job. What they send is read into a buffer
+// of fixed size; the first wrong message ends the connection. One that says nothing is dropped after a while. An
+// address that opens very many crowds out only its own.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -26,12 +26,12 @@ class Strangers {
     Digest name;
     posix::FileDescriptor socket;
   };
-  // All references outlive it. Whoever has not proved itself after `patience` is dropped.
+  // All references outlive it. A connection that has not proved itself after `patience` is dropped.
   Strangers(const World& world, const Credentials& credentials, const EventQueue& queue,
             std::chrono::milliseconds patience);
 
-  // Accepts some of those who wait; call it as long as the socket can be read. False if the process has no descriptor
-  // left for them: look again later.
+  // Accepts some of the waiting connections; call it as long as the socket can be read. False if the process has no
+  // descriptor left for them: call it again later.
   bool accept_from(int listener);
   // Events of Source::stranger.
   void move(std::uint64_t number);
@@ -64,7 +64,7 @@ class Strangers {
   std::map<std::uint64_t, Stranger> strangers_;  // oldest first
   std::map<std::string, std::size_t> per_host_;
   std::vector<Proven> proven_;
-  std::set<std::string> named_;  // what the log knows already
+  std::set<std::string> named_;  // what the log has named already
 };
 
 }  // namespace hvd::connections::tcp

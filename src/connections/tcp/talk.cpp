@@ -3,13 +3,12 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace hvd::connections::tcp {
 
 bool Talk::move() {
   for (;;) {
-    // Also what a handshake has to say while it refuses: the other end may learn from it.
+    // Sends also what a handshake says as it refuses: the other end may learn from it.
     if (!send_output()) return false;
     if (handshake_.state() == Handshake::State::refused) {
       why_ = handshake_.why();
@@ -17,12 +16,12 @@ bool Talk::move() {
     }
     if (handshake_.state() == Handshake::State::done) return true;
     std::size_t wanted = handshake_.wanted();
-    // While it waits for leave to introduce itself, nothing may come but the end.
+    // While it waits to introduce itself, nothing may come but the end of the connection.
     ssize_t got = wanted > 0 ? ::recv(socket_.get(), message_.data() + have_, wanted - have_, 0)
                              : ::recv(socket_.get(), message_.data(), 1, MSG_PEEK);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-    if (got < 0) return leave(std::strerror(errno));
+    if (got < 0) return leave(errno_text(errno));
     if (got == 0) return leave("it closed the connection before the handshake was over");
     if (wanted == 0) {
       why_ = "it spoke out of turn";
@@ -35,7 +34,8 @@ bool Talk::move() {
   }
 }
 
-// A message is shorter than any socket's buffer: what does not fit was never read by the other end.
+// A message is shorter than any socket's buffer. If it does not fit, the other end has read nothing of what came
+// before.
 bool Talk::send_output() {
   Buffer output = handshake_.take_output();
   if (output.empty()) return true;
@@ -44,7 +44,7 @@ bool Talk::send_output() {
     sent = ::send(socket_.get(), output.data(), output.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(output.size())) return true;
-  return leave(sent < 0 ? std::strerror(errno) : "it does not read what it is sent");
+  return leave(sent < 0 ? errno_text(errno) : "it does not read what it is sent");
 }
 
 bool Talk::leave(std::string why) {

@@ -13,15 +13,15 @@ class Talk {
   Talk(posix::FileDescriptor socket, Handshake handshake)
       : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
 
-  // Moves the handshake on as far as what has arrived allows. Never reads past the handshake. False when it is over
-  // without success: why() tells.
+  // Moves the handshake on as far as the bytes that have arrived allow. Never reads past the handshake. False when it
+  // is over without success: why() tells the reason.
   bool move();
   const Handshake& handshake() const { return handshake_; }
   // See Handshake; move() must follow.
   void introduce(const Digest& name) { handshake_.introduce(name); }
   int descriptor() const { return socket_.get(); }
   posix::FileDescriptor take_socket() { return std::move(socket_); }
-  // The other end closed the connection, or it broke; it did not say anything wrong.
+  // The connection was closed by the other end, or broke; the other end did not say anything wrong.
   bool was_left() const { return was_left_; }
   const std::string& why() const { return why_; }
 

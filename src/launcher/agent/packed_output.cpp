@@ -19,16 +19,16 @@ constexpr std::size_t most_waiting = 256 << 10;
 
 }  // namespace
 
-Result<PackedOutput> PackedOutput::open(int to) {
+Result<PackedOutput> PackedOutput::open(int to, std::string label) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe for a rank's output", errno);
   posix::FileDescriptor from(ends[0]), rank_end(ends[1]);
   ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
-  return PackedOutput(std::move(from), std::move(rank_end), to);
+  return PackedOutput(std::move(from), std::move(rank_end), to, std::move(label));
 }
 
-PackedOutput::PackedOutput(posix::FileDescriptor from, posix::FileDescriptor rank_end, int to)
-    : from_(std::move(from)), rank_end_(std::move(rank_end)), sink_(to) {}
+PackedOutput::PackedOutput(posix::FileDescriptor from, posix::FileDescriptor rank_end, int to, std::string label)
+    : from_(std::move(from)), rank_end_(std::move(rank_end)), sink_(to), label_(std::move(label)) {}
 
 void PackedOutput::add_to(std::vector<pollfd>& polled) const {
   if (from_ && waiting_ < most_waiting) polled.push_back({from_.get(), POLLIN, 0});
@@ -72,9 +72,10 @@ ssize_t PackedOutput::read() {
 
 void PackedOutput::add(std::string_view packet) {
   if (sink_.broken()) return;
-  if (units_.empty() || units_.back().size() + packet.size() > PIPE_BUF) units_.emplace_back();
-  units_.back() += packet;
-  waiting_ += packet.size();
+  std::size_t size = label_.size() + packet.size();
+  if (units_.empty() || units_.back().size() + size > PIPE_BUF) units_.emplace_back();
+  (units_.back() += label_) += packet;
+  waiting_ += size;
 }
 
 void PackedOutput::write() {

@@ -18,8 +18,8 @@ namespace hvd::launcher {
 
 class PackedOutput {
  public:
-  // `to` is borrowed.
-  static Result<PackedOutput> open(int to);
+  // `to` is borrowed. The label (keeper_protocol.hpp) stands before each packet; it may be empty.
+  static Result<PackedOutput> open(int to, std::string label);
 
   // What the rank writes to. Close it here once the rank has it.
   posix::FileDescriptor& rank_end() { return rank_end_; }
@@ -36,13 +36,14 @@ class PackedOutput {
   bool is_written() const { return sink_.broken() || (units_.empty() && sink_.pending() == 0); }
 
  private:
-  PackedOutput(posix::FileDescriptor from, posix::FileDescriptor rank_end, int to);
+  PackedOutput(posix::FileDescriptor from, posix::FileDescriptor rank_end, int to, std::string label);
   ssize_t read();
   void add(std::string_view packet);
   void write();
 
   posix::FileDescriptor from_, rank_end_;
   Sink sink_;
+  std::string label_;
   std::deque<std::string> units_;  // packets, as many as a pipe takes at once
   std::size_t waiting_ = 0;        // bytes of them
 };

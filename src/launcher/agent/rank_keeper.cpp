@@ -62,6 +62,7 @@ constexpr milliseconds time_to_get_it_too{100};
 constexpr milliseconds time_to_write{1000};
 
 constexpr std::string_view packed_input = "packed-input", input_as_it_comes = "input-as-it-comes";
+constexpr std::string_view with_labels = "+labels";
 
 // A process that waits for the end of one of these descriptors waits for the rank, not for us.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
@@ -111,7 +112,7 @@ class Keeper {
   int keep(char** command, const posix::SignalState& before) {
     rank_ = ::fork();
     if (rank_ < 0) {
-      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", std::strerror(errno));
+      std::fprintf(stderr, "horovodrun: no process for the rank (see ulimit -u): %s\n", errno_text(errno).c_str());
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
@@ -149,7 +150,7 @@ class Keeper {
     add_bridge(command[0]);
     ::execvp(command[0], command);
     int code = errno == ENOENT ? 127 : 126;
-    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], std::strerror(errno));
+    std::fprintf(stderr, "horovodrun: %s cannot be executed: %s\n", command[0], errno_text(errno).c_str());
     ::_exit(code);
   }
 
@@ -303,8 +304,13 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
 }
 
 int cannot_start(const char* step) {
-  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, std::strerror(errno));
+  std::fprintf(stderr, "horovodrun: the keeper of a rank cannot start: %s: %s\n", step, errno_text(errno).c_str());
   return 1;
+}
+
+std::string label_of_this_rank() {
+  auto launch = bootstrap::innermost_launch(Environment::of_this_process());
+  return launch && launch->rank >= 0 ? label_of(launch->rank) : "";
 }
 
 // Rank 0 gets input; the others have none.
@@ -321,7 +327,9 @@ std::optional<PackedInput> open_input() {
 
 int run_rank_keeper(char** arguments) {
   pid_t launcher = ::getppid();
-  KeeperOrders orders{milliseconds(number_in<int>(arguments[0]).value_or(0)), arguments[1] == packed_input};
+  std::string_view manner = arguments[1];
+  KeeperOrders orders{milliseconds(number_in<int>(arguments[0]).value_or(0)), manner.starts_with(packed_input),
+                      manner.ends_with(with_labels)};
   char** command = arguments + 2;
   for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
   posix::SignalState before = posix::SignalState::of_this_process();
@@ -343,7 +351,8 @@ int run_rank_keeper(char** arguments) {
   ::setsid();
   auto own_signals = posix::SignalReader::open(handled);
   if (!own_signals || !posix::become_subreaper()) ::_exit(cannot_start("adopting what a rank leaves"));
-  auto output = PackedOutput::open(STDOUT_FILENO), errors = PackedOutput::open(STDERR_FILENO);
+  const std::string label = orders.labels ? label_of_this_rank() : "";
+  auto output = PackedOutput::open(STDOUT_FILENO, label), errors = PackedOutput::open(STDERR_FILENO, label);
   if (!output || !errors) ::_exit(cannot_start("pipe"));
   auto input = orders.packs_input ? open_input() : std::nullopt;
   Keeper rank_keeper(orders, std::move(from_gate), std::move(*own_signals), std::move(*output), std::move(*errors),
@@ -355,6 +364,7 @@ std::vector<std::string> below_a_keeper(const std::string& horovodrun, const Kee
                                         const std::vector<std::string>& command) {
   std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(orders.grace.count()),
                                     std::string(orders.packs_input ? packed_input : input_as_it_comes)};
+  if (orders.labels) words.back() += with_labels;
   for (const std::string& word : command) words.push_back(hide(word));
   return words;
 }

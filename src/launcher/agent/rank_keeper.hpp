@@ -10,6 +10,7 @@ namespace hvd::launcher {
 struct KeeperOrders {
   std::chrono::milliseconds grace{5000};
   bool packs_input = false;  // of rank 0; the others get none
+  bool labels = false;       // the keeper says whose lines they are, since the launcher does not
 };
 
 // The first argument of the program; the next two are KeeperOrders, then comes the command.

@@ -101,6 +101,10 @@ int run_remote_agent(milliseconds grace) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+std::vector<std::string> remote_agent_words(const std::string& program, milliseconds grace) {
+  return {program, remote_agent_flag, std::to_string(grace.count())};
+}
+
 std::string remote_agent_command(const std::string& program, milliseconds grace) {
   std::string quoted = "'";
   for (char letter : program) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);

@@ -21,5 +21,7 @@ int run_remote_agent(std::chrono::milliseconds grace);
 
 // The command for a shell on the other host.
 std::string remote_agent_command(const std::string& program, std::chrono::milliseconds grace);
+// The same as words.
+std::vector<std::string> remote_agent_words(const std::string& program, std::chrono::milliseconds grace);
 
 }  // namespace hvd::launcher

@@ -1,7 +1,6 @@
 #include "launcher/console/console.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace hvd::launcher {
 
@@ -40,7 +39,7 @@ void Console::tell_of_lost_output() {
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (int why = printer_.sink(stream).take_failure(); why != 0)
       say(std::string("what is printed is lost, since standard ") +
-          (stream == Stream::standard_output ? "output" : "error") + " takes no more (" + std::strerror(why) +
+          (stream == Stream::standard_output ? "output" : "error") + " takes no more (" + errno_text(why) +
           "); the job goes on");
 }
 

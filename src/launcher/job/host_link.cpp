@@ -92,6 +92,10 @@ std::vector<std::string> HostLink::read_complaints() {
   return lines;
 }
 
+std::string HostLink::how_to_try() const {
+  return trial.empty() ? "`ssh " + name + " true`" : trial;
+}
+
 std::string HostLink::why_not(const std::string& program) const {
   if (is_waiting()) return "there was no time left to reach for it, since others did not answer";
   std::string said = in_one_line(complaints);
@@ -111,9 +115,9 @@ std::string HostLink::why_not(const std::string& program) const {
     return "it does not let us in without a password" + said_so + ": have a key for it (ssh-copy-id " + name +
            ", or --ssh-identity-file)";
   if (process == 0 && code == 255)
-    return "it cannot be reached" + said_so + ": check its name and that `ssh " + name + " true` works from here";
+    return "it cannot be reached" + said_so + ": check its name and that " + how_to_try() + " works from here";
   if (process == 0) return "what was started there ended with code " + std::to_string(code) + said_so;
-  return "it does not answer" + said_so + ": check that `ssh " + name + " true` works from here";
+  return "it does not answer" + said_so + ": check that " + how_to_try() + " works from here";
 }
 
 std::string HostLink::why_not_gone(std::chrono::milliseconds waited) const {

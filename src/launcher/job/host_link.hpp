@@ -27,6 +27,7 @@ struct HostLink {
   posix::FileDescriptor errors;  // what ssh and the shell there complain about
   std::string complaints;        // all of it, until the host is ready; then the unfinished line
   State state = State::reached_for;
+  std::string trial;  // a command by which the user sees whether the host can be reached; empty: by ssh
   std::string node_id;
   std::vector<Rank> ranks;
   std::uint32_t owed_credit = 0;
@@ -46,6 +47,7 @@ struct HostLink {
   std::vector<std::string> read_complaints();
   // Why a host whose stream ended before it was ready could not be used; `program` is what was to be started there.
   std::string why_not(const std::string& program) const;
+  std::string how_to_try() const;
   // The text for a host that is not gone although the end was ordered that long ago.
   std::string why_not_gone(std::chrono::milliseconds waited) const;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/comma_list.hpp"
 #include "launcher/agent/local_agent.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "native/posix/host_identity.hpp"
@@ -43,10 +44,17 @@ Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
     if (!link.is_waiting()) continue;
     const HostPlan& plan = options_->hosts[next_];
     std::vector<std::string> command = plan.reach;
-    command.push_back(remote_agent_command(options_->network.remote_program, options_->grace));
+    const std::string& program = options_->network.remote_program;
+    if (plan.takes_words) {
+      auto words = remote_agent_words(program, options_->grace);
+      command.insert(command.end(), words.begin(), words.end());
+    } else {
+      command.push_back(remote_agent_command(program, options_->grace));
+    }
     auto reached = reach_host(plan.name, command, settings_->inheritance);
     if (!reached) return reached.error();
     reached->ranks = std::move(link.ranks);
+    if (plan.takes_words) reached->trial = "`" + joined(plan.reach, " ") + " true`";
     link = std::move(*reached);
     greet(next_);
   }

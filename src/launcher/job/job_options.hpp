@@ -17,6 +17,7 @@ namespace hvd::launcher {
 struct HostPlan {
   std::string name;
   std::vector<std::string> reach;  // command that runs a shell command, its last argument, there; empty: this machine
+  bool takes_words = false;        // the words of a command come after it, and no shell reads them
 };
 
 // For jobs with ranks on other machines.

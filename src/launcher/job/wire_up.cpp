@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 #include "native/posix/random.hpp"
 
 namespace hvd::launcher {

@@ -181,7 +181,17 @@ Result<std::string> if_ranks_take_it(const FlagRow& row, const std::string& wher
   return misuse(where + " " + value + " is out of range: the ranks would get " + fault);
 }
 
+// Those that say what a job script should be are of no use to a job.
+Status check_script_flags(const Flags& flags) {
+  if (flags.has("jobscript")) return {};
+  for (const FlagRow& row : flag_rows())
+    if (std::string_view(row.name).starts_with("script_") && flags.has(row.name))
+      return misuse("the flag " + words_of(row.spellings).back() + " needs --jobscript slurm, lsf or pbs");
+  return {};
+}
+
 Status check_contradictions(const Flags& flags) {
+  HVD_RETURN_IF_ERROR(check_script_flags(flags));
   auto exclusive = [&](std::initializer_list<const char*> names, const char* text) -> Status {
     auto given = std::count_if(names.begin(), names.end(), [&](const char* name) { return flags.has(name); });
     if (given > 1) return misuse(text);

@@ -8,7 +8,9 @@
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "bootstrap/launch/launch.hpp"
 #include "launcher/job/wire_up.hpp"
+#include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
 
@@ -22,7 +24,7 @@ Error misuse(std::string message) {
 }
 
 Status check_number_of_ranks(const JobRequest& request) {
-  if (request.flags.is_set("oversubscribe") || !request.hosts.empty()) return {};
+  if (request.flags.is_set("oversubscribe")) return {};
   auto allowed = posix::affinity();
   if (!allowed) return {};
   int processors = allowed->count();
@@ -79,15 +81,51 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
   if (request.environment.has("SLURM_JOB_ID"))
     return "srun is not there, or this is one of several tasks of a step, or this machine alone was named";
-  return "this is not inside of a job of Slurm (--mpi would use an MPI's launcher)";
+  if (request.around.is_a_job())
+    return std::string("no launcher of ") + request.around.scheduler().name() + " is there";
+  return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
+}
+
+// Those that the user names, else those of the scheduler's job, else this machine.
+Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
+  if (!request.hosts.empty()) return request.hosts;
+  // Each of several tasks starts ranks of its own, where it is.
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (!request.around.is_a_job() || (launch && launch->size > 1)) {
+    HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
+    return std::vector<HostSlots>{{"localhost", request.ranks}};
+  }
+  auto hosts = request.around.share_out(request.ranks, request.flags.is_set("oversubscribe"));
+  if (!hosts && !request.around.allocation())
+    hosts.error().message += ". -H localhost:" + std::to_string(request.ranks) + " starts the ranks on this machine";
+  return hosts;
+}
+
+// Nothing: ssh, or what the user has in its place.
+std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
+  if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
+  return remote_starter(request.around, request.environment);
+}
+
+// On a launch node no rank may run, and from it nothing but jsrun leads to the compute nodes.
+Status check_launch_node(const JobRequest& request) {
+  if (!request.around.is_of("lsf")) return {};
+  const auto& allocation = request.around.allocation();
+  if (!allocation || allocation->launch_host.empty()) return {};
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (launch) return {};  // a task of jsrun's is on a compute node
+  return Error(ErrorCode::unsupported,
+               "this is the launch node " + allocation->launch_host + " of LSF's job " + allocation->job +
+                   ", and jsrun alone leads to its compute nodes: leave --gloo and -H localhost out, and have jsrun "
+                   "along PATH");
 }
 
 Result<JobOptions> plan(const JobRequest& request) {
-  HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
   const OwnNames own = OwnNames::of_this_machine();
-  std::vector<HostSlots> named = request.hosts;
-  if (named.empty()) named = {{"localhost", request.ranks}};
-  auto hosts = distinct_hosts(named, own);
+  auto named = hosts_for(request);
+  if (!named) return named.error();
+  HVD_RETURN_IF_ERROR(check_launch_node(request));
+  auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
   auto placements = place(*hosts, request.ranks);
   if (!placements) return placements.error();
@@ -106,7 +144,9 @@ Result<JobOptions> plan(const JobRequest& request) {
   options.network = std::move(*network);
   for (HostPlan& host : options.hosts) {
     if (is_this_machine(host.name, own)) continue;
-    host.reach = ssh_words(request);
+    auto starter = starter_of(request);
+    host.takes_words = starter.has_value();
+    host.reach = starter ? *starter : ssh_words(request);
     host.reach.push_back(host.name);
   }
   return options;

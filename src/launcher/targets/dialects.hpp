@@ -4,6 +4,7 @@
 
 namespace hvd::launcher {
 
+extern const SiteDialect dialect_of_jsrun, dialect_of_pals, dialect_of_flux;  // keepers label the lines
 extern const SiteDialect dialect_of_srun, dialect_of_hydra, dialect_of_open_mpi, dialect_of_prrte;
 
 }  // namespace hvd::launcher

@@ -1,12 +1,16 @@
 #include "launcher/targets/explain.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
+#include "base/transports.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/container_runtime.hpp"
+#include "launcher/options/image_file.hpp"
 #include "launcher/options/mpi_plugins.hpp"
-#include "launcher/targets/slurm_components.hpp"
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
@@ -22,20 +26,26 @@ std::string more(const std::string& text) {
   return row("", text);
 }
 
-std::string scheduler(const Environment& environment) {
-  auto value = [&](const std::string& name) { return environment.get(name).value_or(""); };
-  if (environment.has("SLURM_JOB_ID")) {
-    std::string text = "Slurm, job " + value("SLURM_JOB_ID");
-    for (const SlurmComponent& component : components_of_job(environment))
-      if (environment.has("SLURM_JOB_NODELIST" + component.suffix))
-        text += ", nodes " + value("SLURM_JOB_NODELIST" + component.suffix) + " with " +
-                value("SLURM_JOB_CPUS_PER_NODE" + component.suffix) + " processors";
-    return text + (environment.has("SLURM_STEP_ID") ? "; inside of step " + value("SLURM_STEP_ID") : "");
-  }
-  if (environment.has("LSB_JOBID")) return "LSF, job " + value("LSB_JOBID") + " (not driven by this version)";
-  if (environment.has("PBS_JOBID"))
-    return "PBS, job " + value("PBS_JOBID") + " (not driven by this version: name hosts, -H)";
-  return "none: neither SLURM_JOB_ID nor LSB_JOBID nor PBS_JOBID is set";
+// "1:02:03"
+std::string clock_text(std::chrono::seconds span) {
+  auto two_digits = [](std::int64_t number) { return (number < 10 ? "0" : "") + std::to_string(number); };
+  std::int64_t seconds = span.count();
+  return std::to_string(seconds / 3600) + ":" + two_digits(seconds / 60 % 60) + ":" + two_digits(seconds % 60);
+}
+
+std::string scheduler(const JobAround& around) {
+  if (!around.is_a_job()) return row("scheduler", "none: " + around.evidence());
+  const auto& found = around.allocation();
+  std::string text = row("scheduler", std::string(around.scheduler().name()) + (found ? ", job " + found->job : "") +
+                                          ", since " + around.evidence());
+  text +=
+      more((found ? "" : "its hosts are not known: ") + around.description() + (found ? ", by " + found->source : ""));
+  if (found && !found->launch_host.empty()) text += more("no rank goes to the launch node " + found->launch_host);
+  if (auto left = around.time_left()) text += more("it ends in " + clock_text(*left) + " at the latest");
+  schedulers::Requeue requeue = around.requeue();
+  if (!requeue.command.empty()) text += more("put back into the queue by `" + joined(requeue.command, " ") + "`");
+  if (requeue.exit_code != 0) text += more("put back into the queue by exit code " + std::to_string(requeue.exit_code));
+  return text;
 }
 
 std::string launcher(const ChosenTarget& chosen, const JobOptions& plan, int ranks) {
@@ -59,32 +69,80 @@ bool is_on_one_node(const JobOptions& plan) {
   return !plan.site && plan.hosts.size() == 1;
 }
 
-std::string transport(const Config& config, const JobOptions& plan, const Environment& environment) {
+// What is known of a transport before there are ranks.
+struct Prospect {
+  enum class Says { yes, only_if, no } says = Says::yes;
+  std::string why;      // the condition of only_if, the reason of no
+  std::string setting;  // that lets the start fail without this transport; empty: none does
+};
+
+Prospect prospect_of_mpi(const Config& config, const Environment& environment) {
+  using Says = Prospect::Says;
   const MpiWish wish = mpi_wish(config);
-  std::string inside = "inside a node shm, memory that its ranks share";
-  if (is_on_one_node(plan) && wish.when != MpiWish::When::always)
-    return row("transport", inside + "; there is only one");
+  if (wish.when == MpiWish::When::never) return {Says::no, wish.why, ""};
   std::string plugins;
   for (const MpiPlugin& plugin : mpi_plugins())
     if (is_installed(plugin, environment)) plugins += (plugins.empty() ? "" : ", ") + std::string(plugin.file);
-  std::string tcp = "tcp, over " + (config.network_interfaces.empty() ? std::string("all interfaces that are up")
-                                                                      : config.network_interfaces);
-  if (config.port_range.first > 0)
-    tcp += ", ports " + std::to_string(config.port_range.first) + "-" + std::to_string(config.port_range.last);
-  std::string text = row("transport", inside + ";");
-  if (wish.when == MpiWish::When::never) return text + more("between nodes " + tcp + ", since " + wish.why);
-  if (plugins.empty()) return text + more("between nodes " + tcp + ", since no MPI plugin is installed");
-  bool is_forced = wish.when == MpiWish::When::always;
-  return text +
-         more("between nodes mpi" + (is_forced ? " (" + wish.why + ")" : std::string()) +
-              ", where all ranks can start the same MPI (plugins: " + plugins + "),") +
-         more(is_forced ? "else the start fails" : "else " + tcp);
+  if (plugins.empty()) return {Says::no, "no MPI plugin is installed", wish.why};
+  return {Says::only_if, "where all ranks can start the same MPI (plugins: " + plugins + ")", wish.why};
 }
 
-// Only the job itself knows what its ranks can do over the links that they have.
+std::string medium_of(const TransportRow& transport, const Config& config) {
+  if (transport.name != "tcp") return std::string(transport.medium);
+  std::string text = std::string(transport.medium) + " over " +
+                     (config.network_interfaces.empty() ? "all interfaces that are up" : config.network_interfaces);
+  if (config.port_range.first > 0)
+    text += ", ports " + std::to_string(config.port_range.first) + "-" + std::to_string(config.port_range.last);
+  return text;
+}
+
+// The transports that may carry tensors on one kind of hop, a line each, in the order of preference, down to the first
+// one that needs nothing else.
+std::vector<std::string> carriers(std::string beginning, bool TransportRow::*reaches, const Config& config,
+                                  const Environment& environment) {
+  using Says = Prospect::Says;
+  std::vector<std::string> lines;
+  std::string ruled_out;
+  for (const TransportRow& transport : transports_by_preference) {
+    if (!(transport.*reaches)) continue;
+    Prospect prospect = transport.name == "mpi" ? prospect_of_mpi(config, environment) : Prospect{};
+    std::string name(transport.name);
+    if (prospect.says != Says::no) lines.push_back(beginning + name + ", " + medium_of(transport, config));
+    switch (prospect.says) {
+      case Says::yes: lines.back() += ruled_out; return lines;
+      case Says::only_if:
+        lines.back() += ", " + prospect.why + ",";
+        beginning = "else ";
+        break;
+      case Says::no: ruled_out += "; not " + name + ": " + prospect.why; break;
+    }
+    if (!prospect.setting.empty()) {
+      bool is_hopeless = prospect.says == Says::no;
+      lines.push_back((is_hopeless ? beginning : "else ") + "the start fails, by " + prospect.setting + ruled_out);
+      return lines;
+    }
+  }
+  return lines;
+}
+
+std::string transport(const Config& config, const JobOptions& plan, const Environment& environment) {
+  auto lines = carriers("inside a node: ", &TransportRow::within_node, config, environment);
+  if (!is_on_one_node(plan) || mpi_wish(config).when == MpiWish::When::always) {
+    auto between = carriers("between nodes: ", &TransportRow::between_nodes, config, environment);
+    lines.insert(lines.end(), between.begin(), between.end());
+  }
+  std::string text;
+  for (const std::string& line : lines) text += text.empty() ? row("transport", line) : more(line);
+  return text;
+}
+
+// Costs depend on the links that the ranks have made.
 std::string algorithm(const Config& config) {
-  if (config.algorithm.empty()) return row("algorithm", "by cost, for each operation and its size");
-  return row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
+  std::string text =
+      config.algorithm.empty()
+          ? row("algorithm", "by cost, for each operation and its size")
+          : row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
+  return text + more("with HOROVOD_LOG_LEVEL=debug rank 0 prints the table of its job");
 }
 
 std::string bootstrap(const Config& config, const ChosenTarget& chosen, const JobOptions& plan,
@@ -93,6 +151,16 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
   WayToMeet way = chosen.target->way(plan, environment);
   return row("bootstrap", way.bootstrap + ": " + way.why) +
          (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
+}
+
+// What a rank on this host would become; below its launcher it may have to see more folders.
+Result<std::string> container(const Flags& flags, const Environment& environment) {
+  if (!flags.has("container")) return std::string();
+  auto image = find_image(flags.get("container"));
+  if (!image) return image.error();
+  auto command = command_in_image(*image, {"command"}, environment, host_view());
+  if (!command) return row("container", command.error().message);
+  return row("container", joined(*command, " "));
 }
 
 }  // namespace
@@ -113,8 +181,10 @@ Result<std::string> explain(const JobRequest& request) {
       launch && launch->size > 1 && chosen->target != &slurm_target)
     text += more("one of " + std::to_string(launch->size) + " processes that " + launch->name + " started (" +
                  launch->evidence + "): each would start a job of its own");
-  text += row("scheduler", scheduler(request.environment)) + launcher(*chosen, *plan, request.ranks);
-  text += bootstrap(*config, *chosen, *plan, environment);
+  text += scheduler(request.around) + launcher(*chosen, *plan, request.ranks);
+  auto in_container = container(request.flags, environment);
+  if (!in_container) return std::move(in_container.error());
+  text += *in_container + bootstrap(*config, *chosen, *plan, environment);
   text += transport(*config, *plan, environment) + algorithm(*config);
   for (const std::string& warning : warnings) text += row("note", warning);
   return text;

@@ -35,18 +35,12 @@ Result<JobOptions> plan(const JobRequest& request) {
   wish.ranks = request.ranks;
   wish.is_root = ::geteuid() == 0;
   if (!request.hosts.empty()) {
-    auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
+    auto hosts = hosts_with_ranks(request);
     if (!hosts) return hosts.error();
     for (const HostSlots& host : *hosts)
       if (host.host.find(':') != std::string::npos)
         return Error(ErrorCode::unsupported, "--mpi: the hosts of an mpiexec cannot be given as IPv6 addresses (" +
                                                  host.host + "): use their names");
-    auto placements = place(*hosts, request.ranks);
-    if (!placements) return placements.error();
-    hosts->resize(placements->back().host_index + 1);
-    for (HostSlots& host : *hosts)
-      host.slots = static_cast<int>(std::count_if(placements->begin(), placements->end(),
-                                                  [&](const Placement& p) { return p.host == host.host; }));
     wish.hosts = std::move(*hosts);
     wish.exported = names_to_export(environment);
     for (const auto& [name, value] : variables_of(request.flags)) wish.exported.push_back(name);

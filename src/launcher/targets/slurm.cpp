@@ -5,13 +5,15 @@
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
-#include "launcher/targets/slurm_components.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::launcher {
 namespace {
+
+using schedulers::SlurmComponent;
 
 // True for the one task of `srun -n 4 --pty bash` that has a terminal. The other shells read the end of their input
 // and end.
@@ -162,7 +164,7 @@ Result<std::vector<std::string>> place_in(const SlurmComponent& component, const
 
 Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
-  std::vector<SlurmComponent> components = components_of_job(environment);
+  std::vector<SlurmComponent> components = schedulers::components_of_job(environment);
   if (components.size() > 1 && !request.hosts.empty())
     return Error(ErrorCode::unsupported,
                  "-H inside of a heterogeneous job of Slurm is not in this version: leave it out (each component gets "

@@ -1,8 +1,10 @@
 #include "launcher/targets/target.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
-#include "bootstrap/pmix_plugin.hpp"
+#include "bootstrap/launch/launch.hpp"
+#include "bootstrap/pmix/plugin.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/plugin.hpp"
 
@@ -10,7 +12,8 @@ namespace hvd::launcher {
 namespace {
 
 // Best first; the last applies always.
-constexpr const Target* targets[] = {&mpi_target, &slurm_target, &agents_target};
+constexpr const Target* targets[] = {&mpi_target,  &slurm_target, &jsrun_target,
+                                     &pals_target, &flux_target,  &agents_target};
 
 // These texts are Horovod's: its users know them.
 Status check_wishes(const JobRequest& request) {
@@ -20,14 +23,15 @@ Status check_wishes(const JobRequest& request) {
                  "MPI support has not been built.  If this is not expected, ensure MPI is installed and reinstall "
                  "Horovod with HOROVOD_WITH_MPI=1 to debug the build error.");
   if (!request.flags.is_set("use_jsrun")) return {};
-  if (!request.environment.has("LSB_JOBID"))
+  if (!request.around.is_of("lsf"))
     return Error(ErrorCode::unsupported,
                  "Horovod did not detect an LSF job.  The jsrun launcher can only be used in that environment. Please, "
                  "pick a different launcher for other environments.");
-  return Error(
-      ErrorCode::unsupported,
-      "starting jobs through jsrun is not in this version: call jsrun yourself (the ranks find each other), or "
-      "leave --jsrun out");
+  return {};
+}
+
+bool is_named_localhost(const HostSlots& host, const OwnNames& own) {
+  return is_this_machine(host.host, own) && host.host != own.name;
 }
 
 }  // namespace
@@ -43,6 +47,29 @@ bool can_use_pmix(const Environment& environment, std::string* why_not) {
   auto plugin = posix::open_plugin<bootstrap::PmixPlugin>("pmix", environment);
   if (!plugin && why_not != nullptr) *why_not = plugin.error().message;
   return plugin.has_value();
+}
+
+bool is_for_the_whole_job(const JobRequest& request) {
+  if (request.flags.is_set("use_gloo")) return false;
+  auto launch = bootstrap::innermost_launch(request.environment);
+  if (launch && launch->size > 1) return false;
+  const OwnNames own = OwnNames::of_this_machine();
+  return request.hosts.empty() ||
+         !std::ranges::all_of(request.hosts, [&](const HostSlots& host) { return is_named_localhost(host, own); });
+}
+
+Result<std::vector<HostSlots>> hosts_with_ranks(const JobRequest& request) {
+  if (request.hosts.empty()) return request.around.share_out(request.ranks, request.flags.is_set("oversubscribe"));
+  auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
+  if (!hosts) return hosts;
+  if (request.around.is_a_job()) HVD_RETURN_IF_ERROR(request.around.check_hosts(*hosts));
+  auto placements = place(*hosts, request.ranks);
+  if (!placements) return placements.error();
+  hosts->resize(placements->back().host_index + 1);
+  for (HostSlots& host : *hosts)
+    host.slots =
+        static_cast<int>(std::ranges::count(*placements, host.host, [](const Placement& each) { return each.host; }));
+  return hosts;
 }
 
 JobOptions plan_of_site(SiteLauncher site) {

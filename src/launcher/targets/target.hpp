@@ -12,6 +12,7 @@
 #include "launcher/job/way_to_meet.hpp"
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
+#include "launcher/targets/job_around.hpp"
 
 namespace hvd::launcher {
 
@@ -22,6 +23,7 @@ struct JobRequest {
   std::vector<std::string> command;
   std::vector<HostSlots> hosts;  // empty: none were named
   std::chrono::milliseconds grace{5000};
+  JobAround around = JobAround(environment);
 };
 
 struct Target {
@@ -43,6 +45,9 @@ Result<ChosenTarget> choose_target(const JobRequest& request);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is there
 extern const Target slurm_target;   // inside of an allocation of Slurm: srun
+extern const Target jsrun_target;   // inside of a job of LSF with JSM: jsrun
+extern const Target pals_target;    // inside of a job of PBS with PALS: its mpiexec
+extern const Target flux_target;    // inside of an instance of Flux: flux run
 extern const Target agents_target;  // this machine, and others over ssh, with agents of ours
 
 // The words of HOROVOD_SSH (or of what stands for it), up to the options for port and key; empty: ssh itself.
@@ -52,6 +57,11 @@ bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr
 // horovodrun with this only argument, on another host, prints this answer, or why PMIx cannot be used there.
 inline constexpr const char* pmix_question_flag = "--can-pmix-be-used";
 inline constexpr const char* pmix_answer = "pmix can be used";
+// Whether this process may start ranks on all of the job's hosts: nobody started it as one of several, and the user
+// does not want agents of ours, on this machine alone or elsewhere.
+bool is_for_the_whole_job(const JobRequest& request);
+// The hosts of the job that get ranks, each with as many slots as it gets: those named, or all.
+Result<std::vector<HostSlots>> hosts_with_ranks(const JobRequest& request);
 // A plan for a launcher of the site, which runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
 // The path of horovodrun on other hosts: HOROVOD_REMOTE_PROGRAM, or its path here.

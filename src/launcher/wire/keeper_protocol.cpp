@@ -4,6 +4,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/number.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -11,6 +13,7 @@ namespace {
 // ever print it.
 constexpr char escape_byte = '\x10';
 constexpr char output_letter = 'o', report_letter = 'r', taken_letter = 't', padding_letter = '.';
+constexpr std::string_view label_beginning = "\x10@";
 
 struct Hidden {
   char byte, letter;
@@ -84,6 +87,19 @@ void pack(std::string_view bytes, const std::function<void(std::string_view)>& e
     if (packet.size() + 3 > longest_packet) end();
   }
   if (!packet.empty()) end();
+}
+
+std::string label_of(int rank) {
+  return std::string(label_beginning) + std::to_string(rank) + ' ';
+}
+
+std::optional<LabelRead> read_label(std::string_view line) {
+  std::size_t at = line.find(label_beginning);
+  if (at == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(at + label_beginning.size());
+  auto rank = take_number<int>(line);
+  if (!rank || *rank < 0 || !line.starts_with(' ')) return std::nullopt;
+  return LabelRead{*rank, line.substr(1)};
 }
 
 std::string packet_of(const RankReport& report) {

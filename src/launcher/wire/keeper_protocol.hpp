@@ -28,6 +28,15 @@ inline constexpr std::size_t longest_packet = 1000, shortest_packet = 32;
 // Calls emit(packet) for each of those that carry `bytes`.
 void pack(std::string_view bytes, const std::function<void(std::string_view)>& emit);
 
+// Before a packet, where the launcher has no label of its own for the lines of a rank, or one that is not known.
+std::string label_of(int rank);
+struct LabelRead {
+  int rank = 0;
+  std::string_view text;  // what comes after it
+};
+// Whatever the launcher put before the label is passed over. Nothing if there is none.
+std::optional<LabelRead> read_label(std::string_view line);
+
 // How the rank ended; it travels in a packet of its standard error.
 struct RankReport {
   int process = 0;

@@ -1,4 +1,3 @@
-// plugin: hwloc
 #include "native/hwloc/topology.hpp"
 
 #include <hwloc.h>
@@ -23,16 +22,16 @@ posix::CpuMask mask_of(hwloc_const_bitmap_t set) {
   return mask;
 }
 
-// What to leave out is said before loading; hwloc drops all I/O unless told otherwise, from XML too.
+// What to leave out must be said before loading. By default hwloc drops all I/O, even from XML.
 Status configure(hwloc_topology_t topology) {
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   for (hwloc_obj_type_t unused :
        {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L1ICACHE, HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MISC})
     hwloc_topology_set_type_filter(topology, unused, HWLOC_TYPE_FILTER_KEEP_NONE);
-  // These would start CUDA, OpenCL and their like, or ask an X server: slow, and on a GPU in exclusive mode harmful.
+  // These would start CUDA, OpenCL and the like, or ask an X server: slow, and harmful on a GPU in exclusive mode.
   for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  // Some of hwloc's ways of looking rebind the calling thread meanwhile.
+  // Some of hwloc's methods of discovery rebind the calling thread for a moment.
   if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING) != 0)
     return system_error("hwloc_topology_set_flags", errno);
   return {};
@@ -45,7 +44,7 @@ Error unreadable(const Source& source) {
               " can read: expected XML as lstopo --of xml of the same major version writes it"};
 }
 
-// The named source is asked for through calls, whose failure shows: a bad HWLOC_XMLFILE hwloc ignores without a word.
+// The source is named by calls, which report a failure. hwloc ignores a bad HWLOC_XMLFILE without a word.
 Status choose_source(hwloc_topology_t topology, const Source& source) {
   int outcome = 0;
   if (!source.xml_path.empty()) outcome = hwloc_topology_set_xml(topology, source.xml_path.c_str());

@@ -38,8 +38,8 @@ struct Reading {
   std::string version;  // "hwloc 2.9.0"
 };
 
-// Cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. Binds nothing, not even for a
-// moment.
+// Cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. It binds nothing, not even for
+// a moment.
 Result<Reading> read(const Source& source);
 
 struct Plugin {

@@ -1,4 +1,3 @@
-// plugin: mpi
 // Compiled once per ABI, against that ABI's mpi.h, and linked to no MPI library: the names are bound to the one that
 // the process has (process.cpp).
 #include <mpi.h>
@@ -26,16 +25,16 @@ Status status_of(const char* what, int code) {
   return failure_of(what, code);
 }
 
-// Handles are integers or pointers: as bits they are all the same.
+// Handles are integers or pointers: both are kept as bits.
 static_assert(sizeof(MPI_Request) <= sizeof(Request) && sizeof(MPI_Comm) <= sizeof(Request));
 Request to_bits(MPI_Request request) {
   std::uintptr_t bits = 0;
-  std::memcpy(&bits, &request, sizeof request);
+  std::memcpy(&bits, &request, sizeof(MPI_Request));
   return Request{bits};
 }
 MPI_Request from_bits(Request request) {
   MPI_Request result;
-  std::memcpy(&result, &request, sizeof result);
+  std::memcpy(&result, &request, sizeof(MPI_Request));
   return result;
 }
 
@@ -56,7 +55,7 @@ MPI_Datatype type_of(DataType dtype) {
   return MPI_DATATYPE_NULL;
 }
 
-// What only moves is moved as it is: 16-bit floats are unknown to MPI.
+// Data that are only moved go as integers of their size, since MPI does not know 16-bit floats.
 MPI_Datatype moved_type_of(DataType dtype) {
   switch (size_of(dtype)) {
     case 1: return MPI_UINT8_T;
@@ -77,7 +76,7 @@ MPI_Op operation_of(DataType dtype, ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-// Min and max of a NaN are MPI's own affair, and ours are NaN.
+// What MPI does with a NaN in min and max is its own affair; ours give NaN.
 bool reduces(DataType dtype, ReduceOp op) {
   bool is_floating = dtype == DataType::f32 || dtype == DataType::f64;
   bool selects = op == ReduceOp::min || op == ReduceOp::max;
@@ -244,8 +243,9 @@ Result<ThreadLevel> initialize(ThreadLevel wanted) {
   int asked = wanted == ThreadLevel::multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   if (int code = MPI_Init_thread(nullptr, nullptr, asked, &provided); code != MPI_SUCCESS)
     return failure_of("MPI_Init_thread", code);
-  // Ours alone so far: some libraries report errors of a request (a message too long) to the world's handler, and not
-  // to that of its communicator. Of an MPI that the program initialised the handlers are the program's.
+  // The handler is set on our communicator alone. Some libraries report errors of a request (a message too long) to the
+  // world's handler and not to that of its communicator; but if the program initialised MPI, the world's handlers are
+  // the program's.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   return level_of(provided);
@@ -274,7 +274,7 @@ void before_finalize(void (*hook)()) {
 
 Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadline deadline) {
   MPI_Comm original = MPI_COMM_WORLD;
-  if (communicator != nullptr) std::memcpy(&original, communicator, sizeof original);
+  if (communicator != nullptr) std::memcpy(&original, communicator, sizeof(MPI_Comm));
   if (original == MPI_COMM_NULL)
     return Error(ErrorCode::invalid_argument,
                  "the communicator is MPI_COMM_NULL: this process is none of its members and must not call hvd.init() "
@@ -288,7 +288,8 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
     if (code == MPI_SUCCESS && is_over != 0) return OverMpi::over(*made, true);
     if (deadline.passed()) {
       (void)made.release();  // MPI may still write to it
-      return Error(ErrorCode::timeout, "MPI_Comm_idup does not end");
+      return Error(ErrorCode::timeout,
+                   "MPI_Comm_idup does not end");  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
     }
     naps.take();
   }
@@ -296,7 +297,7 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
 }
 bool is_world(const void* communicator) {
   MPI_Comm asked = MPI_COMM_NULL;
-  std::memcpy(&asked, communicator, sizeof asked);
+  std::memcpy(&asked, communicator, sizeof(MPI_Comm));
   return asked == MPI_COMM_WORLD;
 }
 Result<std::unique_ptr<Communicator>> world() {

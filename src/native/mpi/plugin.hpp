@@ -21,7 +21,7 @@ namespace hvd::mpi {
 enum class ThreadLevel : int { single, funneled, serialized, multiple };
 const char* name_of(ThreadLevel level) noexcept;
 
-// A handle of MPI's, whatever it is in this ABI.
+// A handle of MPI's, of whatever type in this ABI.
 enum class Request : std::uintptr_t {};
 
 enum class Completion : std::uint8_t { pending, done, cancelled, failed };
@@ -35,14 +35,14 @@ struct CollectiveCall {
   const void* input = nullptr;  // allreduce, broadcast: unused, the output is where everything happens
   void* output = nullptr;
   std::int64_t count = 0;  // allreduce, broadcast: elements; below 2^31
-  // Elements by rank, borrowed until it is done: allgather, reduce_scatter; of an alltoall's input.
+  // Elements by rank, borrowed until the call is done; for allgather, reduce_scatter, and the input of an alltoall.
   std::span<const int> counts;
   std::span<const int> displacements;  // allgather, alltoall
   // Of an alltoall's output.
   std::span<const int> received_counts, received_displacements;
 };
 
-// A communicator of ours. Errors come back as they are, in the words of the MPI library.
+// A communicator of ours. Its errors are returned, in the words of the MPI library.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -57,17 +57,17 @@ class Communicator {
   virtual Completion test(Request& request, std::size_t& received) = 0;
   virtual void cancel(Request& request) noexcept = 0;
   virtual Status start(const CollectiveCall& call, Request& request) = 0;
-  // Lets MPI move what it still has under way; for when there is nothing to test.
+  // Lets MPI move what it still has under way, when there is nothing to test.
   virtual void progress() noexcept = 0;
   // What test() failed of.
   virtual const Error& failure() const = 0;
 
-  // Blocking and collective over the communicator: equal lengths from everybody.
+  // Blocking and collective over the communicator; all ranks give equal lengths.
   virtual Status allgather(ConstBytes mine, Bytes all) = 0;
   // Blocking and collective over the members alone; `members` are ranks of this communicator, in the order of the new
-  // one. Members that make several at once need different tags.
+  // one. Members that make several at the same time need different tags.
   virtual Result<std::unique_ptr<Communicator>> subgroup(std::span<const int> members, int tag) = 0;
-  // Not freed by the destructor: freeing is collective, and what failed is better left alone.
+  // The destructor does not free it: freeing is collective, and after a failure it is better left alone.
   virtual void release() noexcept = 0;
 
  protected:
@@ -82,19 +82,19 @@ struct MpiPlugin {
   std::string (*version)();  // of the library, first line; callable at any time
   bool (*is_initialized)();
   bool (*is_finalized)();
-  // MPI_Init_thread; what was provided.
+  // Calls MPI_Init_thread and returns the level that it provides.
   Result<ThreadLevel> (*initialize)(ThreadLevel wanted);
   ThreadLevel (*thread_level)();
   void (*finalize)();
   // From now on MPI_Finalize, whoever calls it, calls this before it ends anything. Once per process.
   void (*before_finalize)(void (*hook)());
-  // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm that
-  // lies at that address. ErrorCode::timeout if not all of them come: MPI is still at it then, and must be left open.
+  // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm at that
+  // address. ErrorCode::timeout if some do not come: MPI is still at it then, and must not be closed.
   Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator, Deadline deadline);
   bool (*is_world)(const void* communicator);  // whether the MPI_Comm at that address is MPI_COMM_WORLD
-  // The world itself, to make subgroups of; local. Nothing is ever sent over it.
+  // The world itself, for making subgroups of it; local. Nothing is ever sent over it.
   Result<std::unique_ptr<Communicator>> (*world)();
-  // Whether a type can be reduced by MPI as our own kernels do it.
+  // Whether MPI reduces a type in the same way as our own kernels.
   bool (*reduces)(DataType dtype, ReduceOp op);
 };
 

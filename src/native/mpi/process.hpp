@@ -23,11 +23,11 @@ struct Mapped {
 std::vector<Mapped> mapped_libraries();
 bool is_one_running();
 
-// The plugin of an ABI without looking for a library: false if there is none beside the core.
+// Whether the plugin of an ABI is there, beside the core; looks for no library.
 bool has_plugin(std::string_view abi, const Environment& environment);
 std::span<const char* const> abis();
 
-// Whether people told it which interfaces to use, so that it need not choose for itself.
+// Whether a user told it which interfaces to use, so that it need not choose.
 bool is_told_its_interfaces(const Environment& environment);
 
 // There is one MPI per process, hence one of these; it is never destroyed. From any thread.
@@ -38,29 +38,30 @@ class Process {
 
   const MpiPlugin& calls() const { return *calls_; }
   bool is_running() const { return calls_->is_initialized() && !calls_->is_finalized(); }
-  // MPI_Init_thread, unless somebody has done it; collective over what the MPI library takes for its world. An MPI that
-  // cannot be called from several threads is refused, unless the user said that one thread at a time is enough
-  // (HOROVOD_MPI_THREADS_DISABLE). What is initialised here is finalised when the process exits with 0.
-  // ErrorCode::unsupported, and nothing has happened, where the launcher does not seem to speak with this MPI and
+  // Calls MPI_Init_thread unless that has been done; collective over what the MPI library takes for its world. An MPI
+  // that cannot be called from several threads is refused, unless the user said that one thread at a time is enough
+  // (HOROVOD_MPI_THREADS_DISABLE). An MPI that is initialised here is finalised when the process exits with 0.
+  // ErrorCode::unsupported, and nothing has happened, if the launcher does not seem to speak with this MPI and
   // HOROVOD_MPI does not insist.
   Status start(const Environment& environment, const Config& config);
-  // Whether the library can only be told by a PMI-1 server who the others are, and there is none.
+  // Whether only a PMI-1 server can tell the library who the others are, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
-  // Open MPI 5 ends the process in MPI_Init where PMIx is initialised already ("local rank … Not found", 5.0.11):
-  // start() refuses it then. Where PMIx had been finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (frees its
-  // topology twice).
+  // If PMIx is initialised already, Open MPI 5 ends the process in MPI_Init ("local rank … Not found", 5.0.11): start()
+  // refuses it then. If PMIx was finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (it frees its topology
+  // twice).
   bool must_initialize_pmix() const;
-  // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) when a rank that has
-  // come out of it sends something to one that has not. So before the first message of a job of all processes they meet
-  // here, by PMIx; all of them call it, whoever started their MPI. Does nothing with other MPIs, nor the second time,
-  // nor for who is alone. False if not all come in time.
+  // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) if a rank that has left
+  // MPI_Init sends something to a rank that has not. So before the first message of a job all processes meet here, over
+  // PMIx; all of them call it, whoever started their MPI. It does nothing with other MPIs, the second time, or in a
+  // world of one. False if not all come in time.
   bool meet_world(Deadline deadline);
   bool is_ours() const { return is_ours_; }
-  // What was started here is not finalised either: for who tells the launcher himself that the process leaves in order.
+  // From now on MPI is not finalised here, even if it was started here: the caller tells the launcher itself that the
+  // process leaves in order.
   void skip_finalize() noexcept { skips_finalize_ = true; }
   ThreadLevel level() const { return calls_->thread_level(); }
-  // Peers are gone, or something of MPI's is still under way: finalising would wait for them for ever. Left undone, so
-  // that the launcher ends the job.
+  // Peers are lost, or MPI has something under way: MPI_Finalize would wait for ever. It is not called, so the launcher
+  // ends the job.
   static void leave_open() noexcept;
   static bool is_left_open() noexcept;
 
@@ -72,8 +73,8 @@ class Process {
   bool skips_finalize_ = false;
 };
 
-// Calls `action` when the program ends MPI, before anything of it is ended: whoever uses MPI stops then. On the thread
-// that called MPI_Finalize; done when the action returns. Destroyed, it waits for an action that runs.
+// Calls `action` when the program ends MPI, before anything of it is ended: all users of MPI must stop then. On the
+// thread that called MPI_Finalize, which goes on when the action returns. The destructor waits for an action that runs.
 class FinalizeWatch {
  public:
   FinalizeWatch(const MpiPlugin& calls, std::function<void()> action);

@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "native/pmix/client.hpp"
 
 #include <pmix.h>
@@ -9,19 +8,22 @@
 #include <chrono>
 #include <climits>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
+#include "base/environment.hpp"
+
 namespace hvd::pmix {
 namespace {
 
-constexpr auto farewell_time = std::chrono::seconds(5);
+constexpr auto leave_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
-// PMIx is one per process, so these are too.
+// PMIx exists once per process, so these do, too.
 std::atomic<int> clients_opened{0};
 std::atomic<bool> stuck{false};  // some call never came back
 
@@ -30,7 +32,24 @@ std::string text_of(pmix_status_t status) {
   return std::string(text != nullptr ? text : "?") + " (" + std::to_string(status) + ")";
 }
 
-Error failure(std::string what, pmix_status_t status) {
+std::string number_in(const std::string& all) {
+  const std::size_t begin = std::min(all.find_first_of("0123456789"), all.size());
+  return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
+}
+
+// The two sides of a handshake that failed. Mostly it is a rank in a container whose release differs from the host's.
+std::string both_versions() {
+  const Environment environment = Environment::of_this_process();
+  const std::string server = number_in(environment.get("PMIX_VERSION").value_or(""));  // OpenPMIx tells from 4.0 on
+  const std::string client = number_in(PMIx_Get_version());
+  bool is_image = false;
+  for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
+    is_image = is_image || environment.get(name).has_value();
+  return std::string(is_image ? " (host PMIx " : " (server PMIx ") + (server.empty() ? "of unknown release" : server) +
+         (is_image ? ", image PMIx " : ", library PMIx ") + client + ")";
+}
+
+Error failure(const std::string& what, pmix_status_t status) {
   ErrorCode code = ErrorCode::system;
   if (status == PMIX_ERR_TIMEOUT) code = ErrorCode::timeout;
   if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
@@ -38,8 +57,8 @@ Error failure(std::string what, pmix_status_t status) {
   return {code, "PMIx: " + what + ": " + text_of(status)};
 }
 
-// An operation that PMIx finishes on its own thread. Both sides hold it, so that one that outlives our deadline is
-// harmless; it also owns the arguments, which PMIx may read until then.
+// An operation that PMIx finishes on its own thread. Both sides hold it, so it may outlive our deadline; it also owns
+// the arguments, which PMIx may read until then.
 struct Operation {
   pmix_proc_t process{};
   std::string key;
@@ -67,14 +86,14 @@ struct Operation {
 
 using Held = std::shared_ptr<Operation>;
 
-// Some calls of PMIx block until the server answers, for ever if it is stopped. They are made on a thread of their own,
-// which is left behind if the deadline passes. Nothing then.
-std::optional<pmix_status_t> bounded(Deadline deadline, std::function<pmix_status_t()> call) {
+// Some calls of PMIx block until the server answers, for ever if the server is stopped. They are made on a thread of
+// their own, which is left behind if the deadline passes; then the result is nothing.
+std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();
   try {
     std::thread([operation, call] { operation->finish(call()); }).detach();
   } catch (const std::system_error&) {
-    return call();  // no thread to be had: better without a deadline than not at all
+    return call();  // no thread can be started: a call without a deadline is better than none
   }
   std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) stuck = true;
@@ -96,7 +115,7 @@ void when_got(pmix_status_t status, pmix_value_t* value, void* data) {
   (*operation)->finish(status);
 }
 
-// Servers send numbers in whatever type they like.
+// Servers send numbers in various types.
 std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
   auto if_not_negative = [](auto number) -> std::optional<std::uint64_t> {
     if (number < 0) return std::nullopt;
@@ -136,19 +155,20 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
   auto me = std::make_shared<pmix_proc_t>();
   std::optional<pmix_status_t> answer = bounded(deadline, [me] { return PMIx_Init(me.get(), nullptr, 0); });
   if (!answer)
-    return Error(ErrorCode::timeout, "PMIx_Init: the job's PMIx server accepts connections but does not answer");
-  // UNREACH is how PMIx says "there is no server, be a job of one"; whether that is what the user meant is not for us
-  // to guess.
+    return Error(ErrorCode::timeout,
+                 "PMIx_Init: the job's PMIx server accepts connections but does not answer" + both_versions());
+  // UNREACH is how PMIx says "there is no server, be a job of one". We do not guess whether that is what the user
+  // meant.
   if (*answer == PMIX_ERR_UNREACH) {
-    // Finalize is right for a job of one and crashes (4.2.2) after a search for a server that failed.
+    // Finalize is right for a job of one. After a failed search for a server it crashes (4.2.2).
     if (std::string_view(me->nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
-                 "container, or PMIX_NAMESPACE was inherited from a job that is over)");
+                 "container, or PMIX_NAMESPACE was inherited from a job that is over)" +
+                     both_versions());
   }
   if (*answer != PMIX_SUCCESS)
-    return Error(ErrorCode::unsupported,
-                 "PMIx_Init failed: " + text_of(*answer) + ", PMIx library " + PMIx_Get_version());
+    return Error(ErrorCode::unsupported, "PMIx_Init failed: " + text_of(*answer) + both_versions());
   std::unique_ptr<Client> client(new Client);
   client->process_ = ::getpid();
   client->reopened_ = clients_opened++ > 0;
@@ -165,14 +185,14 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
 
 Client::~Client() {
   if (::getpid() != process_) return;  // a forked child shares the connection and must leave it alone
-  (void)bounded(Deadline::after(farewell_time), [] { return PMIx_Finalize(nullptr, 0); });
+  (void)bounded(Deadline::after(leave_time), [] { return PMIx_Finalize(nullptr, 0); });
 }
 
 Result<std::uint32_t> Client::read_size(Deadline deadline) {
   const std::string what = "reading the job's size (" PMIX_JOB_SIZE ")";
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
-  // It comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
+  // The value comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
   // OPTIONAL.
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
@@ -218,8 +238,8 @@ Status Client::fence(Deadline deadline) {
       return Error(ErrorCode::timeout, broken_);
     }
     if (*status == PMIX_SUCCESS) return {};
-    // A peer that finalizes while we wait counts as lost. When this is not the process's first client the peer may well
-    // be about to open its next one too; all who waited got this answer, so all of them try again together.
+    // A peer that finalizes while we wait counts as lost. If this is not the process's first client, the peer may be
+    // about to open its next one, too. All ranks that waited got this answer, so all of them try again together.
     if (*status == PMIX_ERR_PARTIAL_SUCCESS && reopened_ && !deadline.passed()) continue;
     Error error = failure("the fence failed, probably because a rank ended", *status);
     broken_ = error.message;
@@ -245,14 +265,14 @@ std::optional<int> Client::fence_once(Deadline deadline) {
 
 Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline deadline) {
   std::string what = "getting \"" + std::string(key) + "\" of rank " + std::to_string(rank);
-  // Servers answer for ranks beyond the job with silence.
+  // Servers do not answer for ranks beyond the job.
   if (rank >= size_ || key.empty() || key.size() > PMIX_MAX_KEYLEN)
     return Error(ErrorCode::invalid_argument, what + ": there are " + std::to_string(size_) + " ranks");
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
-  // Lets the server forget the request, if it knows how to; our deadline is what we count on.
-  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, 24 * 3600));
+  // Lets the server forget the request, if it can; our own deadline is what counts.
+  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started =
@@ -266,7 +286,7 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
 }
 
 void Client::abort(std::string_view reason) noexcept {
-  (void)bounded(Deadline::after(farewell_time),
+  (void)bounded(Deadline::after(leave_time),
                 [text = std::string(reason)] { return PMIx_Abort(1, text.c_str(), nullptr, 0); });
 }
 

@@ -26,7 +26,7 @@ class Client {
   std::uint32_t size() const { return size_; }
   const std::string& job() const { return job_; }  // PMIx's namespace
 
-  // Seen by the others after the next fence. A key must be new in the life of the process: putting one again is
+  // The others can get it after the next fence. A key must be new in the life of the process: putting one again is
   // unreliable.
   Status put(std::string_view key, ConstBytes value);
   Result<Buffer> get(std::uint32_t rank, std::string_view key, Deadline deadline);

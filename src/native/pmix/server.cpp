@@ -1,4 +1,3 @@
-// plugin: pmix
 #include "native/pmix/server.hpp"
 
 #include <pmix.h>
@@ -18,7 +17,7 @@ Error refused(const std::string& call, pmix_status_t status) {
   return Error(ErrorCode::system, call + ": " + PMIx_Error_string(status) + " (" + std::to_string(status) + ")");
 }
 
-// Many calls only begin something; this is where its end is awaited.
+// Many calls only begin something; this waits for its end.
 class Completion {
  public:
   static void callback(pmix_status_t status, void* completion) {
@@ -79,8 +78,8 @@ class InfoList {
   std::vector<pmix_info_t> infos_;
 };
 
-// PMIx hands no context to these functions, and allows one server per process anyhow. Never destroyed, since threads of
-// the library run until the process ends.
+// PMIx passes no context to these functions, and allows one server per process anyhow. Never destroyed, since threads
+// of the library run until the process ends.
 struct AbortReceiver {
   std::mutex mutex;
   std::function<void(Rank, int, std::string)> receive;
@@ -110,7 +109,7 @@ pmix_status_t abort_job(const pmix_proc_t* process, void*, int status, const cha
   return PMIX_OPERATION_SUCCEEDED;
 }
 
-// Called when all local ranks take part; as all ranks are local, what they gave is already everything.
+// Called when all local ranks take part. All ranks are local, so their values are all that there are.
 pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::size_t, char* data, std::size_t size,
                     pmix_modex_cbfunc_t callback, void* context) {
   if (callback == nullptr) std::free(data);
@@ -118,7 +117,7 @@ pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::
   return PMIX_SUCCESS;
 }
 
-// Asked for values of ranks of other hosts only: there are none.
+// Only for values of ranks on other hosts, of which there are none.
 pmix_status_t direct_modex(const pmix_proc_t*, const pmix_info_t[], std::size_t, pmix_modex_cbfunc_t, void*) {
   return PMIX_ERR_NOT_FOUND;
 }
@@ -148,7 +147,7 @@ class LibraryServer : public Server {
     options_ = std::move(options);
     set_abort_receiver(options_.on_abort);
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
-    // Values in the server's memory, not in files that a killed server leaves behind (and that differ between
+    // Keeps values in the server's memory, not in files, which a killed server leaves behind (and which differ between
     // versions).
     ::setenv("PMIX_MCA_gds", "hash", 1);  // NOLINT(concurrency-mt-unsafe): the launcher has a single thread yet
     InfoList init;
@@ -182,7 +181,7 @@ class LibraryServer : public Server {
     }
     std::free(environment);
     variables.emplace_back("PMIX_MCA_gds", "hash");
-    // Open MPI 4 believes in a PMIx server only where it knows the launcher, jsrun for one; it is told by this alone.
+    // Open MPI 4 trusts a PMIx server only if it knows the launcher, jsrun for one; only this variable tells it.
     variables.emplace_back("JSM_JSRUN_PORT", "0");
     return variables;
   }

@@ -50,7 +50,7 @@ class CpuMask {
 
 // The processors that a thread may run on; 0 is the calling thread. Also for machines of more than 1024 processors.
 Result<CpuMask> affinity(pid_t thread = 0);
-// The calling thread, and whatever it starts from now on. errno says why not, too.
+// Binds the calling thread, and the threads and processes that it starts from now on. On failure errno says why.
 Status set_affinity(const CpuMask& mask);
 
 }  // namespace hvd::posix

@@ -35,7 +35,7 @@ std::vector<Ancestor> ancestors_of_this_process() {
   std::vector<Ancestor> found;
   std::error_code failed;
   if (std::filesystem::read_symlink("/proc/self", failed) != std::to_string(::getpid())) return found;
-  // The parent of a space's first process has the number 0.
+  // The first process of a process namespace has the parent 0.
   for (pid_t process = ::getppid(); process > 0; process = parent_of(process).value_or(0)) {
     std::string name = contents(process, "comm"), title = contents(process, "cmdline");
     found.push_back(

@@ -17,8 +17,8 @@ struct Ancestor {
   Environment environment;  // that it was started with, whatever it has set or unset since; empty where another user's
 };
 
-// The parent first. It ends early where /proc hides another user's processes (hidepid), and is empty where /proc counts
-// processes otherwise than this process does.
+// The parent first. The list ends early if /proc hides another user's processes (hidepid). It is empty if /proc has
+// other process numbers than this process.
 std::vector<Ancestor> ancestors_of_this_process();
 
 std::size_t count_children(pid_t parent);

@@ -1,6 +1,6 @@
 #pragma once
-// How much more memory this process may use before the kernel starts to kill: what the machine has left, and what the
-// control groups (batch systems, containers) leave of it.
+// How much more memory this process may use before the kernel starts to kill: what the machine has left, within what
+// the control groups (batch systems, containers) allow.
 #include <cstdint>
 #include <string>
 
@@ -11,7 +11,7 @@ struct AvailableMemory {
   std::string limited_by;  // "the machine" or "the memory limit of control group /job_17 (8589934592 bytes)"
 };
 
-// An estimate: others allocate at the same time. A very large number where the system does not tell. Reads a few small
+// An estimate: others allocate at the same time. A very large number if the system does not tell. Reads a few small
 // files; not for hot paths.
 AvailableMemory available_memory();
 

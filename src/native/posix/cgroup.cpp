@@ -81,7 +81,7 @@ std::optional<MemoryGroup> read_version(const std::string& root, bool version_2)
   group.path = *path;
   auto kills =
       read_counter(root + mount->point + below + (version_2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
-  // The root group of version 2 has no such file; neither has a kernel that is too old.
+  // The root group of version 2 has no such file, nor has a kernel that is too old.
   if (!kills) return std::nullopt;
   group.oom_kills = *kills;
   for (std::string at = below;; at.erase(at.rfind('/'))) {

@@ -12,8 +12,8 @@ struct MemoryGroup {
   std::optional<std::uint64_t> limit_bytes;  // the smallest of this group and the groups above it that are visible here
 };
 
-// `root` stands before every path that is read: a test hands in a made-up tree. Nothing if there is no such group, or
-// the kernel does not count (before 4.13).
+// `root` stands before every path that is read, so that a test can give a made-up tree. Nothing if there is no such
+// group, or if the kernel does not count (before 4.13).
 std::optional<MemoryGroup> read_memory_group(const std::string& root = "");
 
 }  // namespace hvd::posix

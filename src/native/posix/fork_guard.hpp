@@ -1,6 +1,6 @@
 #pragma once
-// Descriptors that a forked child must not keep. A connection whose other end waits for "closed" would otherwise stay
-// open as long as some child lives (a data loader's worker, say), and the death of its owner would go unnoticed.
+// Descriptors that a forked child must not keep. Otherwise a connection would stay open as long as some child lives (a
+// data loader's worker, say), and its other end would not notice the death of its owner.
 namespace hvd::posix {
 
 // From now on a child forked from this process finds /dev/null in the descriptor's place (not a free number, so that

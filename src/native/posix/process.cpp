@@ -23,7 +23,7 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process_end.hpp"
 
-// Headers of older kernels lack these numbers, which are the same on all processors that have them.
+// Headers of older kernels lack these numbers, which are the same on all processors.
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -87,7 +87,7 @@ void set_descriptor_limit(const DescriptorLimit& limit) {
 }
 
 void close_descriptors(unsigned first, unsigned last) {
-  // The C library has had a function for it since glibc 2.34.
+  // glibc has a function for it since 2.34.
   if (::syscall(SYS_close_range, first, last, 0) != 0) close_descriptors_one_by_one(first, last);
 }
 
@@ -97,7 +97,7 @@ void close_descriptors_one_by_one(unsigned first, unsigned last) {
     while (const dirent* entry = ::readdir(list))  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
       if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
         open.push_back(number_in<unsigned>(entry->d_name).value_or(0));
-    ::closedir(list);  // its own descriptor is among them, and is closed already below
+    ::closedir(list);  // its own descriptor is in the list, and is closed below
   } else {
     auto most = static_cast<unsigned>(std::min<std::uint64_t>(descriptor_limit().soft, 1u << 20));
     for (unsigned descriptor = first; descriptor < most && descriptor <= last; ++descriptor) open.push_back(descriptor);
@@ -137,7 +137,7 @@ std::string process_space() {
 }
 
 std::vector<Descendant> descendants_of(pid_t ancestor) {
-  // One pass over /proc rather than /proc/PID/task/*/children, which not every kernel has.
+  // Reads all of /proc once, since /proc/PID/task/*/children does not exist in every kernel.
   std::multimap<pid_t, Descendant> by_parent;
   DIR* processes = ::opendir("/proc");
   if (processes == nullptr) return {};
@@ -164,7 +164,7 @@ void signal_descendant(const Descendant& descendant, int signal) {
     // Kernels before 5.3 have no such handles; there the check below narrows the window but does not close it.
     if (errno != ENOSYS && errno != EPERM) return;
   }
-  // The handle pins the process: if it is still what was seen, the signal cannot reach another one. Orphans change
+  // The handle pins the process: if it is still the one that was seen, the signal cannot reach another. Orphans change
   // parents.
   auto stat = read_stat(descendant.process);
   if (!stat) return;
@@ -180,14 +180,14 @@ bool has_children() {
 
 namespace {
 
-// 0: can be executed; else the exit code that a shell would give.
+// 0 if it can be executed; else the exit code that a shell would give.
 int executability(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno == EACCES ? 126 : 127;
   return S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0 ? 0 : 126;
 }
 
-// What the writer of a command that does not exist may have meant; `program` has no folder.
+// What the user may have meant by a command that does not exist; `program` has no folder.
 std::string likely_meaning(const std::string& program) {
   struct stat status {};
   if (!program.empty() && ::stat(program.c_str(), &status) == 0 && S_ISREG(status.st_mode))

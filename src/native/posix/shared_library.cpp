@@ -9,13 +9,16 @@
 
 namespace hvd::posix {
 
+std::string loader_error(const std::string& otherwise) {
+  const char* reason = ::dlerror();  // NOLINT(concurrency-mt-unsafe): the C library has one for each thread
+  return reason != nullptr ? reason : otherwise;
+}
+
 Result<SharedLibrary> SharedLibrary::open(const char* name, int flags) {
   SharedLibrary library;
   library.handle_ = ::dlopen(name, flags);
-  if (library.handle_ == nullptr) {
-    const char* reason = ::dlerror();
-    return Error(ErrorCode::unsupported, reason != nullptr ? reason : std::string("cannot load ") + name);
-  }
+  if (library.handle_ == nullptr)
+    return Error(ErrorCode::unsupported, loader_error(std::string("cannot load ") + name));
   library.path_ = name;
   return library;
 }
@@ -38,7 +41,7 @@ std::string folder_of_code(const void* address) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
   std::string path(info.dli_fname);
-  // The main program's entry is argv[0], which may be a bare name found through PATH: ask the kernel.
+  // The entry of the main program is argv[0], which may be a bare name found through PATH: the kernel knows the file.
   if (path.find('/') == std::string::npos) path = "/proc/self/exe";
   std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   if (real == nullptr) return {};

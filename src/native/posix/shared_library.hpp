@@ -30,6 +30,9 @@ class SharedLibrary {
   std::string path_;
 };
 
+// What the loader said of this thread's last call that failed; `otherwise` if it said nothing.
+std::string loader_error(const std::string& otherwise);
+
 // The folder of the executable or shared object that contains a piece of code or data; empty if that is unknown.
 std::string folder_of_code(const void* address);
 

@@ -34,8 +34,8 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
-// Whole pages of such memory become this process's own, with what is in them, at the same address: other processes write
-// to them no longer. Threads may read meanwhile. False, and nothing has changed, where memory is short.
+// Turns whole pages of such memory into this process's own, with their content, at the same address: other processes no
+// longer write to them. Threads may read meanwhile. False, and nothing has changed, if memory is short.
 bool make_private(void* pages, std::size_t bytes) noexcept;
 
 }  // namespace hvd::posix

@@ -14,7 +14,7 @@ Result<SignalReader> SignalReader::open(std::initializer_list<int> signals, Chil
   sigemptyset(&wanted);
   for (int signal : signals) {
     struct sigaction current {};
-    // A signal that we were started with ignored (nohup) stays ignored; a blocked one would be read all the same.
+    // A signal that was ignored when we were started (nohup) stays ignored; a blocked one would be read all the same.
     if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
     sigaddset(&wanted, signal);
   }

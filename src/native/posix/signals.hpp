@@ -37,7 +37,7 @@ class SignalReader {
   sigset_t previous_mask_{};
 };
 
-// What this process was started with: a child gets the same again, whatever we block or ignore meanwhile.
+// The state that this process was started with. A child gets it again, whatever we block or ignore meanwhile.
 struct SignalState {
   sigset_t mask{};
   bool pipe_ignored = false, file_size_ignored = false;

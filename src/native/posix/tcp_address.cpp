@@ -106,7 +106,7 @@ bool TcpAddress::shares_prefix(const TcpAddress& other, int bits) const {
   if (!std::equal(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(whole), theirs.begin())) return false;
   int rest = bits % 8;
   if (whole == mine.size() || rest == 0) return true;
-  return (mine[whole] ^ theirs[whole]) >> (8 - rest) == std::byte{0};
+  return ((mine[whole] ^ theirs[whole]) >> (8 - rest)) == std::byte{0};
 }
 
 bool TcpAddress::is_same_host(const TcpAddress& other) const {

@@ -15,11 +15,12 @@ namespace hvd::posix {
 
 class TcpAddress {
  public:
-  // Of what the kernel filled in; nothing unless it is IPv4 or IPv6. An IPv4 address that IPv6 carries becomes IPv4.
+  // From what the kernel filled in; nothing unless it is IPv4 or IPv6. An IPv4 address inside of an IPv6 one becomes
+  // IPv4.
   static std::optional<TcpAddress> of(const sockaddr* address);
   // "10.0.0.3:41234", "[fd00::3]:41234"
   static std::optional<TcpAddress> parse(std::string_view text);
-  // Of the two ends of a connection.
+  // The addresses of the two ends of a connection.
   static std::optional<TcpAddress> here(int socket);
   static std::optional<TcpAddress> there(int socket);
 
@@ -30,7 +31,7 @@ class TcpAddress {
   int family() const { return is_v6_ ? AF_INET6 : AF_INET; }
   bool is_loopback() const;
   bool is_link_local() const;
-  // Whether both are of one family and agree in the first `bits` of the address.
+  // Whether both are of one family and have the first `bits` of the address in common.
   bool shares_prefix(const TcpAddress& other, int bits) const;
   bool is_same_host(const TcpAddress& other) const;
 
@@ -51,14 +52,14 @@ struct InterfaceAddress {
 };
 struct Interface {
   std::string name;
-  bool is_running = false;  // up, and something is at the other end: false for a bridge of containers without any
+  bool is_running = false;  // up, and connected to something: false for a bridge without containers
   bool is_loopback = false;
   bool is_bridge = false;
   std::vector<InterfaceAddress> addresses;
 };
-// Of this host, in the kernel's order, those without addresses too.
+// The interfaces of this host in the kernel's order, also those without addresses.
 Result<std::vector<Interface>> interfaces();
-// To be said where none of those that were asked for is among `found`.
+// The error for the case that none of the wanted interfaces is among `found`.
 Error none_of_the_interfaces(const std::vector<std::string>& asked, const std::vector<Interface>& found);
 
 }  // namespace hvd::posix

@@ -10,7 +10,7 @@
 namespace hvd::posix {
 namespace {
 
-// Ranks may all connect to one at the same time; the kernel cuts it to net.core.somaxconn.
+// All ranks may connect to one at the same time; the kernel limits it to net.core.somaxconn.
 constexpr int longest_queue = 4096;
 
 Status set_option(int socket, int level, int name, int value) {
@@ -29,7 +29,7 @@ Result<FileDescriptor> new_socket(int family) {
 Result<FileDescriptor> listen_on_tcp(const TcpAddress& address) {
   auto socket = new_socket(address.family());
   if (!socket) return socket;
-  // What an earlier job left in TIME_WAIT does not keep its port from us.
+  // A connection of an earlier job in TIME_WAIT must not keep its port from us.
   HVD_RETURN_IF_ERROR(set_option(socket->get(), SOL_SOCKET, SO_REUSEADDR, 1));
   if (address.family() == AF_INET6) HVD_RETURN_IF_ERROR(set_option(socket->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1));
   if (::bind(socket->get(), address.data(), address.size()) != 0 || ::listen(socket->get(), longest_queue) != 0) {
@@ -47,7 +47,7 @@ Result<Accepted> accept_from_tcp(int listener) {
     FileDescriptor socket(::accept4(listener, plain, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) return Accepted{std::move(socket), TcpAddress::of(plain)};
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Accepted{};
-    // The rest of accept(2)'s list is the fate of that one connection.
+    // The other errors of accept(2) concern only that one connection.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EBADF || errno == EINVAL)
       return system_error("cannot accept a TCP connection", errno);
   }
@@ -58,7 +58,7 @@ Begun begin_connecting(const TcpAddress& to, const std::optional<TcpAddress>& fr
   int one = 1;
   bool is_ready = static_cast<bool>(begun.socket);
   if (is_ready && from) {
-    // Without the option each bind() would take a port of its own for the whole host.
+    // Without the option each bind() would take a port for the whole host.
     is_ready = ::setsockopt(begun.socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one) == 0 &&
                ::bind(begun.socket.get(), from->data(), from->size()) == 0;
   }
@@ -100,13 +100,13 @@ std::optional<SendingState> sending_state(int socket) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ::ioctl(socket, SIOCOUTQNSD, &unsent) != 0)
     return std::nullopt;
   bool is_repeating = info.tcpi_retransmits > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
-  // Linux answers one such question in half a second (tcp_invalid_ratelimit), so one without an answer means nothing.
+  // Linux answers one such question in half a second (tcp_invalid_ratelimit), so a missing answer means nothing.
   return SendingState{unsent > 0, is_repeating || info.tcpi_probes > 1,
                       std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
-// To be able to wait for so many bytes the kernel makes room for them (tcp_set_rcvlowat), and does not take it back
-// when nobody waits for them any more.
+// To be able to wait for so many bytes the kernel makes room for them (tcp_set_rcvlowat), and keeps that room when
+// nobody waits any more.
 void widen_receive_window(int socket, int bytes) {
   for (int least : {bytes, 1}) ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
 }

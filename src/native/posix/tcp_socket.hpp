@@ -9,7 +9,7 @@
 
 namespace hvd::posix {
 
-// On exactly this address; port 0 is the kernel's choice. An empty descriptor if the port is taken.
+// Listens on exactly this address; for port 0 the kernel chooses. An empty descriptor if the port is taken.
 Result<FileDescriptor> listen_on_tcp(const TcpAddress& address);
 
 struct Accepted {
@@ -24,20 +24,20 @@ struct Begun {
 };
 // `from` forces the address of this end.
 Begun begin_connecting(const TcpAddress& to, const std::optional<TcpAddress>& from);
-// The errno of what was begun; 0 if it succeeded.
+// The errno of the attempt that was begun; 0 if it succeeded.
 int outcome_of_connecting(int socket);
 
 // Sends at once what is written, and notices within about `patience` that the other end's host vanished, whether data
 // are under way (TCP_USER_TIMEOUT) or not (keepalive, the only thing that an idle connection sends).
 Status prepare_connection(int socket, std::chrono::milliseconds patience);
 
-// After which data that the other end does not take end the connection (TCP_USER_TIMEOUT); 0: only the kernel's own
-// limit.
+// How long data that the other end does not take may wait before they end the connection (TCP_USER_TIMEOUT); 0: only
+// the kernel's own limit.
 void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds patience);
 
 struct SendingState {
   bool has_unsent = false;     // data for which the other end has no room yet
-  bool is_unanswered = false;  // sent something again, or asked for room more than once, it has not answered
+  bool is_unanswered = false;  // it has not answered what was sent again, or several questions for room
   std::chrono::milliseconds since_last_answer{};
 };
 std::optional<SendingState> sending_state(int socket);

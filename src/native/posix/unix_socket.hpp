@@ -15,7 +15,7 @@ struct ListeningSocket {
   std::string address;  // "@0001f": the kernel's choice, in the abstract namespace
 };
 Result<ListeningSocket> listen_on_unix_socket();
-// Under a name of the caller's ("@" and the name). An empty descriptor if somebody has it.
+// Listens under a name of the caller's ("@" and the name). An empty descriptor if the name is taken.
 Result<FileDescriptor> listen_on_unix_socket(const std::string& address);
 
 // Succeeds as soon as the listener's queue has room, before it accepts. An empty descriptor while it has none.
@@ -27,7 +27,7 @@ struct PeerProcess {
   pid_t pid = 0;
   uid_t uid = 0;
 };
-// Of the process that made the other end.
+// The process that made the other end.
 Result<PeerProcess> process_behind(const FileDescriptor& socket);
 
 enum class Delivery { done, would_block, closed };

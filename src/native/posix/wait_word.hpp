@@ -18,7 +18,8 @@ class alignas(64) WaitWord {
  public:
   // For wakers, any thread, any process that maps the word.
   void post() noexcept;
-  // No fence on this side. Every announce() issues the barrier; this process must be registered for it, or have fenced.
+  // Without a fence on this side: every announce() issues the barrier. This process must be registered for it, or have
+  // issued a fence.
   void post_relaxed() noexcept {
     if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
   }
@@ -26,7 +27,7 @@ class alignas(64) WaitWord {
   // For the owner. announce() returns the value to hand to sleep().
   std::uint32_t announce() noexcept;
   void retract() noexcept;
-  // Sleeps until posted or the span has passed; also ends what announce() began. Spurious returns happen.
+  // Sleeps until posted or until the span has passed; also ends what announce() began. It may return without a cause.
   void sleep(std::uint32_t announced, std::chrono::nanoseconds span) noexcept;
   static constexpr std::chrono::nanoseconds forever{-1};
 

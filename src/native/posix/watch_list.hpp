@@ -13,8 +13,9 @@ class WatchList {
   WatchList() = default;
   static Result<WatchList> open();  // close-on-exec
 
-  // Until it can be read. It leaves the list when it is closed, by every process that has a copy: what was forked meanwhile has
-  // one until it executes a program, and may hang there. Until then its number may still come up.
+  // Watches it until it can be read. It leaves the list when every process that has a copy has closed it. A process
+  // that was forked meanwhile has one until it executes a program, and may hang there: until then its number may still
+  // come up.
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
   void remove(int descriptor);                     // at once

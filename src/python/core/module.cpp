@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "python/core/again.hpp"
+#include "python/core/checkpoints.hpp"
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
 #include "python/core/operation.hpp"
@@ -79,7 +80,7 @@ PyObject* world(PyObject*, PyObject*) {
 
 // Python's copy of the environment does not have what the library sets.
 PyObject* owner_mark(PyObject*, PyObject*) {
-  const char* mark = std::getenv("HOROVOD_OWNER");
+  const char* mark = std::getenv("HOROVOD_OWNER");  // NOLINT(concurrency-mt-unsafe): under the GIL
   return mark == nullptr ? none() : PyUnicode_FromString(mark);
 }
 
@@ -246,6 +247,16 @@ PyMethodDef functions[] = {
      "shared_allocate(bytes) -> (address, owner): collective. The memory lasts as long as the owner, if need be beyond "
      "the shutdown."},
     {"shared_free", shared_free, METH_O, "shared_free(address)"},
+    {"checkpoint_save", checkpoint_save, METH_VARARGS,
+     "checkpoint_save(path, [(path, kind, type, value), ...], step, compression, keeps_previous, lease, keep): this "
+     "process writes it. The value of a tensor is (dtype, shape, address)."},
+    {"checkpoint_open", checkpoint_open, METH_VARARGS,
+     "checkpoint_open(path) -> (checkpoint, entries, path, step, sequence, saved_at). A tensor's value is (dtype, "
+     "shape)."},
+    {"checkpoint_read", checkpoint_read, METH_VARARGS, "checkpoint_read(checkpoint, path, address, bytes): a tensor."},
+    {"checkpoint_library", checkpoint_library, METH_VARARGS,
+     "checkpoint_library(otherwise): opens the HDF5 library; NotImplementedError if there is none."},
+    {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},
     {"version", version, METH_NOARGS, "The runtime's version."},

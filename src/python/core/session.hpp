@@ -34,7 +34,8 @@ class Session {
   bool shutdown();
 
   // Holds off shutdown() while a thread is in the runtime without the GIL. To be opened with the GIL held, over a
-  // runtime() that is still there; never held while Python code may run, which might be a signal's handler that shuts down.
+  // runtime() that is still there; never held while Python code may run, which might be a signal's handler that shuts
+  // down.
   class Use {
    public:
     explicit Use(Session& session) : session_(session) { session_.users_.fetch_add(1); }

@@ -25,7 +25,7 @@ int main(int, char** arguments) {
     const std::string pattern = prefix + place + "/horovod/bin/horovodrun";
     looked_in += "\n  " + pattern;
     glob_t found{};
-    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {  // NOLINT(concurrency-mt-unsafe): there is a single thread
       for (std::size_t i = 0; i < found.gl_pathc; ++i) {
         struct stat status {};
         // Several Pythons in one prefix: this file is of the package that was installed last.

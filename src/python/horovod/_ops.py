@@ -100,8 +100,8 @@ def shutdown():
 
 
 def _copy_mark():
-    """The C library marks the environment, so that a child which inherits it does not join in this rank's place. Python's
-    copy of the environment needs the mark too: subprocess may be given os.environ."""
+    """The C library marks the environment, so that a child which inherits it does not join in this rank's place.
+    Python's copy of the environment needs the mark too: subprocess may be given os.environ."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark
@@ -212,7 +212,7 @@ def remember(name, known, process_set):
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
-        latest.clear()  # who is used again is found among the operations, and remembered
+        latest.clear()  # an operation that is used again is found among all, and remembered anew
         latest_of_sets.clear()
         _remembered = count
     of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})

@@ -17,15 +17,15 @@ class ObserverRegistry {
   // `first` are there from the start. `wake` ends the engine's sleep.
   ObserverRegistry(std::vector<Observer*> first, std::function<void()> wake);
 
-  // Any thread but the engine's; wait for its next look. After add() the observer hears of everything; after remove()
-  // no call into it is under way or can come. An operation may be in flight meanwhile: the first that an observer hears
-  // of it may be its end.
+  // On any thread but the engine's; waits for the engine's next look. After add() the observer hears of everything;
+  // after remove() no call into it is under way or can come. Operations may be in flight meanwhile: the first thing
+  // that an observer hears of one may be its end.
   void add(Observer& observer);
   void remove(Observer& observer);
 
   // ---- the engine's thread
-  // Between open() and close() changes wait for take_changes(); before and after it nobody is called, and they are made
-  // at once.
+  // Between open() and close() changes wait for take_changes(). Before and after, nobody is called, and changes are
+  // made at once.
   void open();
   void close();
   void take_changes() {

@@ -10,14 +10,14 @@ namespace hvd::runtime {
 
 namespace {
 
-// People and tests look into the file a tenth of a second after something has happened.
+// People and tests find an event in the file a tenth of a second after it has happened.
 constexpr auto time_between_writes = std::chrono::milliseconds(50);
-// Records that a use of an operation may still need, its batch's stages included.
+// Records that a use of an operation may still need, with the stages of its batch.
 constexpr std::size_t records_of_a_use = 6;
 constexpr std::size_t bytes_at_once = 128 << 10;
-// What the writer takes of a core that others want, between two writes: less than 2 %.
+// How much of a core that others want the writer takes between two writes: less than 2 %.
 constexpr auto share_of_time = std::chrono::microseconds(700);
-// A yield that takes longer has let somebody else run.
+// A yield that takes longer than this has let somebody else run.
 constexpr auto longest_yield = std::chrono::microseconds(50);
 constexpr std::size_t longest_message = 600;
 constexpr std::size_t most_ways = 256;
@@ -113,7 +113,7 @@ void Timeline::introduce(const Operation& operation) {
 }
 
 void Timeline::ready(ProcessSetId set, std::string_view name, Rank rank) {
-  // The first to go when there is little room: nothing else depends on it.
+  // Omitted first when there is little room: nothing else depends on it.
   if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(name.size()) + queue_.size() / 4)) return;
   TraceRecord record;
   record.kind = TraceRecord::Kind::ready;
@@ -152,7 +152,7 @@ void Timeline::started(Sequence batch, std::string_view transport, std::string_v
 
 void Timeline::begin_activity(Sequence batch, std::string_view transport, std::string_view algorithm) {
   std::size_t text_bytes = transport.size() + 1 + algorithm.size();
-  // Of a batch of which nothing is recorded, too; where a recorded one has none, its span is but less divided.
+  // Recorded even for a batch of which nothing else is; without it only the stages are missing.
   if (!queue_.has_room(open_ * records_of_a_use + 1 + TraceQueue::records_for(text_bytes))) return;
   int way = find_way(transport, algorithm);
   if (way < 0) return;
@@ -219,7 +219,7 @@ void Timeline::write() {
   if (auto status = file_.close(); !status) give_up(status.error());
 }
 
-// Until then, the end, or, if so wished, the queue fills up.
+// Waits for that time, the end, or, if so wished, a queue that fills up.
 void Timeline::sleep_until(Clock::time_point time, bool or_much_to_do) {
   for (Clock::time_point now = Clock::now(); now < time; now = Clock::now()) {
     std::uint32_t announced = wake_.announce();
@@ -231,8 +231,8 @@ void Timeline::sleep_until(Clock::time_point time, bool or_much_to_do) {
   is_to_be_woken_.store(false, std::memory_order_relaxed);
 }
 
-// Writes all that is there; or, once it has had its share of time, only as long as nobody else wants the core. False if
-// somebody did. At the end there is no hurry for anybody else.
+// Writes all that is there; or, once its share of time is used, only as long as nobody else wants the core. False if
+// somebody did. At the end nobody else matters.
 bool Timeline::write_queue() {
   constexpr unsigned records_between_clocks = 128;
   TraceRecord record;

@@ -37,7 +37,7 @@ class Timeline final : public Observer {
   };
   // Creates the file, with its header, and starts the thread. Records what it is told from now on.
   static Result<std::unique_ptr<Timeline>> open(Settings settings);
-  // Nobody calls it any more. Writes what is left.
+  // Nobody calls it any more: it writes what is left.
   ~Timeline() override;
 
   void submitted(const Operation& operation) override;
@@ -49,7 +49,7 @@ class Timeline final : public Observer {
   void failed(const Operation& operation, const Error& error) override;
 
  private:
-  // An operation that the writer knows by a number of 16 bits. Another one may take its place when it is not in use.
+  // An operation that the writer knows by a number of 16 bits. Another one may take its place while it is not in use.
   struct Place {
     std::uint64_t operation = 0;  // its number + 1
     bool is_open = false;         // between submitted() and its end, and recorded
@@ -81,7 +81,7 @@ class Timeline final : public Observer {
   std::uint64_t dropped_ = 0;
   std::vector<std::string> ways_;
   std::string text_;
-  // Operations of one batch are told of one after the other: the clock is read for the first.
+  // The operations of a batch are reported one after the other: the clock is read only for the first.
   struct Moment {
     std::uint64_t batch = ~std::uint64_t{0};
     std::int64_t time_ns = 0;

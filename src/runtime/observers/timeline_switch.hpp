@@ -19,9 +19,9 @@ class TimelineSwitch {
       : world_(world), config_(config), observers_(observers) {}
   ~TimelineSwitch() { stop(); }
 
-  // What HOROVOD_TIMELINE names, unless it is DYNAMIC. A file that cannot be written is worth a warning.
+  // Starts what HOROVOD_TIMELINE names, unless it is DYNAMIC. If the file cannot be written, there is a warning.
   void start_as_configured();
-  // Any thread but the engine's. Nothing happens if that file is being written. Refused without HOROVOD_TIMELINE.
+  // Any thread but the engine's. Nothing happens if that file is being written already. Fails without HOROVOD_TIMELINE.
   Status start(const std::string& path, bool marks_cycles);
   void stop();
 

@@ -11,9 +11,9 @@ using namespace std::string_view_literals;
 namespace {
 
 constexpr std::string_view negotiate = "NEGOTIATE_", arguments_follow = R"(,"args":{)";
-// So that an event stays within a page, whatever has to be escaped.
+// An event must fit into a page, even with everything escaped.
 constexpr std::size_t longest_text = 600;
-// More names than this are forgotten all at once; one that comes again gets another row.
+// If there are more names than this, all are forgotten at once; a name that comes again gets another row.
 constexpr std::size_t most_rows = 1 << 16;
 constexpr std::size_t most_early = 1 << 16;  // ranks that are ready for one operation before this one
 
@@ -22,7 +22,7 @@ void add_number(std::string& out, std::int64_t number) {
   out.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
 }
 
-// The bytes of the UTF-8 character that the text begins with; 0: it is none.
+// The length in bytes of the UTF-8 character that the text begins with; 0: it begins with none.
 std::size_t character_bytes(std::string_view text) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   std::size_t count = byte(0) < 0x80 ? 1 : byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
@@ -159,7 +159,7 @@ void TraceEvents::show(Row& row) {
   metadata("process_sort_index", row.pid, "\"sort_index\":" + std::to_string(row.pid));
 }
 
-// Before this rank has submitted it nothing is known of the operation but the name; so it is noted.
+// Before this rank has submitted it only the operation's name is known, so the event is kept for later.
 void TraceEvents::ready(const TraceRecord& record, std::string_view name) {
   auto rank = static_cast<std::int32_t>(record.value);
   if (rank == rank_) return;  // submitted() says it for this one
@@ -215,7 +215,7 @@ void TraceEvents::started(const TraceRecord& record) {
     Place& place = places_[number];
     if (place.state != Place::State::agreed || place.batch != record.value) continue;  // it is over
     end(*place.row, record.time_ns);
-    // One for the batch, since its operations are of one verb.
+    // One for the whole batch, since its operations have one verb.
     if (name_.empty() && way.transport.empty()) name_ = escaped(way.algorithm);
     else if (name_.empty()) add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
     begin(*place.row, name_, record.time_ns, arguments_);
@@ -282,7 +282,7 @@ void TraceEvents::instant(Row& row, int rank, std::int64_t time_ns) {
   add_event();
 }
 
-// For all rows. More may follow before add_event().
+// The events that belong to all rows. More may follow before add_event().
 void TraceEvents::mark(std::string_view name, std::int64_t time_ns) {
   event_ = R"({"ph":"i","s":"g","name":")"sv;
   event_.append(name) += '"';
@@ -297,7 +297,7 @@ void TraceEvents::metadata(const char* what, int pid, std::string_view arguments
   add_event();
 }
 
-// A rank that was done with the last use before this one may be ready for the next: it is shown after it.
+// A rank that had finished the use before this one may be ready for the next: that is shown behind the use before.
 std::int64_t TraceEvents::in_order(Row& row, std::int64_t time_ns) {
   row.last_ns = std::max(row.last_ns, time_ns);
   return row.last_ns;

@@ -1,6 +1,6 @@
 #pragma once
-// From the records of the engine to the events of Chrome's trace format, as Horovod's users know them: a tensor is a
-// "process", whose spans NEGOTIATE_<OP> and <OP> follow each other; inside of <OP> are QUEUE and <TRANSPORT>_<OP>.
+// Makes events of Chrome's trace format out of the engine's records, in the form that Horovod's users know: a tensor is
+// a "process", whose spans NEGOTIATE_<OP> and <OP> follow each other; inside of <OP> are QUEUE and <TRANSPORT>_<OP>.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace hvd::runtime {
 
-// Of the file; the merging of files of many ranks goes by it.
+// What the file is about; files of several ranks are merged by it.
 struct TraceHeader {
   std::int64_t start_since_epoch_us = 0;
   std::int64_t start_of_steady_clock_us = 0;  // equal clocks on all ranks of a host
@@ -25,22 +25,22 @@ struct TraceHeader {
   std::string host, node, job;
 };
 
-// What is to stand in a JSON string, without its quotes; bytes that are no UTF-8 are replaced.
+// The text in the form of a JSON string, without quotes; bytes that are no UTF-8 are replaced.
 std::string escaped(std::string_view text);
 
-// Owned by one thread. Spans nest whatever records come, as long as those of one place begin with `operation` and go on
-// with `submitted` … `finished` or `failed`.
+// Owned by one thread. Spans are nested for any order of records, as long as those of one place begin with `operation`
+// and go on with `submitted` … `finished` or `failed`.
 class TraceEvents {
  public:
   static constexpr std::size_t places = 1 << 16;
 
   TraceEvents(TraceFile& file, const TraceHeader& header, bool marks_batches);
   void take(const TraceRecord& record, std::string_view text);
-  // The spans that are open end here.
+  // Ends the spans that are open.
   void close(std::int64_t time_ns);
 
  private:
-  // A row of the display. Operations of one name and set, whatever their shapes, follow each other in it.
+  // A row of the display. Operations of one name and set follow each other in it, whatever their shapes.
   struct Row {
     int pid = 0;  // 0: has not been shown yet
     std::string key;

@@ -17,10 +17,11 @@ namespace {
 
 constexpr std::uint64_t least_space = 64 << 10, most_space = 4 << 20;
 
-// A byte of a file in memory, which can be stored to at once.
+// A byte of a file that is mapped, and can be stored to at once.
 class MappedByte {
  public:
-  // `value` is what stands there. is_there() is false where the file system maps nothing, or the place is none.
+  // `value` is the byte that is there. is_there() is false if the file system cannot map it, or the place does not
+  // exist.
   MappedByte(int file, std::uint64_t place, char value) {
     auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     auto begin = static_cast<off_t>(place / page * page);
@@ -41,7 +42,7 @@ class MappedByte {
   volatile char& operator*() { return *byte_; }
 
  private:
-  // By a system call that stores there: where we would get SIGBUS, it fails.
+  // Stores by a system call, which fails where a plain store would raise SIGBUS.
   bool make_writable(char value) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -98,7 +99,7 @@ Status TraceFile::flush() {
   taken.swap(buffer_);
   HVD_RETURN_IF_ERROR(make_room(written_ + taken.size()));
   if (auto status = write(taken, written_); !status) {
-    // Of what has reached the file an event may be cut off. If it cannot even be blanked out, nobody can help.
+    // The last event that has reached the file may be cut off. If it cannot be blanked out either, nothing helps.
     std::fill(taken.begin(), taken.end(), ' ');
     (void)write(taken, written_);
     return status;

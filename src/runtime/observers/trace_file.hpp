@@ -25,15 +25,15 @@ class TraceFile {
   static constexpr std::size_t page_bytes = 4096;
   static constexpr std::size_t longest_event = page_bytes - 2;
 
-  // Creates the file, or empties the one that is there; it must be an ordinary one.
+  // Creates the file, or empties an existing one; it must be an ordinary file.
   static Result<TraceFile> create(const std::string& path);
 
   // A JSON value of at most longest_event bytes. Buffered until flush().
   void add(std::string_view event);
   std::size_t buffered_bytes() const { return buffer_.size(); }
-  // After an error what was buffered is lost, and the file is as it was.
+  // After an error everything that was buffered is lost, and the file is as it was.
   Status flush();
-  // Takes the blank space away. Nothing may follow.
+  // Removes the blank space. Nothing may follow.
   Status close();
 
  private:

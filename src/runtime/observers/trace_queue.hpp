@@ -1,5 +1,5 @@
 #pragma once
-// What the engine leaves for the writer of the timeline: a ring of small records, of one thread for one other, without
+// What the engine leaves for the writer of the timeline: a ring of small records, with one thread at each end and no
 // locks. Text that belongs to a record lies in the records behind it.
 #include <algorithm>
 #include <atomic>
@@ -80,7 +80,7 @@ class TraceQueue {
     text.resize(record.text_bytes);
     for (std::size_t i = 0; i < text.size(); i += sizeof(TraceRecord))
       std::memcpy(&text[i], &ring_[read_++ & mask_], std::min(text.size() - i, sizeof(TraceRecord)));
-    // Not for every record: the other thread reads this word.
+    // Not after every record, since the other thread reads this word.
     if (read_ - freed_ > ring_.size() / 16 || read_ == published_seen_) {
       freed_ = read_;
       taken_.store(read_, std::memory_order_release);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/panic.hpp"
-#include "transport/segment_array.hpp"
-#include "transport/splits.hpp"
+#include "transport/segments/segment_array.hpp"
+#include "transport/segments/splits.hpp"
 
 namespace hvd::transport::over_mpi {
 
@@ -33,9 +33,9 @@ class CollectiveTask final : public Task {
         planned_counts_(collective.counts.begin(), collective.counts.end()),
         splits_(seats_) {}
   ~CollectiveTask() override {
-    // What is in MPI's hands is leaked: it may still be written to.
+    // What is in MPI's hands is leaked: MPI may still write to it.
     for (Slot* slot : {&slots_[0], &slots_[1], &agreement_})
-      if (slot->is_busy) (void)new Slot(std::move(*slot));
+      if (slot->is_busy) (void)new Slot(std::move(*slot));  // NOLINT(bugprone-unhandled-exception-at-new): no way on
   }
 
   void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
@@ -67,7 +67,7 @@ class CollectiveTask final : public Task {
         if (Status started = start(next_); !started) return fail(started.error());
         ++next_;
       }
-      if (ended_ == next_) return Progress::pending;  // for the agreement
+      if (ended_ == next_) return Progress::pending;  // waiting for the agreement
       if (Progress progress = look_at(slot_of(ended_)); progress != Progress::done) return progress;
       unpack(ended_++);
     }
@@ -102,7 +102,7 @@ class CollectiveTask final : public Task {
   bool is_by_seat() const { return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter; }
   Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
 
-  // Who has what, and in how many steps it goes through: equal on all seats.
+  // How much each seat has, and in how many steps it goes through: equal on all seats.
   void deal_out() {
     std::int64_t most = std::max<std::int64_t>(static_cast<std::int64_t>(owner_.step_bytes_ / size_of(dtype_)), 1);
     has_agreed_ = verb_ != Verb::alltoall;
@@ -136,7 +136,7 @@ class CollectiveTask final : public Task {
     steps_ = (longest + step_ - 1) / step_;
   }
 
-  // The steps that this seat needs go in, the most that any needs comes out.
+  // In goes the number of steps that this seat needs, out comes the largest that any seat needs.
   Status start_agreeing() {
     std::int64_t wanted = 1;
     for (int seat = 0; seat < seats_; ++seat)
@@ -204,7 +204,7 @@ class CollectiveTask final : public Task {
     else if (me_ == root_) input_.gather(number * step_, call.count, memory);
   }
 
-  // All seats' parts of the step one after the other, and after them this seat's own.
+  // The parts of all seats of the step one after the other, and behind them this seat's own part.
   void pack_by_seat(std::int64_t number, Slot& slot, CollectiveCall& call) {
     slot.counts.clear();
     slot.displacements.clear();
@@ -235,17 +235,17 @@ class CollectiveTask final : public Task {
     call.output = own;
   }
 
-  // The step's part of what goes to each seat or comes from it.
+  // The part that goes to each seat, or comes from it, in the step.
   std::int64_t split_begin(std::int64_t number, std::int64_t split) const { return std::min(number * step_, split); }
   int split_count(std::int64_t number, std::int64_t split) const {
     return static_cast<int>(split_begin(number + 1, split) - split_begin(number, split));
   }
 
-  // Where something goes one way only, an element of no meaning goes the other way: with Open MPI 4.1 a rank that only
-  // sends, or only receives, what is too long for an eager message may wait for ever.
+  // If data go only one way between two seats, an element of no meaning goes the other way. With Open MPI 4.1 a rank
+  // that only sends, or only receives, a message too long for an eager one may wait for ever.
   static int padded(int count, int opposite) { return count == 0 && opposite > 0 ? 1 : count; }
 
-  // What goes to the seats one after the other, and then room for what comes from them.
+  // First what goes to the seats, one after the other, then room for what comes from them.
   void pack_for_seats(std::int64_t number, Slot& slot, CollectiveCall& call) {
     int sent = 0, received = 0;
     for (auto* list : {&slot.counts, &slot.displacements, &slot.received_counts, &slot.received_displacements})
@@ -293,7 +293,7 @@ class CollectiveTask final : public Task {
       case Verb::allreduce:
       case Verb::broadcast: {
         std::int64_t count = std::min(step_, total_ - number * step_);
-        // The root may have no place for what it has.
+        // The root's own data may have no place in its output.
         if (verb_ == Verb::allreduce || output_.count() > 0)
           output_.scatter_scaled(number * step_, count, from, scaled_copy_, {1.0, postscale_});
         return;
@@ -352,9 +352,9 @@ Collectives::Collectives(mpi::Communicator& communicator, const mpi::MpiPlugin& 
                          std::size_t step_bytes)
     : communicator_(communicator), calls_(calls), ranks_per_node_(ranks_per_node), step_bytes_(step_bytes) {}
 
-// In the terms in which the algorithms over messages are judged (collectives/schedule/cost_model.hpp), for what MPI
-// libraries do: doubling for small arrays, a ring's bytes for large ones. On top come what a non-blocking collective of
-// MPI costs to be scheduled, and the copies in and out, which are not hidden behind the wire.
+// In the units of the cost model of messages (collectives/schedule/cost_model.hpp), for what MPI libraries do: doubling
+// for small arrays, the bytes of a ring for large ones. Two things are added: the time that MPI takes to schedule a
+// non-blocking collective, and the copies in and out, which do not overlap with the wire.
 Cost Collectives::cost(const Collective& collective) const {
   if (collective.device != DeviceKind::host) return Cost::impossible();
   bool is_reduction = collective.verb == Verb::allreduce || collective.verb == Verb::reduce_scatter;

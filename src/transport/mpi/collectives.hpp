@@ -30,9 +30,9 @@ class Collectives final : public NativeCollectives {
   std::unique_ptr<Task> plan(const Collective& collective) override;
 
   const UnderWay& under_way() const { return under_way_; }
-  // Something came back since the last call.
+  // Whether something came back since the last call.
   bool has_just_ended() { return std::exchange(has_ended_, false); }
-  // Every task fails from now on; what is in MPI's hands stays there, with its memory. True if there was any.
+  // Every task fails from now on. What is in MPI's hands stays there, with its memory. True if there was any.
   bool abandon(const Error& reason);
 
  private:

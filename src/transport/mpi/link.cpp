@@ -17,14 +17,14 @@ namespace {
 using mpi::Completion;
 using mpi::Request;
 
-// Naps grow to a millisecond (runtime/engine): some tens of milliseconds in all.
+// Naps grow to a millisecond (runtime/engine), so these are some tens of milliseconds in all.
 constexpr int looks_afterwards = 64;
-// Once the link has been aborted: how long what a peer began to send may take to arrive, and how long peers that still
-// receive from here are helped to end that.
+// After the link was aborted: how long a message that a peer has begun to send may take to arrive, and how long this
+// rank helps its peers to finish what they receive from it.
 constexpr auto time_to_receive = std::chrono::seconds(5);
 constexpr auto time_to_send = std::chrono::seconds(1);
 
-// The most that any node has of the group.
+// The largest number of ranks of the group on any node.
 int ranks_per_node(const World& world, const Group& group) {
   std::map<std::string_view, int> counts;
   int most = 1;
@@ -119,7 +119,7 @@ Progress MpiLink::poll(Pending pending) {
   if (operation.kind == Operation::Kind::none) panic("a message was polled after it was done");
   Progress progress = aborted_ || operation.failed ? Progress::failed : look_at(operation);
   if (progress == Progress::pending) return progress;
-  // One that failed may have requests left, for abort() to look after.
+  // A failed operation may have requests left, which abort() looks after.
   if (operation.next == operation.requests.size()) {
     operation.kind = Operation::Kind::none;
     free_tickets_.push_back(pending.ticket);
@@ -203,7 +203,8 @@ bool MpiLink::settle(Operation& operation) {
   return true;
 }
 
-// True if nothing is under way any more. Sends that nobody takes are left: MPI may only read what they borrowed.
+// True if nothing is under way any more. Sends that nobody takes are left: MPI only reads the memory that they
+// borrowed.
 bool MpiLink::drain() {
   Deadline receive_by = Deadline::after(time_to_receive), send_by = Deadline::after(time_to_send);
   for (;;) {

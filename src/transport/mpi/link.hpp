@@ -20,7 +20,7 @@ namespace hvd::transport::over_mpi {
 
 constexpr std::size_t most_piece_bytes = std::size_t{1} << 30;
 
-// How a channel is cut to a tag of so many values.
+// How a channel becomes one of so many tags.
 int tag_of(Channel channel, int highest_tag) noexcept;
 
 class MpiLink final : public Link {
@@ -37,8 +37,9 @@ class MpiLink final : public Link {
   NativeCollectives* native() noexcept override { return &collectives_; }
   bool needs_polling() noexcept override;
   bool progresses_only_when_polled() noexcept override;
-  // Receives are cancelled; what a peer has begun to send is waited for, and where that does not end the process does:
-  // memory that was given back must not change any more. Collectives use memory of their own, which is left to MPI.
+  // Cancels the receives. It waits for messages that a peer has begun to send; if one does not end, it ends the
+  // process, since memory that was given back must not change any more. Collectives use memory of their own, which is
+  // left to MPI.
   void abort(const Error& reason) noexcept override;
 
  private:
@@ -67,7 +68,7 @@ class MpiLink final : public Link {
   std::vector<Operation> operations_;  // by ticket
   std::vector<std::uint32_t> free_tickets_;
   UnderWay under_way_;
-  int afterglow_ = 0;  // looks that are still to be made after the last message has ended
+  int afterglow_ = 0;  // looks still to be made after the last message has ended
   bool aborted_ = false, is_at_rest_ = true;
   Error failure_{ErrorCode::shut_down, "the link was closed"};
   Collectives collectives_;

@@ -18,8 +18,8 @@ class UnderWay {
     changed_ = now;
   }
   bool any() const { return count_ > 0; }
-  // Over sockets MPI reads and writes only while it is called, and its large messages are a dialogue: a nap between two
-  // words of it costs more than all that it saves. After two milliseconds without an end the peer does something else.
+  // Over sockets MPI reads and writes only while it is called, and a large message is a dialogue: a nap between two
+  // steps of it costs more than it saves. If nothing ends for two milliseconds, the peer is doing something else.
   bool is_moving(Clock::time_point now = Clock::now()) const {
     return any() && now - changed_ < std::chrono::milliseconds(2);
   }

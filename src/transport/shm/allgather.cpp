@@ -131,7 +131,7 @@ class Allgather final : public Task {
     link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + filled_);
   }
 
-  // From where it was just read: the slab's lines are on their way to the others.
+  // Copies from the memory that was just read: the slab's lines are on their way to the others.
   void keep_own(Cursor from, std::size_t bytes) {
     out_at_[static_cast<std::size_t>(link_.me)].walk(bytes, [&](const std::byte*, std::byte* out, std::size_t part) {
       if (out == nullptr) from.skip(part);
@@ -152,7 +152,7 @@ class Allgather final : public Task {
     link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + copied_);
   }
 
-  // A seat's piece of a round; nothing once its share has ended.
+  // A seat's piece of a round; empty once its share has ended.
   std::size_t bytes_of(int seat, std::uint64_t round) const {
     std::size_t share = shares_.bytes(seat), begin = round * piece_;
     return begin >= share ? 0 : std::min(piece_, share - begin);

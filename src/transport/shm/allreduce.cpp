@@ -24,9 +24,9 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Up to here one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. It is less than one would
-// think: a slot's lines stay shared with their readers, and a store to a shared line costs a round trip of its own,
-// while the lines of a pushed chunk move from owner to owner. (For the same reason there is no use in fetching the next
+// Up to this size one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. The size is small
+// because a slot's lines stay shared with their readers, and a store to a shared line costs a round trip of its own,
+// while the lines of a pushed chunk move from owner to owner. (For the same reason it does not help to fetch the next
 // slot early.)
 constexpr std::size_t one_shot_bytes_of_two = 1 << 10;
 constexpr std::size_t one_shot_bytes_of_many = 6 << 10;
@@ -187,9 +187,9 @@ class Allreduce final : public Task {
     Cursor(batch_).scatter(scratch_.data(), bytes);
   }
 
-  // Every chunk costs two waits for the others, and they overlap only where there are several: measured with 2 and with
-  // 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 % slower
-  // there; 128 and 512 KB for the larger ones: the same). Not tried: other processors.
+  // Every chunk costs two waits for the others, which overlap only if there are several chunks. Measured with 2 and
+  // with 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 %
+  // slower there; 128 and 512 KB for the larger ones: the same). Not tried: other processors.
   static std::size_t chunk_bytes_for(std::size_t total, std::size_t slab_bytes) {
     std::size_t largest = slab_bytes / 2;
     std::size_t wanted = total <= (1u << 20) ? 128u << 10 : 256u << 10;

@@ -1,26 +1,26 @@
 // Alltoall over shared memory. Every pair of seats goes its own way, so nobody needs to know how much others exchange.
 // The slab of a seat has a part for each of the others, and a part has `pair_places` places.
 //
-// What goes to a seat is cut into pieces. Both seats of a pair know how many pieces go either way, and number them alike
-// through the life of the link: the k-th piece of either has the number of its pair's first in this task, plus k. A piece
-// is put into a place and posted with its number (PairFlags); the receiver copies it out and raises `taken`. The last
-// piece, if it is short, travels beside its number instead.
+// What goes to a seat is cut into pieces. Both seats of a pair know how many pieces go either way, and number them
+// alike through the life of the link: the k-th piece of either has the number of its pair's first in this task, plus k.
+// A piece is put into a place and posted with its number (PairFlags); the receiver copies it out and raises `taken`.
+// The last piece, if it is short, travels beside its number instead.
 //
 // The two seats of a pair change slabs each time that all places of a part have been used, as in allgather.cpp: who
-// writes to a place is who read it last. (On 2 cores of Intel, 64 KB: 4.6 us instead of 6.3.) So piece u may be put into
-// its place once
+// writes to a place is who read it last. (On 2 cores of Intel, 64 KB: 4.6 us instead of 6.3.) So piece u may be put
+// into its place once
 //  1. what the other put there, piece u - pair_places, has been read by me;
-//  2. what I put there before that, piece u - 2 pair_places, has been read by the other: the other's piece between the two
-//     says so, and where there was none, `taken` does;
-//  3. where it is in the other's slab: the other has begun an alltoall, and so found its slab free, since the last verb of
-//     another kind. After one of those every pair begins with its own slabs.
+//  2. what I put there before that, piece u - 2 pair_places, has been read by the other: the other's piece between the
+//     two says so, and where there was none, `taken` does;
+//  3. where it is in the other's slab: the other has begun an alltoall, and so found its slab free, since the last verb
+//     of another kind. After one of those every pair begins with its own slabs.
 // There is no barrier, neither before nor after. When another verb uses the slab next all pieces must have been taken:
 // LinkState::slab_is_free().
 #include <algorithm>
 
+#include "transport/segments/splits.hpp"
 #include "transport/shm/batch.hpp"
 #include "transport/shm/tasks.hpp"
-#include "transport/splits.hpp"
 
 namespace hvd::transport::shm {
 namespace {
@@ -105,7 +105,7 @@ class Alltoall final : public Task {
       if (seat == link_.me) own_ = peer;
       else if (peer.unsent + peer.unreceived > 0) meet(peer);
     }
-    // Not everybody begins with the same seat.
+    // The seats begin with different peers.
     auto after_me = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.seat > link_.me; });
     std::rotate(peers_.begin(), after_me, peers_.end());
     return true;
@@ -219,7 +219,7 @@ class Alltoall final : public Task {
   Splits splits_;
   const std::size_t part_bytes_, place_bytes_;
   Batch in_, out_;
-  std::vector<Peer> peers_;  // with whom I exchange something, from the seat after me on
+  std::vector<Peer> peers_;  // seats that I exchange something with, beginning behind me
   Peer own_{};
   bool has_begun_ = false, has_own_ = false;
   int open_ = 0;  // directions of peers_ in which there is something left

@@ -11,7 +11,7 @@
 
 namespace hvd::transport::shm {
 
-// Null in: zeros. Null out: the result is not wanted. For a plain list both are the same.
+// Null `in` means zeros. Null `out` means that the result is not wanted. For a plain list both are the same.
 struct Piece {
   std::byte* in;
   std::byte* out;
@@ -65,7 +65,7 @@ class Cursor {
       to += part;
     });
   }
-  // As gather(), past the caches: see LinkState::publishes_past_caches.
+  // The same as gather(), past the caches: see LinkState::publishes_past_caches.
   void gather_streaming(std::byte* to, std::size_t bytes);
   // Copies from one place to the next bytes of `out`.
   void scatter(const std::byte* from, std::size_t bytes) {
@@ -74,7 +74,7 @@ class Cursor {
       from += part;
     });
   }
-  // As scatter(), past the caches: for results that do not fit them.
+  // The same as scatter(), past the caches: for results that do not fit into them.
   void scatter_streaming(const std::byte* from, std::size_t bytes);
 
  private:

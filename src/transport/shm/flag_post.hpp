@@ -22,7 +22,7 @@ inline constexpr bool always_fence = false;
 #endif
 
 // The asymmetric form: a sleeper announces itself with a barrier on all processes (membarrier), so the waker needs
-// none; it must only not look for sleepers before its store is issued, which is a matter of the compiler. A fence here
+// none. The waker must only issue its store before it looks for sleepers, which is up to the compiler. A fence here
 // would wait until the flag's line has arrived from the peer's cache: as long as the rest of a small allreduce.
 class FlagPost {
  public:

@@ -23,9 +23,9 @@ class InPlace {
 
   // The digest of where the batch lies; 0 if it does not lie in regions.
   std::uint64_t locate(const Batch& batch, const SharedRegions& regions);
-  // After all digests were found equal.
+  // Call it when all digests were found equal.
   void begin(const SharedRegions& regions);
-  // True when done; else `missing` is the seat that is waited for.
+  // True when done; else `missing` is the seat that this one waits for.
   bool step(int& missing);
 
  private:

@@ -7,8 +7,9 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Orders of magnitude, for the selector: one hand-over between caches, and a byte through a cache-resident slab. Less
-// than what the same bytes are taken to cost as messages, for every verb: those go through the same memory.
+// Orders of magnitude, for the selector: one hand-over between caches, and a byte through a slab in the cache. For
+// every verb this is less than the assumed cost of the same bytes as messages, since messages go through the same
+// memory.
 constexpr double hand_over_s = 0.2e-6;
 constexpr double byte_s = 0.05e-9;
 

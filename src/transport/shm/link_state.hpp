@@ -32,10 +32,11 @@ struct SlabRun {
   std::uint64_t exchanges = 0;       // LinkState::exchanges meanwhile
 };
 
-// What I know of the alltoalls with another seat (alltoall.cpp). The pieces of a pair are numbered alike on both seats.
+// What I know of the alltoalls with another seat (alltoall.cpp). Both seats give the pieces of the pair the same
+// numbers.
 struct Pair {
-  std::uint64_t next = 0;        // the first piece of the next task
-  std::uint64_t sent_end = 0;    // behind the last piece that I sent
+  std::uint64_t next = 0;        // number of the first piece of the next task
+  std::uint64_t sent_end = 0;    // number behind the last piece that I sent
   std::uint64_t both_since = 0;  // from this number on each piece had one of the other seat beside it
   // Since the last verb of another kind:
   std::uint64_t begun = 0;                       // the first piece
@@ -88,7 +89,7 @@ struct LinkState {
   static constexpr std::size_t streaming_publish_bytes = 8 << 10;
   bool has_to_stream(std::size_t bytes) const { return publishes_past_caches && bytes >= streaming_publish_bytes; }
 
-  // Takes so many chunks for a task of the run's verb. Returns the first.
+  // Takes so many chunks for a task of the run's verb. Returns the number of the first.
   std::uint64_t take_chunks(SlabRun& run, std::uint64_t chunks) {
     std::uint64_t first = slab_count;
     if (first != run.end || exchanges != run.exchanges) run.begin = first;
@@ -98,7 +99,7 @@ struct LinkState {
     return first;
   }
 
-  // The first seat but me whose slot has not reached exchange v, looking from `from` on; size if none.
+  // The first seat but me whose slot has not reached exchange v, beginning with `from`; size if there is none.
   int missing_small(std::uint64_t v, int from) {
     int seat = from;
     while (seat < size && (seat == me || area.seat(seat).small[v & 1]->sequence.load(std::memory_order_acquire) >= v))
@@ -112,7 +113,7 @@ struct LinkState {
       ++seat;
     return seat;
   }
-  // Whether my slot for the next exchange may be overwritten; if not, `waiting_for` is who still reads it.
+  // Whether my slot for the next exchange may be overwritten; if not, `waiting_for` is the seat that still reads it.
   bool small_slot_is_free(int& waiting_for) {
     std::uint64_t next = small_count + 1;
     if (next <= 2 || small_read_by_all >= next - 2) return true;
@@ -139,7 +140,7 @@ struct LinkState {
     return true;
   }
 
-  // For the slow way out of step(): a thread that died cannot be waited for. Sets `aborted`.
+  // For the slow path of step(): do not wait for a thread that died. Sets `aborted`.
   void notice_dead_threads();
 
  private:

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "base/panic.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::transport::shm {
 namespace {
 
-// How much is moved between two looks of the other end at the ring: both should work at the same time.
+// How much is moved before the other end can see it in the ring: both ends should work at the same time.
 constexpr std::size_t stride_bytes = 16 << 10;
 
 }  // namespace
@@ -49,7 +49,7 @@ Pending Mailbox::recv(Seat from, Bytes bytes, Channel channel) {
   operation.bytes = bytes.size();
   operation.channel = channel;
   Incoming& in = incoming_.at(static_cast<std::size_t>(from.value));
-  // The last one may still be on its way in.
+  // The last of them may still be coming in.
   auto complete = in.unexpected.end() - (in.is_inside && in.operation < 0 ? 1 : 0);
   auto found = std::find_if(in.unexpected.begin(), complete, [&](const Unexpected& u) { return u.channel == channel; });
   if (found != complete) {
@@ -125,7 +125,7 @@ void Mailbox::move_all() {
       std::uint64_t before = in.read;
       if (!out.queue.empty()) push(seat, out);
       if (!in.waiting.empty() || in.is_inside) pull(seat, in);
-      // Nobody wakes me for what I made room for myself.
+      // Nobody wakes me for room that I made myself.
       again = seat == link_.me && in.read != before && !out.queue.empty();
     }
   }
@@ -180,7 +180,7 @@ void Mailbox::pull(int from, Incoming& in) {
   }
 }
 
-// False if none has come, or one that nobody waits for and that nothing has to pass.
+// False if no message has come, or if nobody waits for it and no message behind it has to pass.
 bool Mailbox::read_header(int from, Incoming& in) {
   std::uint64_t available = in.head->written.value.load(std::memory_order_acquire) - in.read;
   if (available < sizeof(Header)) return false;
@@ -201,7 +201,7 @@ void Mailbox::end_message(Incoming& in) {
     in.operation = -1;
     return;
   }
-  // Somebody may have begun to wait for it while it came in.
+  // A receive for it may have begun while it came in.
   Unexpected& message = in.unexpected.back();
   std::int64_t waiting = take_waiting(in, message.channel);
   if (waiting < 0) return;
@@ -212,7 +212,7 @@ void Mailbox::end_message(Incoming& in) {
   settle(static_cast<std::uint32_t>(waiting), actual);
 }
 
-// The oldest receive for the channel, no longer waiting; -1 if there is none.
+// The oldest receive that waits for the channel; it no longer waits afterwards. -1 if there is none.
 std::int64_t Mailbox::take_waiting(Incoming& in, const Channel& channel) {
   auto found = std::find_if(in.waiting.begin(), in.waiting.end(),
                             [&](std::uint32_t index) { return operations_[index].channel == channel; });
@@ -241,7 +241,7 @@ std::size_t Mailbox::copy_in(Outgoing& out, const std::byte* from, std::size_t b
   return bytes;
 }
 
-// Null `to`: drops the bytes.
+// If `to` is null the bytes are dropped.
 std::size_t Mailbox::copy_out(Incoming& in, std::byte* to, std::size_t bytes) {
   std::uint64_t available = in.head->written.value.load(std::memory_order_acquire) - in.read;
   bytes = std::min<std::size_t>(bytes, available);

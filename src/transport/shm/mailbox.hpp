@@ -25,10 +25,10 @@ class Mailbox {
 
   Pending send(Seat to, ConstBytes bytes, Channel channel);
   Pending recv(Seat from, Bytes bytes, Channel channel);
-  // After done or failed the ticket is void.
+  // After done or failed the ticket is no longer valid.
   Progress poll(Pending pending);
   const Error& failure() const { return *failure_; }
-  // Everything pending fails; nothing of the caller's memory is touched any more.
+  // Everything pending fails; from now on the caller's memory is not touched.
   void abort(const Error& reason);
 
  private:
@@ -66,7 +66,7 @@ class Mailbox {
     bool is_inside = false;              // a header has been read; its message follows
     Header header{};
     std::size_t received = 0;
-    std::int64_t operation = -1;  // that the message goes to; -1: to `unexpected.back()`
+    std::int64_t operation = -1;  // the receive that the message goes to; -1: `unexpected.back()`
     std::vector<Unexpected> unexpected;
   };
 

@@ -1,11 +1,11 @@
 // Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
 //
 // One shot (small): everybody posts everything, each seat reduces its share out of all slots.
-// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for that
-// seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
-// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have been
-// used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After another
-// verb, of which the other may still have to unpack its slab, everybody begins with its own.
+// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for
+// that seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
+// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have
+// been used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After
+// another verb, of which the other may still have to unpack its slab, everybody begins with its own.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -114,7 +114,7 @@ class ReduceScatter final : public Task {
     in_at_[static_cast<std::size_t>(link_.me)].walk(bytes_of(link_.me, reduced_),
                                                     [&](const std::byte* in, std::byte*, std::size_t part) {
                                                       const void*& own = sources_[static_cast<std::size_t>(link_.me)];
-                                                      // Zeros, in a place that nobody else uses.
+                                                      // Zeros, in a place that no other seat uses.
                                                       if (in == nullptr)
                                                         std::memset(place(link_.me, link_.me, reduced_), 0, part);
                                                       own = in == nullptr ? place(link_.me, link_.me, reduced_) : in;
@@ -132,7 +132,7 @@ class ReduceScatter final : public Task {
     });
   }
 
-  // Where what one seat has for another lies in a round.
+  // Where the data that one seat has for another lies in a round.
   std::byte* place(int from, int to, std::uint64_t round) {
     std::uint64_t use = base_ + round - link_.scatters.begin;
     if ((use / 2 & 1) != 0) std::swap(from, to);

@@ -9,8 +9,8 @@
 
 namespace hvd::transport::shm {
 
-// Belongs to the engine's thread. Regions are added and removed at the same point of the schedule on all seats, so that
-// all agree about what is shared when a batch begins.
+// Belongs to the engine's thread. All seats add and remove regions at the same point of the schedule, so they agree
+// about what is shared when a batch begins.
 class SharedRegions {
  public:
   struct Place {
@@ -19,16 +19,16 @@ class SharedRegions {
   };
 
   // `memory` holds `seats` parts of `part_bytes` each, by seat.
-  void add(std::shared_ptr<void> memory, std::size_t part_bytes, int me) {
+  void add(const std::shared_ptr<void>& memory, std::size_t part_bytes, int me) {
     auto* base = static_cast<std::byte*>(memory.get());
-    regions_.push_back({std::move(memory), base, base + part_bytes * static_cast<std::size_t>(me), part_bytes});
+    regions_.push_back({memory, base, base + part_bytes * static_cast<std::size_t>(me), part_bytes});
   }
   void remove(const void* my_part) {
     std::erase_if(regions_, [my_part](const Region& region) { return region.mine == my_part; });
   }
   bool empty() const { return regions_.empty(); }
 
-  // Where a piece of my memory lies; nothing if not all of it is in one region.
+  // Where a piece of my memory lies; nothing unless all of it is in one region.
   std::optional<Place> find(const void* memory, std::size_t bytes) const {
     auto address = reinterpret_cast<std::uintptr_t>(memory);
     for (std::size_t i = 0; i < regions_.size(); ++i) {

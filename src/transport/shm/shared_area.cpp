@@ -15,7 +15,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where the parts of a seat lie, from the beginning of the seat.
+// Where the parts of a seat lie, counted from the beginning of the seat's part.
 constexpr std::size_t small_at(int slot) {
   return sizeof(SeatFlags) + static_cast<std::size_t>(slot) * (sizeof(SmallSlot) + small_slot_bytes);
 }

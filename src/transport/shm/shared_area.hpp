@@ -43,7 +43,8 @@ struct alignas(line_pair_bytes) RingHead {
   Flag read;     // bytes that the receiver ever took out
 };
 
-// Of an ordered pair: the pieces of alltoalls, posted with their numbers, from 1 on. Short ones are the payload.
+// For an ordered pair of seats: the pieces of alltoalls, posted with their numbers, from 1 on. A short piece travels
+// beside its number.
 inline constexpr std::size_t pair_places = 2;
 struct PairFlags {
   SmallSlot posts[2 * pair_places];  // by the sender
@@ -62,7 +63,7 @@ struct Shape {
   std::size_t slab_bytes = 0;  // per seat
   std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
 };
-// Half a slab has room for so much of every seat, however many there are.
+// Half a slab has room for this much of every seat, for any number of seats.
 inline constexpr std::size_t least_piece_bytes = 64;
 Shape shape_for(int seats, const Config& config);
 std::size_t bytes_needed(const Shape& shape);

@@ -8,7 +8,7 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 #include "transport/shm/link_state.hpp"
 #include "transport/transport.hpp"
 
@@ -21,10 +21,10 @@ std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& col
 std::unique_ptr<Task> plan_alltoall(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective);
 
-// From here on results do not fit the caches: store past them.
+// Results of this size do not fit into the caches: they are stored past them.
 inline constexpr std::size_t streaming_from_bytes = 4 << 20;
 
-// A task's place in the link's order, and whom it waits for.
+// The task's place in the link's order, and the seat that it waits for.
 class Turn {
  public:
   explicit Turn(LinkState& link) : link_(link) {}
@@ -73,8 +73,8 @@ class Shares {
   Shares(const Collective& collective, int size)
       : element_(size_of(collective.dtype)), size_(size), counts_(collective.counts.begin(), collective.counts.end()) {}
 
-  // `total_bytes`: of the array that is dealt out. Panics if the plan's counts add up to something else, or my share is
-  // not as long as my segments.
+  // `total_bytes` is the size of the array that is dealt out. Panics if the plan's counts have another sum, or if my
+  // share has another length than my segments.
   void deal(std::size_t total_bytes, int me, std::size_t my_bytes);
   void deal_nothing() {
     bounds_.assign(static_cast<std::size_t>(size_) + 1, 0);

@@ -18,11 +18,11 @@ namespace {
 
 using State = Operation::State;
 
-// Of all streams within one poll(), as long as they move: others want to be polled too.
+// For all streams within one poll(), as long as they move: others want to be polled, too.
 constexpr int most_turns = 8;
 constexpr unsigned many_looks = 10'000;
-// Connections to a peer: the chunks of a batch are dealt out to them, so that one's window does not bound the pair. One
-// is made when it is first used, so small batches know only the first.
+// Connections to one peer. The chunks of a batch are dealt out to them, so that the window of one connection does not
+// limit the pair. A connection is made when it is first used, so small batches use only the first.
 constexpr std::size_t streams_per_peer = 4;
 
 class TcpLink final : public Link {
@@ -42,7 +42,7 @@ class TcpLink final : public Link {
   const Group& group() const override { return group_; }
 
   Pending send(Seat to, ConstBytes bytes, Channel channel) override {
-    // The table is of sends and receives alike; a send's bytes are only ever read.
+    // The table holds sends and receives; the bytes of a send are only read.
     std::uint32_t number = new_operation(to, {const_cast<std::byte*>(bytes.data()), bytes.size()}, channel);
     if (is_aborted_) return {number + 1};
     wake_if_armed();
@@ -99,7 +99,8 @@ class TcpLink final : public Link {
         if (!stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
         continue;
       }
-      // connections::NetPeers tells when it is there; that it will never be, the others may tell.
+      // connections::NetPeers tells when the connection is there. That it will never be there, only the others may
+      // tell.
       for (Stream* sibling : open_siblings(index)) net_->arm(sibling->descriptor(), false);
     }
     is_armed_ = true;
@@ -114,7 +115,7 @@ class TcpLink final : public Link {
       if (operation.state == State::waiting) operation.state = State::failed;
     for (auto& stream : streams_) {
       if (!stream) continue;
-      stream->say_farewell(reason.message);
+      stream->tell_abort(reason.message);
       close(*stream);
     }
     own_sends_.clear();
@@ -123,7 +124,7 @@ class TcpLink final : public Link {
   }
 
  private:
-  // Equal on both ends for all messages of a channel, whose order has to be kept.
+  // Equal on both ends for all messages of a channel, since their order has to be kept.
   static std::size_t index_of(Seat seat, Channel channel) {
     return static_cast<std::size_t>(seat.value) * streams_per_peer + channel.chunk % streams_per_peer;
   }
@@ -166,7 +167,8 @@ class TcpLink final : public Link {
       if (!stream.is_open()) has_moved |= open(active_[at], stream);
       if (stream.is_open()) {
         has_moved |= stream.push();
-        // An engine that never sleeps arms nothing: the one to tell connections::NetPeers that this one stalls.
+        // An engine that never sleeps arms nothing. So this also tells connections::NetPeers that the connection
+        // stalls.
         if (stream.blocked_looks() == many_looks) net_->arm(stream.descriptor(), true);
         has_moved |= stream.pull();
       }
@@ -181,7 +183,8 @@ class TcpLink final : public Link {
     return has_moved;
   }
 
-  // In the last look before a sleep something moved or began: other sockets may matter now than those that were armed.
+  // In the last look before a sleep something moved or began, so other sockets may matter now than those that were
+  // armed.
   void wake_if_armed() {
     if (std::exchange(is_armed_, false)) wake_->post();
   }
@@ -189,8 +192,9 @@ class TcpLink final : public Link {
   // True if there is news of the connection.
   bool open(std::size_t index, Stream& stream) {
     const Rank peer = group_.rank_at(seat_of(index));
-    // A peer that dials and has gone will not dial any more. Asked before the connection is: one that it made before it
-    // went is there by now. If this rank dials, connections::NetPeers will tell.
+    // A peer that dials and has ended will not dial any more. The end is asked for before the connection is: a
+    // connection that the peer made before it ended is there by now. If this rank dials, connections::NetPeers will
+    // tell.
     std::optional<Stream::End> end;
     for (const Stream* sibling : open_siblings(index))
       if (peer > world_.rank && sibling->is_left()) end = sibling->end().value_or(Stream::End{});
@@ -211,7 +215,7 @@ class TcpLink final : public Link {
   void close(Stream& stream) {
     posix::FileDescriptor socket = stream.take_socket();
     if (!socket) return;
-    // What was not read would make the kernel reset the connection, and take what the peer has not read yet with it.
+    // Bytes that were not read would make the kernel reset the connection, and drop what the peer has not read yet.
     char unread[4096];
     for (int turn = 0; turn < 1000 && ::recv(socket.get(), unread, sizeof unread, MSG_DONTWAIT) > 0; ++turn) {
     }
@@ -219,7 +223,7 @@ class TcpLink final : public Link {
     ::shutdown(socket.get(), SHUT_RDWR);  // a child forked in this moment may hold a copy
   }
 
-  // Messages of this seat to itself.
+  // Messages that this seat sends to itself.
   void match_own() {
     for (std::size_t at = 0; at < own_receives_.size(); ++at) {
       Operation& receive = operations_[own_receives_[at]];
@@ -258,14 +262,14 @@ class TcpLink final : public Link {
     Stream::End end = *stream.end();
     if (stream.is_open() && net_->has_fallen_silent(stream.descriptor())) end.error = ETIMEDOUT;
     failure_ = Error(ErrorCode::peer_lost, peer + " " + what_happened(end) + " (link '" + name_ + "')");
-    failure_->is_a_consequence = end.farewell.empty() && is_closed(end);
+    failure_->is_a_consequence = end.abort_reason.empty() && is_closed(end);
   }
 
   static bool is_closed(const Stream::End& end) {
     return end.error == 0 || end.error == EPIPE || end.error == ECONNRESET;
   }
   static std::string what_happened(const Stream::End& end) {
-    if (!end.farewell.empty()) return "has given up: " + end.farewell;
+    if (!end.abort_reason.empty()) return "has given up: " + end.abort_reason;
     if (is_closed(end)) return "has closed its TCP connection during an operation; its own output tells why";
     switch (end.error) {
       case ETIMEDOUT:
@@ -273,7 +277,7 @@ class TcpLink final : public Link {
       case ENETUNREACH:
         return "gives no sign of life: its host or the network to it is down (HOROVOD_PEER_TIMEOUT sets how long that "
                "may last)";
-      default: return std::string("is lost, its TCP connection broke: ") + std::strerror(end.error);
+      default: return "is lost, its TCP connection broke: " + errno_text(end.error);
     }
   }
 
@@ -284,7 +288,7 @@ class TcpLink final : public Link {
   const std::string name_;
   std::vector<Operation> operations_;  // by ticket - 1
   std::vector<std::uint32_t> unused_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // see index_of(); null until it is first used
+  std::vector<std::unique_ptr<Stream>> streams_;  // by index_of(); null until it is first used
   std::vector<std::size_t> active_;               // those with something to send or to wait for
   std::vector<std::uint32_t> own_sends_, own_receives_;
   std::vector<std::pair<Seat, Error>> unreachable_;

@@ -7,8 +7,8 @@
 
 namespace hvd::transport::tcp {
 
-// Connections are made when a seat is first sent to or received from: a group of thousands starts as fast as one of
-// two.
+// A connection to a seat is made when something is first sent to it or received from it: a group of thousands starts as
+// fast as a group of two.
 std::unique_ptr<Link> make_link(const Surroundings& surroundings, const Group& group, std::string name);
 
 }  // namespace hvd::transport::tcp

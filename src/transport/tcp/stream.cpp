@@ -13,9 +13,9 @@
 namespace hvd::transport::tcp {
 namespace {
 
-// Moved in one direction before the other has its turn: both ends should work at the same time.
+// This much is moved in one direction before the other has its turn: both ends should work at the same time.
 constexpr std::size_t stride_bytes = 1 << 20;
-// A small message and its header, and the next ones, come in one call.
+// A small message with its header, and those that follow, come in one call.
 constexpr std::size_t stage_bytes = 16 << 10;
 constexpr std::size_t most_messages_per_call = 8;
 // With the kernel's first window a message of 64 KB and its header would need two turns.
@@ -50,7 +50,7 @@ void Stream::send(std::uint32_t operation) {
 
 void Stream::recv(std::uint32_t operation) {
   Operation& wanted = (*operations_)[operation];
-  // The last one may still be on its way in.
+  // The last of them may still be coming in.
   auto complete = early_.end() - (is_inside_ && target_ < 0 ? 1 : 0);
   auto found =
       std::find_if(early_.begin(), complete, [&](const Early& each) { return each.channel == wanted.channel; });
@@ -145,13 +145,13 @@ bool Stream::pull() {
   return has_moved;
 }
 
-// False if none has come yet, or one that nobody waits for while nothing behind it is waited for.
+// False if no message has come, or if nobody waits for it and for none behind it.
 bool Stream::read_header() {
   if (staged() < sizeof(Header)) return fill();
   Header header;
   std::memcpy(&header, stage_.get() + stage_begin_, sizeof header);
-  if (header.kind == Header::Kind::farewell) {
-    std::size_t length = std::min<std::size_t>(header.bytes, longest_farewell);
+  if (header.kind == Header::Kind::abort) {
+    std::size_t length = std::min<std::size_t>(header.bytes, longest_abort_reason);
     if (staged() < sizeof header + length) return fill();
     const auto* text = reinterpret_cast<const char*>(stage_.get() + stage_begin_ + sizeof header);
     end_ = End{0, std::string(text, length)};
@@ -203,7 +203,7 @@ bool Stream::read_body() {
   return true;
 }
 
-// More into the stage. False if nothing has come. True at the end of the connection: there is something to look at.
+// Reads more into the stage. False if nothing has come. True at the end of the connection, since that is news.
 bool Stream::fill() {
   if (!can_receive_) {  // half a message, and nothing more will come
     stage_begin_ = stage_end_ = 0;
@@ -235,7 +235,7 @@ void Stream::end_message() {
     target_ = -1;
     return;
   }
-  // Somebody may have begun to wait for it while it came in.
+  // A receive for it may have begun while it came in.
   Early& message = early_.back();
   std::int64_t waiting = take_waiting(message.channel);
   if (waiting < 0) return;
@@ -247,7 +247,7 @@ void Stream::end_message() {
   settle(static_cast<std::uint32_t>(waiting), actual);
 }
 
-// The oldest receive for the channel, no longer waiting; -1 if there is none.
+// The oldest receive that waits for the channel; it no longer waits afterwards. -1 if there is none.
 std::int64_t Stream::take_waiting(const Channel& channel) {
   auto found = std::find_if(waiting_.begin(), waiting_.end(),
                             [&](std::uint32_t number) { return (*operations_)[number].channel == channel; });
@@ -286,12 +286,12 @@ void Stream::fail(End end) {
   fail_receives();
 }
 
-void Stream::say_farewell(const std::string& why) {
+void Stream::tell_abort(const std::string& why) {
   if (!is_open() || !can_send_ || sent_ > 0) return;
-  std::string_view text = std::string_view(why).substr(0, longest_farewell);
+  std::string_view text = std::string_view(why).substr(0, longest_abort_reason);
   Header header;
   header.bytes = text.size();
-  header.kind = Header::Kind::farewell;
+  header.kind = Header::Kind::abort;
   Buffer message;
   ByteWriter writer(message);
   writer.put(header);

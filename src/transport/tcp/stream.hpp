@@ -27,8 +27,8 @@ class Stream {
  public:
   // Why the connection ended.
   struct End {
-    int error = 0;         // errno; 0 if the other end closed it
-    std::string farewell;  // what the other end said before
+    int error = 0;             // errno; 0 if the other end closed it
+    std::string abort_reason;  // why the other end aborted the link; empty if it did not say
   };
 
   explicit Stream(std::vector<Operation>& operations) : operations_(&operations) {}
@@ -36,11 +36,11 @@ class Stream {
   bool is_open() const { return static_cast<bool>(socket_); }
   int descriptor() const { return socket_.get(); }
   void open(posix::FileDescriptor socket);
-  // After it no operation is known any more, and the descriptor is the caller's.
+  // Forgets all operations and gives the descriptor to the caller.
   posix::FileDescriptor take_socket();
 
   void send(std::uint32_t operation);
-  // Takes a message that came too early; else waits for it.
+  // Takes a message that came too early, or waits for one.
   void recv(std::uint32_t operation);
   bool has_to_send() const { return first_ < outgoing_.size(); }
   bool expects_anything() const { return !waiting_.empty() || target_ >= 0; }
@@ -52,12 +52,13 @@ class Stream {
   bool push();
   bool pull();
 
-  // The other end has closed its half. It never does so while it wants what is sent to it.
+  // The other end has closed its half. It does so only when it wants nothing more that is sent to it.
   bool is_left() const;
-  // Everything that waits fails, without a connection.
+  // Everything that waits fails; there is no connection.
   void fail(End end);
-  // A farewell, if no message is half sent: there it would be taken for part of it.
-  void say_farewell(const std::string& why);
+  // Tells the other end that this one has aborted the link, and why; not while a message is half sent, for this would
+  // be taken for a part of it.
+  void tell_abort(const std::string& why);
   const std::optional<End>& end() const { return end_; }
 
  private:

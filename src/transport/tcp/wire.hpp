@@ -9,7 +9,7 @@ namespace hvd::transport::tcp {
 struct Header {
   enum class Kind : std::uint16_t {
     message,
-    farewell,  // the sender has aborted the link; the bytes say why. Nothing follows
+    abort,  // the sender has aborted the link; the bytes say why. Nothing follows
   };
   std::uint64_t batch = 0;
   std::uint64_t bytes = 0;
@@ -21,7 +21,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24);
 
-inline constexpr std::size_t longest_farewell = 1024;
+inline constexpr std::size_t longest_abort_reason = 1024;
 
 // A send or a receive.
 struct Operation {

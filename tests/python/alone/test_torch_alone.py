@@ -53,7 +53,7 @@ def test_names():
     "join": "device",
     "barrier": "process_set",
     "broadcast_object": "obj root_rank name process_set",
-    "broadcast_optimizer_state": "optimizer root_rank model",
+    "broadcast_optimizer_state": "optimizer root_rank model process_set",
 }.items())
 def test_signatures(name, parameters):
     assert list(inspect.signature(getattr(hvd, name)).parameters) == parameters.split()

@@ -147,7 +147,7 @@ def test_a_handler_and_another_thread_shut_down_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["hvd.synchronize(handle)", "hvd.mpi_ops.synchronize_all([handle])"])
-def test_who_waits_hears_of_another_threads_shutdown_when_no_operation_writes_any_more(tmp_path, call):
+def test_a_waiting_thread_hears_of_a_shutdown_when_no_operation_writes_any_more(tmp_path, call):
     output = run(tmp_path, """
         hvd.init()
         hvd.barrier()

@@ -18,7 +18,8 @@ def test_a_rank_may_start_a_job_and_its_children_may_not_join(tmp_path):
         assert hvd.size() == ranks
         if ranks == 2:
             for environment in (None, dict(os.environ)):
-                child = subprocess.run([sys.executable, __file__, "2"], env=environment, stderr=subprocess.PIPE, text=True)
+                child = subprocess.run([sys.executable, __file__, "2"], env=environment,
+                                       stderr=subprocess.PIPE, text=True)
                 assert child.returncode == 1 and "is a child of the rank" in child.stderr, child.stderr
             job = [HOROVODRUN, "-np", "3", sys.executable, __file__, "3"]
             subprocess.run(job, env=dict(os.environ), check=True)

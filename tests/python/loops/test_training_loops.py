@@ -43,8 +43,8 @@ def trained(tmp_path_factory):
         key = (loop, ranks, options, variables)
         if key not in known:
             folder = tmp_path_factory.mktemp(loop)
-            command = [sys.executable, str(FOLDER / f"{loop}.py"), "--output", str(folder / "checkpoints"), "--parameters",
-                       str(folder / "%d"), *options]
+            command = [sys.executable, str(FOLDER / f"{loop}.py"), "--output", str(folder / "checkpoints"),
+                       "--parameters", str(folder / "%d"), *options]
             if ranks > 1:
                 launcher = os.environ.get("HOROVODRUN", "horovodrun")
                 command = [launcher, "-np", str(ranks), "env", *variables, *command]

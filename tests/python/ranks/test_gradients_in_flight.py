@@ -255,7 +255,8 @@ def test_under_sum_what_was_summed_is_not_counted_again(hvd, rank, size):
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_gradients_that_nobody_wants(hvd, rank, size, passes):
-    """As those of a discriminator in the generator's step: module.zero_grad() takes them away, and the count begins anew."""
+    """As those of a discriminator in the generator's step: module.zero_grad() takes them away, and the count begins
+    anew."""
     parameters = parameters_of(0)
     optimizer = sgd(hvd, parameters, backward_passes_per_step=passes)
     module = torch.nn.ParameterList(parameters)

@@ -1,4 +1,5 @@
-"""A program may use ever new names, shapes and scales: what is kept of them is bounded, and what is used again is found."""
+"""A program may use ever new names, shapes and scales: what is kept of them is bounded, and what is used again is
+found."""
 import gc
 
 import pytest

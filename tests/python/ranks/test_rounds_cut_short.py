@@ -68,7 +68,8 @@ def test_threads_that_use_one_gradient_all_wait_for_it(hvd, rank, size, monkeypa
             if not threads:
                 backward(parameters, rank)
             monkeypatch.setattr(_ops, "synchronize", waiting)
-            threads.append(threading.Thread(target=lambda: (found.append(parameters[0].grad.sum().item()), waits.set())))
+            threads.append(threading.Thread(target=lambda: (found.append(parameters[0].grad.sum().item()),
+                                                            waits.set())))
             threads[-1].start()
             waits.wait()
     monkeypatch.undo()

@@ -156,8 +156,8 @@ def _init_process_sets(process_sets):
 def add_process_set(process_set):
     """Makes a set of these ranks; returns it. Every rank of the job calls this, members or not, in the same order.
 
-    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process sets
-    are not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
+    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process
+    sets are not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)

@@ -25,6 +25,9 @@ def _check_has_gpu():
 
 
 def __getattr__(name):
+    if name == "checkpoint":
+        import horovod.checkpoint
+        return horovod.checkpoint
     if name == "elastic":
         raise AttributeError(text_about("horovod.torch.elastic"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -53,8 +53,8 @@ def _start_broadcast(tensor, root_rank, name, process_set):
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Copies the root's optimizer state and options (learning rate, …) to all ranks.
 
-    What the root has is adopted, whatever this rank has; nothing is stepped, and an optimizer that is fresh at the root is
-    fresh everywhere. model: not needed any more.
+    What the root has is adopted, whatever this rank has; nothing is stepped, and an optimizer that is fresh at the root
+    is fresh everywhere. model: not needed any more.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state: it is not a set of tensors of known shape")
@@ -66,7 +66,8 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
 
 
 def show_zero_gradients(optimizer, parameters, model):
-    """Scripts written for Horovod find zero gradients at a fresh distributed optimizer; no step will be made by them."""
+    """Scripts written for Horovod find zero gradients at a fresh distributed optimizer; no step will be made by
+    them."""
     if not hasattr(optimizer, "_distributed") or isinstance(optimizer, torch.optim.SparseAdam):
         return
     sparse = {id(module.weight) for module in model.modules() if getattr(module, "sparse", False) is True} \

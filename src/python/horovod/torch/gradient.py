@@ -14,7 +14,8 @@ _start_again = _core.start_again
 
 class Gradient:
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
-                 "handle", "store", "is_done", "seen", "used_version", "kept_back", "summed", "summed_version", "__weakref__")
+                 "handle", "store", "is_done", "seen", "used_version", "kept_back", "summed", "summed_version",
+                 "__weakref__")
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
@@ -67,7 +68,8 @@ class Gradient:
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
-        """Who takes a gradient away, or sets it to zero, does not want it: what comes then is the first of its round."""
+        """A program that takes a gradient away, or sets it to zero, does not want it: the next one is the first of its
+        round."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
         # The backward pass has added once. Whatever else was done to a mean that is there, it is equal on all ranks.
         was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
@@ -86,7 +88,8 @@ class Gradient:
         """Starts the reduction of the tensor, which is the parameter's gradient or takes the place of one."""
         if tensor.requires_grad:
             raise AssertionError(
-                f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced in "
+                f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced "
+                f"in "
                 "place. Compute what is differentiated again by torch.autograd.grad(..., create_graph=True), which "
                 "leaves p.grad alone, and call backward() for the whole loss.")
         of_all, settings = self.of_all, self.settings
@@ -153,7 +156,8 @@ class Gradient:
         return tensor
 
     def prepare(self, tensor):
-        """The gradient, and the dense tensor that is reduced for it; says how the result is stored if that is another."""
+        """The gradient, and the dense tensor that is reduced for it; says how the result is stored if that is
+        another."""
         views, compression = self.of_all.views, self.settings.compression
         if views is not None:
             views.take_in(self.parameter, tensor)
@@ -239,7 +243,8 @@ class Gradient:
         elif others_have_more and self.seen is not None and (
                 tensor is not self.seen() or version_of(tensor) != self.used_version):
             raise RuntimeError(
-                f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of all "
+                f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of "
+                f"all "
                 "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
 
@@ -270,7 +275,7 @@ class Gradient:
             self.group = None
 
     def lands_if_done(self):
-        """For who abandons it. True if it has landed, or nothing tells when it will."""
+        """For abandon(). True if it has landed, or nothing tells when it will."""
         handle = self.handle if self.group is None else self.group.handle
         if self.tensor is None or handle is None:
             return True

@@ -11,8 +11,8 @@ NONE, DENSE = 0, 1  # a sparse gradient: DENSE and the number of its sparse dime
 class Presence:
     """One byte per parameter: the greatest kind that any rank has.
 
-    So ranks may use different parameters: who lacks a gradient that another rank has takes part with zeros, and what
-    nobody used stays without a gradient, as in one process.
+    So ranks may use different parameters. A rank that lacks a gradient which another rank has takes part with zeros. A
+    parameter that nobody used stays without a gradient, as in one process.
     """
 
     def __init__(self, name, count, process_set):

@@ -13,13 +13,13 @@ _ALIGNMENT_BYTES = 64
 class GradientViews:
     """One block of shared memory with a place for each parameter's gradient.
 
-    Collective over the ranks of a node: all make it for the same parameters. Autograd leaves a gradient where it computed
-    it, which costs nothing, and it is moved to its place when it is submitted: a copy. To keep it there would cost zeroing
-    and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown(); it is given back when
-    all ranks have none any more and make others.
+    Collective over the ranks of a node: all make it for the same parameters. Autograd leaves a gradient where it
+    computed it, which costs nothing, and it is moved to its place when it is submitted: a copy. To keep it there would
+    cost zeroing and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown(); it
+    is given back when all ranks have none any more and make others.
 
-    The tensor that is the gradient stays the same object, in other memory. One that the program keeps from an earlier step
-    gets memory of its own. Parts of a buffer of the program's stay where they are.
+    The tensor that is the gradient stays the same object, in other memory. One that the program keeps from an earlier
+    step gets memory of its own. Parts of a buffer of the program's stay where they are.
     """
 
     def __init__(self, parameters):
@@ -78,7 +78,8 @@ class _Blocks:
 
         Here a rank waits for the others with an ear for signals; after that they come at once.
         """
-        is_gone = torch.tensor([True] + [memory() is None for _, memory in self._blocks], dtype=torch.uint8, device="cpu")
+        is_gone = torch.tensor([True] + [memory() is None for _, memory in self._blocks], dtype=torch.uint8,
+                               device="cpu")
         allreduce_(is_gone, None, "shared memory that is not used any more", Min)
         kept = []
         for block, is_gone_everywhere in zip(self._blocks, is_gone[1:].tolist()):

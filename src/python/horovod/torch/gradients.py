@@ -1,10 +1,10 @@
 """The gradients of one optimizer's parameters, and their rounds from one step to the next.
 
-1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in place,
-   while backward() goes on (gradient).
-2. Before the step (close) what was not submitted is. The ranks tell each other who has what (gradient_presence), and who
-   lacks a gradient that others have takes part with zeros.
-3. collect() waits for all of them. Until then whoever uses a gradient waits for it (gradients_in_flight).
+1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in
+   place, while backward() goes on (gradient).
+2. Before the step (close) the others are submitted. The ranks tell each other which gradients they have
+   (gradient_presence); a rank that lacks one that others have takes part with zeros.
+3. collect() waits for all of them. Code that uses a gradient before then waits for it (gradients_in_flight).
 """
 import operator
 import threading
@@ -21,7 +21,7 @@ from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum
 
-# Who uses a gradient in flight waits so long before it assumes that another rank waits for what this one lacks.
+# A rank that uses a gradient in flight waits so long before it assumes that another rank waits for one that it lacks.
 PATIENCE_SECONDS = 10.0
 
 

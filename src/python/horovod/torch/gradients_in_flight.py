@@ -1,10 +1,10 @@
-"""Gradients that are being reduced: whoever uses one waits for it first.
+"""Gradients that are being reduced: code that uses one waits for it first.
 
 From its submission until its result is there, a gradient is of the class InFlight: the same object, the same memory,
 but torch asks here before it does anything with it. So clipping, a hook of the program's own or a gradient scaler sees
-what all ranks have, and never changes memory that is being reduced. Code in C++ that is given the tensor by other ways does
-not ask (torch.vmap, torch.func.grad, TorchScript, extensions), nor who goes through a view made earlier, or a numpy array.
-Of these the reducer notices changes that count in the tensor's version, and nothing else.
+what all ranks have, and never changes memory that is being reduced. Code in C++ that gets the tensor in other ways
+(torch.vmap, torch.func.grad, TorchScript, extensions) does not ask, nor does code that uses a view made earlier, or a
+numpy array. Of what these do the reducer notices only changes that count in the tensor's version.
 """
 import torch
 
@@ -26,7 +26,7 @@ class InFlight(torch.Tensor):
 
 
 def take_off(tensor, gradient):
-    """From now on who uses the tensor waits for the gradient by its settle()."""
+    """From now on code that uses the tensor waits for the gradient by its settle()."""
     base = tensor._base
     _waiting[id(tensor)] = gradient
     if type(tensor) is torch.Tensor:  # a class of the program's own stays what it is
@@ -49,7 +49,7 @@ def land(tensor):
 
 
 class _Buffer:
-    """A tensor of which gradients in flight are parts: who uses it waits for all of them."""
+    """A tensor of which gradients in flight are parts: code that uses it waits for all of them."""
 
     def __init__(self, base):
         self.base = base

@@ -1,7 +1,8 @@
 """DistributedOptimizer: an optimizer that averages the gradients of all ranks before each step.
 
-The object that is given becomes one of a class that is derived from its own, so it keeps its state, its options, its hooks
-and its schedulers. What is added is in one attribute, `_distributed`; what happens to gradients is in gradients.py.
+The object that is given becomes one of a class that is derived from its own, so it keeps its state, its options, its
+hooks and its schedulers. What is added is in one attribute, `_distributed`; what happens to gradients is in
+gradients.py.
 """
 import collections
 import copy
@@ -262,7 +263,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     groups: a number of groups, or lists of parameters, that are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
     process_set: the ranks whose gradients these are; to all others it is the plain optimizer.
-    gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing: faster
+    gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing:
+    faster
         with zero_grad(set_to_none=False), slower with torch's default. By default as HOROVOD_GRADIENT_VIEWS says.
     """
     if gradient_predivide_factor != 1.0:
@@ -333,7 +335,8 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
 
 
 def _become_distributed(optimizer, combines_steps):
-    """Gives the optimizer a class over its own; returns the step that the program had put in the place of the class's."""
+    """Gives the optimizer a class over its own; returns the step that the program had put in the place of the
+    class's."""
     if hasattr(type(optimizer), "_wrapped_class"):  # it is distributed, as in a notebook's cell that is run again
         optimizer._distributed.let_go()
         optimizer.__class__ = _class_over(optimizer._wrapped_class, combines_steps)

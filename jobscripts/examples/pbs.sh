@@ -1,0 +1,24 @@
+#!/bin/bash
+# A cluster with PBS: 2 x 4 ranks. Written by horovodrun --jobscript; submit it with qsub.
+#PBS -N train
+#PBS -l select=2:ncpus=16:mpiprocs=4
+#PBS -l place=scatter
+#PBS -l walltime=01:00:00
+#PBS -j oe
+#PBS -r y
+
+cd "$PBS_O_WORKDIR" || exit
+
+launch=(horovodrun -np 8)
+
+# PBS warns nobody, so the time is watched here: the ranks are told of the end before it comes. The job then goes back
+# into the queue, and the program goes on from its last checkpoint.
+timeout --foreground --signal=USR1 3300 "${launch[@]}" python train.py --epochs 90
+status=$?
+starts=.train.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
+echo started >>"$starts"
+if [ "$status" = 124 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+  exec qrerun "$PBS_JOBID"
+fi
+rm -f "$starts"
+exit "$status"

@@ -1,0 +1,17 @@
+#!/bin/bash
+# A cluster with Slurm: 2 x 4 ranks. Written by horovodrun --jobscript; submit it with sbatch.
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH --time=08:00:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+
+
+# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
+# ranks to the cores beside their GPUs.
+launch=(srun --ntasks-per-node=4 --cpu-bind=none --kill-on-bad-exit=1)
+launch+=(--gpu-bind=none)
+launch+=(apptainer exec --nv horovod.sif)
+exec "${launch[@]}" python train.py --epochs 90

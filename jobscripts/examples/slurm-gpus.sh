@@ -1,0 +1,37 @@
+#!/bin/bash
+# A cluster with Slurm: 4 x 8 ranks. Written by horovodrun --jobscript; submit it with sbatch.
+#SBATCH --job-name=train
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=16
+#SBATCH --gpus-per-node=8
+#SBATCH --time=24:00:00
+#SBATCH --partition=gpu
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@300
+
+module load horovod
+
+# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
+# ranks to the cores beside their GPUs.
+launch=(srun --ntasks-per-node=8 --cpu-bind=none --kill-on-bad-exit=1)
+launch+=(--gpu-bind=none)
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+
+# The ranks are told of the end before it comes. The job then goes back into the queue, and the program goes on from
+# its last checkpoint.
+end_is_near=""
+trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+"${launch[@]}" python train.py --epochs 90 &
+ranks=$!
+while true; do
+  wait "$ranks"
+  status=$?
+  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+done
+if [ -n "$end_is_near" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

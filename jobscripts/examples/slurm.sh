@@ -1,0 +1,16 @@
+#!/bin/bash
+# A cluster with Slurm: 2 x 2 ranks. Written by horovodrun --jobscript; submit it with sbatch.
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:30:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+
+
+# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
+# ranks to the cores beside their GPUs.
+launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+exec "${launch[@]}" python train.py --epochs 90

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Summit: 4 x 6 ranks. Written by horovodrun --jobscript; submit it with bsub.
+#BSUB -J train
+#BSUB -nnodes 4
+#BSUB -W 2:00
+#BSUB -P ABC123
+#BSUB -alloc_flags "smt4 nvme"
+#BSUB -o train.%J.out
+#BSUB -e train.%J.err
+#BSUB -wa USR1
+#BSUB -wt 5
+#BSUB -Q "99"
+# Do not set TMPDIR here: jsrun could not start anything. Home folders are read-only on the compute nodes.
+
+module load horovod
+
+# One resource set per node: every rank sees all GPUs of its node and takes its own.
+launch=(jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42)
+launch+=(--gpu_per_rs 6)
+launch+=(--bind packed:7 --launch_distribution packed --exit_on_error 1 --smpiargs="-disable_gpu_hooks")
+
+# The ranks are told of the end before it comes. The script then ends with the exit code that puts the job back into the
+# queue, and the program goes on from its last checkpoint.
+end_is_near=""
+trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+"${launch[@]}" python train.py --epochs 90 &
+ranks=$!
+while true; do
+  wait "$ranks"
+  status=$?
+  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+done
+starts=.train.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
+echo started >>"$starts"
+if [ -n "$end_is_near" ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+  exit 99
+fi
+rm -f "$starts"
+exit "$status"

@@ -1,0 +1,169 @@
+#include "jobscripts/script.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "jobscripts/duration.hpp"
+
+namespace hvd::jobscripts {
+
+namespace {
+
+constexpr std::chrono::seconds warning_before_the_end{300};
+
+Error misuse(std::string message) {
+  return Error(ErrorCode::invalid_argument, std::move(message));
+}
+
+// A value that stands in a line of the scheduler, which no shell reads, but whose grammar knows blanks and quotes.
+Status check_word(const char* flag, const std::string& value) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
+  std::size_t bad = value.find_first_not_of(allowed);
+  if (bad == std::string::npos && !value.starts_with('-')) return {};
+  return misuse(std::string(flag) + ": a name of letters, digits and _.:,@%+/&|*=[]- is expected, not '" + value + "'");
+}
+
+Status check_words(const ScriptRequest& request) {
+  HVD_RETURN_IF_ERROR(check_word("--account", request.account));
+  HVD_RETURN_IF_ERROR(check_word("--queue", request.queue));
+  HVD_RETURN_IF_ERROR(check_word("--constraint", request.constraint));
+  HVD_RETURN_IF_ERROR(check_word("--job-name", request.job_name));
+  for (const std::string& module : request.modules) HVD_RETURN_IF_ERROR(check_word("--modules", module));
+  auto breaks_lines = [](const std::string& word) { return word.find_first_of("\n\r") != std::string::npos; };
+  if (breaks_lines(request.environment) || breaks_lines(request.container) ||
+      std::ranges::any_of(request.command, breaks_lines))
+    return misuse(
+        "a command, environment or container with a line break in it cannot be written into a job script; "
+        "put it into a script of its own");
+  return {};
+}
+
+std::string chosen(const std::string& asked, const std::string& otherwise) {
+  return asked.empty() ? otherwise : asked;
+}
+
+// The name of the job if nobody gave one: what is run.
+std::string name_of(const std::vector<std::string>& command) {
+  std::string name;
+  for (const std::string& word : command) {
+    if (word.starts_with('-')) continue;
+    name = word.substr(word.find_last_of('/') + 1);
+    if (!name.starts_with("python")) break;  // of "python train.py" the second
+  }
+  name = name.substr(0, name.find('.'));
+  return name.empty() || !check_word("", name) ? "horovod" : name;
+}
+
+struct Size {
+  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;  // cpus: 0 if nobody says
+};
+
+Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
+  Size size;
+  size.gpus_per_node = request.gpus_per_node.value_or(site.number("gpus_per_node", 0));
+  int usual = site.number("ranks_per_node", size.gpus_per_node);
+  size.ranks_per_node =
+      request.ranks_per_node.value_or(request.gpus_per_node && size.gpus_per_node > 0 ? size.gpus_per_node : usual);
+  if (size.ranks_per_node == 0)
+    return misuse("the site '" + site.name +
+                  "' does not say how many ranks a node takes: --ranks-per-node N or "
+                  "--gpus-per-node N is missing");
+  if (int most = site.number("gpus_per_node", 0); most > 0 && size.gpus_per_node > most)
+    return misuse("--gpus-per-node: a node of " + site.name + " has " + std::to_string(most) + " GPUs, not " +
+                  std::to_string(size.gpus_per_node));
+  int cpus = site.number("cpus_per_node", 0);
+  size.cpus_per_rank = request.cpus_per_rank.value_or(cpus / size.ranks_per_node);
+  if (cpus > 0 && (size.cpus_per_rank == 0 || size.cpus_per_rank * size.ranks_per_node > cpus))
+    return misuse("a node of " + site.name + " has " + std::to_string(cpus) + " CPUs for jobs, too few for " +
+                  std::to_string(size.ranks_per_node) + " ranks of " + std::to_string(std::max(size.cpus_per_rank, 1)) +
+                  " each");
+  return size;
+}
+
+// The lists of the site and those of the user, and the lines that depend on both.
+void put_lists(Values& values, const Site& site, const ScriptRequest& request) {
+  for (const char* key : {"directive", "export", "note", "module"})
+    if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;
+  std::string flags;
+  if (auto found = site.values.find("launcher_flag"); found != site.values.end())
+    for (const std::string& flag : found->second) flags += " " + flag;
+  values["launcher_flags"] = {flags};
+  for (const std::string& module : request.modules) values["module"].push_back(module);
+  std::string command;
+  for (const std::string& word : request.command) command += (command.empty() ? "" : " ") + quoted(word);
+  values["command"] = {command};
+  if (!request.environment.empty()) values["environment"] = {quoted(request.environment)};
+  if (request.container.empty()) return;
+  std::string wrapper = site.get("container");
+  if (wrapper.empty())
+    wrapper =
+        request.gpus_per_node.value_or(site.number("gpus_per_node", 0)) > 0 ? "apptainer exec --nv" : "apptainer exec";
+  values["container"] = {wrapper + " " + quoted(request.container)};
+}
+
+}  // namespace
+
+std::string quoted(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+Result<std::string> write_script(const Site& site, const ScriptRequest& request) {
+  HVD_RETURN_IF_ERROR(check_words(request));
+  if (request.command.empty())
+    return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
+  if (request.nodes < 1) return misuse("--nodes: at least 1 is expected");
+  if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
+  auto time = parse_duration(request.time);
+  if (!time) return misuse("--time: " + time.error().message);
+  if (auto longest = parse_duration(site.get("longest")); longest && *time > *longest)
+    return misuse("--time: jobs of " + site.name + " may take " + site.get("longest") + ", not " + request.time);
+  if (request.is_requeued && *time <= 2 * warning_before_the_end)
+    return misuse("--requeue: the job is told 5 minutes before its end, so it needs more than 10 minutes, not " +
+                  request.time);
+  if (request.account.empty() && site.get("account") == "required")
+    return misuse("the site '" + site.name + "' charges every job to an account: --account NAME is missing");
+  auto size = size_of_node(site, request);
+  if (!size) return size.error();
+
+  Values values;
+  auto put = [&](const char* name, const std::string& value) {
+    if (!value.empty()) values[name] = {value};
+  };
+  auto put_number = [&](const char* name, int value) {
+    if (value > 0) values[name] = {std::to_string(value)};
+  };
+  put("title", chosen(site.get("title"), site.name));
+  put("site", site.name);
+  put(("launcher_is_" + chosen(site.get("launcher"), "horovodrun")).c_str(), "yes");
+  put("select", site.get("select"));
+  put("job_name", chosen(request.job_name, name_of(request.command)));
+  put("account", request.account);
+  put("account_flag", site.get("account_flag"));
+  put("queue", chosen(request.queue, site.get("queue")));
+  put("queue_flag", site.get("queue_flag"));
+  put("constraint", chosen(request.constraint, site.get("constraint")));
+  put("time", site.scheduler == "lsf" ? hours_minutes(*time) : hours_minutes_seconds(*time));
+  put_number("nodes", request.nodes);
+  put_number("ranks", request.nodes * size->ranks_per_node);
+  put_number("ranks_per_node", size->ranks_per_node);
+  put_number("gpus_per_node", size->gpus_per_node);
+  put_number("cpus_per_rank", size->cpus_per_rank);
+  put_number("cpus_used", size->cpus_per_rank * size->ranks_per_node);
+  if (request.is_requeued) {
+    put("requeue", "yes");
+    put_number("warning_seconds", static_cast<int>(warning_before_the_end.count()));
+    put_number("warning_minutes", static_cast<int>(warning_before_the_end.count() / 60));
+    put_number("seconds_until_warning", static_cast<int>((*time - warning_before_the_end).count()));
+  }
+  put_lists(values, site, request);
+
+  auto templates = compiled_templates();
+  auto found = std::ranges::find(templates, site.scheduler, &CompiledFile::name);
+  return fill_in(found->text, values, "templates/" + site.scheduler + ".sh");
+}
+
+}  // namespace hvd::jobscripts

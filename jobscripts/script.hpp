@@ -1,0 +1,30 @@
+#pragma once
+// Writes the script that a user submits: a template, filled in with what the site demands and what the user asked for.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "jobscripts/site.hpp"
+
+namespace hvd::jobscripts {
+
+// What the user asked for; empty or nothing: as the site has it.
+struct ScriptRequest {
+  std::string time;  // with units: 2h
+  int nodes = 1;
+  std::optional<int> ranks_per_node, gpus_per_node, cpus_per_rank;
+  std::string account, queue, constraint, job_name;
+  std::string environment;  // folder of a Python environment
+  std::vector<std::string> modules;
+  std::string container;  // image
+  bool is_requeued = false;
+  std::vector<std::string> command;
+};
+
+Result<std::string> write_script(const Site& site, const ScriptRequest& request);
+
+// So that a shell reads it as one word, whatever is in it.
+std::string quoted(const std::string& word);
+
+}  // namespace hvd::jobscripts

@@ -1,0 +1,104 @@
+#include "jobscripts/site.hpp"
+
+#include <algorithm>
+
+#include "base/number.hpp"
+
+namespace hvd::jobscripts {
+
+namespace {
+
+enum class Kind { text, number, list };
+struct Key {
+  std::string_view name;
+  Kind kind;
+};
+// Their meaning is in sites/README.md.
+constexpr Key keys[] = {
+    {"title", Kind::text},      {"scheduler", Kind::text},        {"launcher", Kind::text},
+    {"account", Kind::text},    {"account_flag", Kind::text},     {"queue", Kind::text},
+    {"queue_flag", Kind::text}, {"constraint", Kind::text},       {"longest", Kind::text},
+    {"select", Kind::text},     {"cpus_per_node", Kind::number},  {"gpus_per_node", Kind::number},
+    {"container", Kind::text},  {"ranks_per_node", Kind::number}, {"launcher_flag", Kind::list},
+    {"directive", Kind::list},  {"module", Kind::list},           {"export", Kind::list},
+    {"note", Kind::list},
+};
+
+std::string_view trimmed(std::string_view text) {
+  std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+std::string known_keys() {
+  std::string all;
+  for (const Key& key : keys) all += (all.empty() ? "" : ", ") + std::string(key.name);
+  return all;
+}
+
+Status put(Site& site, std::string_view line) {
+  std::size_t equals = line.find('=');
+  if (equals == std::string_view::npos) return Error(ErrorCode::invalid_argument, "'key = value' is expected");
+  std::string_view name = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
+  const Key* key = std::find_if(std::begin(keys), std::end(keys), [&](const Key& one) { return one.name == name; });
+  if (key == std::end(keys)) return Error(ErrorCode::invalid_argument, "the keys are " + known_keys());
+  auto& values = site.values[std::string(name)];
+  if (key->kind != Kind::list && !values.empty())
+    return Error(ErrorCode::invalid_argument, "this key is there once already");
+  if (value.empty()) return Error(ErrorCode::invalid_argument, "a value is expected");
+  if (key->kind == Kind::number) {
+    auto number = number_in<int>(value);
+    if (!number || *number < 0) return Error(ErrorCode::invalid_argument, "a whole number from 0 on is expected");
+  }
+  values.emplace_back(value);
+  return {};
+}
+
+}  // namespace
+
+std::string Site::get(std::string_view key) const {
+  auto found = values.find(key);
+  return found == values.end() || found->second.empty() ? "" : found->second.front();
+}
+
+int Site::number(std::string_view key, int otherwise) const {
+  return number_in<int>(get(key)).value_or(otherwise);
+}
+
+Result<Site> parse_site(std::string_view text, std::string_view name) {
+  Site site;
+  site.name = name;
+  for (int number = 1; !text.empty(); ++number) {
+    std::size_t end = text.find('\n');
+    std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.empty() || line.front() == '#') continue;
+    if (auto status = put(site, line); !status)
+      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "', line " + std::to_string(number) + " ('" +
+                                                    std::string(line) + "'): " + status.error().message);
+  }
+  site.scheduler = site.get("scheduler");
+  if (site.scheduler != "slurm" && site.scheduler != "lsf" && site.scheduler != "pbs")
+    return Error(
+        ErrorCode::invalid_argument,
+        "the site '" + site.name + "': scheduler = slurm, lsf or pbs is expected, not '" + site.scheduler + "'");
+  return site;
+}
+
+std::vector<std::string_view> site_names() {
+  std::vector<std::string_view> names;
+  for (const CompiledFile& file : compiled_sites()) names.push_back(file.name);
+  return names;
+}
+
+Result<Site> find_site(std::string_view name) {
+  std::string names;
+  for (const CompiledFile& file : compiled_sites()) {
+    if (file.name == name) return parse_site(file.text, name);
+    names += (names.empty() ? "" : ", ") + std::string(file.name);
+  }
+  return Error(ErrorCode::invalid_argument, "there is no site '" + std::string(name) + "'; the sites are " + names +
+                                                ", or the path of a file of your own (./my.site)");
+}
+
+}  // namespace hvd::jobscripts

@@ -1,0 +1,75 @@
+#!/bin/bash
+# {{title}}: {{nodes}} x {{ranks_per_node}} ranks. Written by horovodrun --jobscript; submit it with qsub.
+#PBS -N {{job_name}}
+%if select
+#PBS -l select={{nodes}}:{{select}}
+%end
+%if not select
+%if gpus_per_node
+#PBS -l select={{nodes}}:ncpus={{cpus_used}}:mpiprocs={{ranks_per_node}}:ngpus={{gpus_per_node}}
+%end
+%if not gpus_per_node
+#PBS -l select={{nodes}}:ncpus={{cpus_used}}:mpiprocs={{ranks_per_node}}
+%end
+%end
+#PBS -l place=scatter
+#PBS -l walltime={{time}}
+%if account
+#PBS -A {{account}}
+%end
+%if queue
+#PBS -q {{queue}}
+%end
+%each directive
+#PBS {{it}}
+%end
+#PBS -j oe
+%if requeue
+#PBS -r y
+%end
+%if not requeue
+#PBS -r n
+%end
+%each note
+# {{it}}
+%end
+
+cd "$PBS_O_WORKDIR" || exit
+%each module
+module load {{it}}
+%end
+%if environment
+# shellcheck source=/dev/null
+source {{environment}}/bin/activate
+%end
+%each export
+export {{it}}
+%end
+
+%if launcher_is_mpiexec
+# Horovod binds the ranks to the cores beside their GPUs.
+launch=(mpiexec -n {{ranks}} --ppn {{ranks_per_node}} --cpu-bind none{{launcher_flags}})
+%end
+%if launcher_is_horovodrun
+launch=(horovodrun -np {{ranks}}{{launcher_flags}})
+%end
+%if container
+launch+=({{container}})
+%end
+%if not requeue
+exec "${launch[@]}" {{command}}
+%end
+%if requeue
+
+# PBS warns nobody, so the time is watched here: the ranks are told of the end before it comes. The job then goes back
+# into the queue, and the program goes on from its last checkpoint.
+timeout --foreground --signal=USR1 {{seconds_until_warning}} "${launch[@]}" {{command}}
+status=$?
+starts=.{{job_name}}.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
+echo started >>"$starts"
+if [ "$status" = 124 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+  exec qrerun "$PBS_JOBID"
+fi
+rm -f "$starts"
+exit "$status"
+%end

@@ -1,0 +1,40 @@
+# Part of `cmake --install`: writes horovod/VERSION.lua for Lmod, horovod/VERSION for Environment Modules and, if this
+# version is to be the default, horovod/.version, which both read.
+set(prefix "${CMAKE_INSTALL_PREFIX}")
+if(prefix MATCHES "[][{}:;\"$\\ \n]")
+  message(WARNING "No modulefiles were written, for they cannot name the prefix ${prefix}: colons separate folders in "
+                  "PATH, and blanks, brackets, quotes, dollars and backslashes mean something to Lmod or to Tcl.")
+  return()
+endif()
+if(IS_ABSOLUTE "${HVD_MODULEFILES}")
+  set(tree "${HVD_MODULEFILES}")
+  set(place "")
+else()
+  set(tree "${prefix}/${HVD_MODULEFILES}")
+  set(place "/${HVD_MODULEFILES}/horovod/")  # what follows the prefix in the name of a file that was not copied away
+endif()
+set(folder "$ENV{DESTDIR}${tree}/horovod")
+
+# A prefix has one version: a modulefile of the one before would load the new one under the old name.
+if(place)
+  file(GLOB earlier "${folder}/[0-9]*")
+  if(earlier)
+    file(REMOVE ${earlier})
+  endif()
+endif()
+
+set(has_python OFF)
+if(EXISTS "$ENV{DESTDIR}${prefix}/${CMAKE_INSTALL_LIBDIR}/horovod/pythonpath")
+  set(has_python ON)
+endif()
+set(gives "horovodrun, and the library for C and C++ (CMake: find_package(Horovod), pkg-config: horovod)")
+if(has_python)
+  set(gives "import horovod.torch in any Python from 3.9 on, ${gives}")
+endif()
+
+configure_file("${CMAKE_CURRENT_LIST_DIR}/horovod.lua.in" "${folder}/${PROJECT_VERSION}.lua" @ONLY)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/horovod.tcl.in" "${folder}/${PROJECT_VERSION}" @ONLY)
+message(STATUS "Modulefiles: ${folder}/${PROJECT_VERSION}[.lua]")
+if(HVD_MODULE_DEFAULT)
+  file(WRITE "${folder}/.version" "#%Module1.0\nset ModulesVersion \"${PROJECT_VERSION}\"\n")
+endif()

@@ -1,0 +1,136 @@
+// LSF: variables and files that repeat a host once per slot, or give its number of slots. Where jobs are started by JSM
+// (Summit and its like) the job's script runs on a launch node, which is in all of these lists, and on which no rank
+// may run.
+#include <algorithm>
+#include <sstream>
+
+#include "base/number.hpp"
+#include "schedulers/grammar/durations.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/scheduler.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+constexpr const char* csm_query = "/opt/ibm/csm/bin/csm_node_attributes_query";
+
+// "batch5 1 h41n08 42 h41n03 42"
+Result<std::vector<Host>> hosts_with_numbers(const std::string& text) {
+  std::vector<Host> hosts;
+  std::istringstream words(text);
+  for (std::string name, number; words >> name;) {
+    auto slots = words >> number ? number_in<int>(number) : std::nullopt;
+    if (!is_host_name(name) || !slots || *slots < 1 || *slots > most_slots)
+      return Error(ErrorCode::invalid_argument, "expected hosts, each with its number of slots (n1 4 n2 4), found '" +
+                                                    name + (number.empty() ? "" : " " + number) +
+                                                    "': is the list cut off?");
+    auto same = std::ranges::find(hosts, name, &Host::name);
+    if (same != hosts.end()) return Error(ErrorCode::invalid_argument, "the host '" + name + "' is named twice");
+    hosts.push_back({name, *slots});
+    number.clear();
+  }
+  if (hosts.empty()) return Error(ErrorCode::invalid_argument, "there is no host in it");
+  return hosts;
+}
+
+Status read_hosts(Allocation& found, const Sources& sources) {
+  auto take = [&](const std::string& source, Result<std::vector<Host>> hosts) -> Status {
+    if (!hosts) return in(source, std::move(hosts.error()));
+    found.hosts = std::move(*hosts);
+    return {};
+  };
+  if (auto text = sources.environment.get(found.source = "LSB_MCPU_HOSTS"))
+    return take(found.source, hosts_with_numbers(*text));
+  if (auto path = sources.environment.get("LSB_DJOB_HOSTFILE")) {
+    auto text = sources.read_file(*path);
+    found.source = "LSB_DJOB_HOSTFILE=" + *path;
+    return take(found.source, text ? hosts_by_lines(*text) : Result<std::vector<Host>>(std::move(text.error())));
+  }
+  std::string text = sources.environment.get(found.source = "LSB_HOSTS").value_or("");
+  std::ranges::replace(text, ' ', '\n');
+  if (!text.empty()) return take(found.source, hosts_by_lines(text));
+  return Error(ErrorCode::invalid_argument,
+               "LSB_JOBID is set, but neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE nor LSB_HOSTS: hosts and slots of "
+               "LSF's job are not known");
+}
+
+// On Summit its name is batch5 and has one slot (bsub -ln_slots gives it more); on Lassen its name tells nothing.
+bool is_launch_node(const Host& host, const std::vector<Host>& all) {
+  auto is_part = [&](const char* word) { return host.name.find(word) != std::string::npos; };
+  bool others_have_more = std::ranges::any_of(all, [](const Host& other) { return other.slots > 1; });
+  return is_part("batch") || is_part("login") || (host.slots == 1 && others_have_more);
+}
+
+Status leave_out_the_launch_node(Allocation& found) {
+  std::vector<Host> nodes;
+  for (const Host& host : found.hosts) {
+    if (is_launch_node(host, found.hosts)) found.launch_host = host.name;
+    else nodes.push_back(host);
+  }
+  if (nodes.empty())
+    return Error(ErrorCode::invalid_argument, found.source + " names the launch node " + found.launch_host +
+                                                  " alone: the job has no compute node (bsub -nnodes 2)");
+  found.hosts = std::move(nodes);
+  return {};
+}
+
+// What CSM tells of a node, where it is there: "discovered_gpus:  6".
+int gpus_told_by_csm(const Sources& sources, const std::string& host) {
+  if (!sources.environment.has("CSM_ALLOCATION_ID")) return -1;
+  std::istringstream words(sources.ask({csm_query, "-n", host}));
+  for (std::string word; words >> word;)
+    if (word == "discovered_gpus:")
+      if (int gpus = -1; words >> gpus) return gpus;
+  return -1;
+}
+
+class Lsf final : public Scheduler {
+ public:
+  const char* name() const override { return "LSF"; }
+
+  std::optional<std::string> detected(const Environment& environment) const override {
+    auto job = environment.get("LSB_JOBID");
+    if (!job || job->empty()) return std::nullopt;
+    return "LSB_JOBID=" + *job;
+  }
+
+  Result<Allocation> allocation(const Sources& sources) const override {
+    Allocation found;
+    found.job = job_of(sources.environment);
+    HVD_RETURN_IF_ERROR(read_hosts(found, sources));
+    bool is_of_jsm = sources.environment.has("CSM_ALLOCATION_ID") || sources.has_program("jsrun");
+    for (Host& host : found.hosts) host.cores = host.slots;
+    if (!is_of_jsm) return found;
+    HVD_RETURN_IF_ERROR(leave_out_the_launch_node(found));
+    // All nodes of such a machine are alike. A rank is meant for a GPU, not for each of the 42 cores.
+    int gpus = gpus_told_by_csm(sources, found.hosts.front().name);
+    for (Host& host : found.hosts) {
+      host.gpus = gpus;
+      if (gpus > 0) host.slots = std::min(host.slots, gpus);
+    }
+    return found;
+  }
+
+  std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
+    return hours_and_minutes_in(sources.ask({"bjobs", "-noheader", "-o", "time_left", job_of(sources.environment)}));
+  }
+
+  Requeue requeue(const Environment& environment) const override { return {{"brequeue", job_of(environment)}}; }
+
+  std::string how_to_ask_for(int slots) const override { return "bsub -n " + std::to_string(slots); }
+
+ private:
+  static std::string job_of(const Environment& environment) {
+    std::string job = environment.get("LSB_JOBID").value_or("");
+    std::string index = environment.get("LSB_JOBINDEX").value_or("0");
+    return index.empty() || index == "0" ? job : job + "[" + index + "]";
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_lsf() {
+  return std::make_unique<Lsf>();
+}
+
+}  // namespace hvd::schedulers

@@ -1,0 +1,104 @@
+// PBS in its forms (OpenPBS, PBS Professional, Torque): a file with one line per slot. What a host has besides, the
+// server tells (qstat -f).
+#include <algorithm>
+#include <string_view>
+
+#include "base/number.hpp"
+#include "schedulers/grammar/durations.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/scheduler.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+// qstat breaks long values: the next line begins with a tab.
+std::string without_line_breaks(std::string text) {
+  for (std::size_t at; (at = text.find("\n\t")) != std::string::npos;) text.erase(at, 2);
+  return text;
+}
+
+// The value of "    name = value".
+std::string_view attribute(std::string_view text, std::string_view name) {
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string_view::npos; at += name.size()) {
+    bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '\n';
+    std::string_view rest = text.substr(at + name.size());
+    if (begins && rest.starts_with(" = ")) return rest.substr(3, rest.find('\n') - 3);
+  }
+  return {};
+}
+
+// Of "x3001:ncpus=64:ngpus=4:mem=1gb".
+int number_of(std::string_view chunk, std::string_view name) {
+  std::size_t at = chunk.find(name);
+  auto number = at == std::string_view::npos ? std::nullopt : leading_number<int>(chunk.substr(at + name.size()));
+  return number && *number >= 0 && *number <= most_slots ? *number : 0;
+}
+
+// Adds what "(x3001:ncpus=64:ngpus=4)+(x3002[0]:ncpus=32+x3002[1]:ncpus=32)" says.
+void add_resources(std::vector<Host>& hosts, std::string_view chunks) {
+  bool tells_gpus = chunks.find(":ngpus=") != std::string_view::npos;
+  while (!chunks.empty()) {
+    std::size_t end = std::min(chunks.find('+'), chunks.size());
+    std::string_view chunk = chunks.substr(0, end);
+    chunks.remove_prefix(std::min(end + 1, chunks.size()));
+    while (chunk.starts_with('(')) chunk.remove_prefix(1);
+    std::string_view name = chunk.substr(0, chunk.find_first_of(":[)"));
+    auto host = std::ranges::find_if(hosts, [&](const Host& each) { return is_same_host(each.name, name); });
+    if (host == hosts.end()) continue;
+    host->cores += number_of(chunk, ":ncpus=");
+    if (tells_gpus) host->gpus = std::max(0, host->gpus) + number_of(chunk, ":ngpus=");
+  }
+}
+
+class Pbs final : public Scheduler {
+ public:
+  const char* name() const override { return "PBS"; }
+
+  std::optional<std::string> detected(const Environment& environment) const override {
+    auto job = environment.get("PBS_JOBID");
+    if (!job || job->empty()) return std::nullopt;
+    return "PBS_JOBID=" + *job;
+  }
+
+  Result<Allocation> allocation(const Sources& sources) const override {
+    Allocation found;
+    found.job = sources.environment.get("PBS_JOBID").value_or("");
+    auto path = sources.environment.get("PBS_NODEFILE");
+    if (!path)
+      return Error(ErrorCode::invalid_argument,
+                   "PBS_JOBID is set, but PBS_NODEFILE is not: hosts and slots of PBS's job are not known");
+    found.source = "PBS_NODEFILE=" + *path;
+    auto text = sources.read_file(*path);
+    auto hosts = text ? hosts_by_lines(*text) : Result<std::vector<Host>>(std::move(text.error()));
+    if (!hosts) return in(found.source, std::move(hosts.error()));
+    found.hosts = std::move(*hosts);
+    std::string told = without_line_breaks(sources.ask({"qstat", "-f", found.job}));
+    add_resources(found.hosts, attribute(told, "exec_vnode"));
+    return found;
+  }
+
+  std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
+    std::string told =
+        without_line_breaks(sources.ask({"qstat", "-f", sources.environment.get("PBS_JOBID").value_or("")}));
+    auto limit = duration_in(attribute(told, "Resource_List.walltime"));
+    auto used = duration_in(attribute(told, "resources_used.walltime"));
+    if (!limit) return std::nullopt;
+    return std::max(std::chrono::seconds(0), *limit - used.value_or(std::chrono::seconds(0)));
+  }
+
+  Requeue requeue(const Environment& environment) const override {
+    return {{"qrerun", environment.get("PBS_JOBID").value_or("")}};
+  }
+
+  std::string how_to_ask_for(int slots) const override {
+    return "qsub -l select=1:ncpus=" + std::to_string(slots) + ":mpiprocs=" + std::to_string(slots);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_pbs() {
+  return std::make_unique<Pbs>();
+}
+
+}  // namespace hvd::schedulers

@@ -1,0 +1,19 @@
+#pragma once
+// Which scheduler's job this process is in.
+#include <memory>
+#include <string>
+
+#include "schedulers/scheduler.hpp"
+
+namespace hvd::schedulers {
+
+struct Around {
+  std::string key;  // its name in the registry: "slurm"
+  std::shared_ptr<const Scheduler> scheduler;
+  std::string evidence;  // "SLURM_JOB_ID=17"
+  bool is_a_job() const { return key != "local"; }
+};
+// The innermost; "local" if there is none.
+Around scheduler_around(const Environment& environment);
+
+}  // namespace hvd::schedulers

@@ -1,0 +1,114 @@
+// Slurm: everything is in variables; those of a heterogeneous job have a suffix for each of its parts.
+#include <algorithm>
+
+#include "base/number.hpp"
+#include "schedulers/grammar/durations.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/scheduler.hpp"
+#include "schedulers/slurm/components.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+std::string job_of(const Environment& environment) {
+  auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
+  if (array && task) return *array + "_" + *task;
+  return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
+}
+
+// "4", "a100:4", "a100:2,v100:2"; nothing if it is anything else.
+std::optional<int> sum_of_gpus(std::string_view text) {
+  int sum = 0;
+  while (!text.empty()) {
+    std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(item.size() + 1, text.size()));
+    item.remove_prefix(item.find(':') == std::string_view::npos ? 0 : item.find(':') + 1);
+    auto number = number_in<int>(item);
+    if (!number || *number < 0 || *number > most_slots) return std::nullopt;
+    sum += *number;
+  }
+  return sum;
+}
+
+// One number for each node, under the name of the variable; empty if that is not set.
+Result<std::vector<int>> numbers_of_nodes(const Environment& environment, const std::string& name, std::size_t nodes,
+                                          const std::string& list) {
+  auto text = environment.get(name);
+  if (!text || text->empty()) return std::vector<int>();
+  auto numbers = numbers_per_node(*text);
+  if (!numbers) return in(name, std::move(numbers.error()));
+  if (numbers->size() != nodes)
+    return Error(ErrorCode::invalid_argument, name + "=" + *text + " has " + std::to_string(numbers->size()) +
+                                                  " numbers, but " + list + " names " + std::to_string(nodes) +
+                                                  " nodes");
+  return numbers;
+}
+
+// `part` of the job, whose variables end with `suffix`.
+Status add_part(std::vector<Host>& hosts, const Environment& environment, int part, const std::string& suffix) {
+  std::string list = "SLURM_JOB_NODELIST" + suffix;
+  auto names = expand_hosts(environment.get(list).value_or(""));
+  if (!names) return in(list + "=" + environment.get(list).value_or(""), std::move(names.error()));
+  auto cores = numbers_of_nodes(environment, "SLURM_JOB_CPUS_PER_NODE" + suffix, names->size(), list);
+  if (!cores) return std::move(cores.error());
+  // Inside of a step the number of tasks is that of the step; the variables of parts are those of the job.
+  bool tells_tasks = !suffix.empty() || !environment.has("SLURM_STEP_ID");
+  Result<std::vector<int>> tasks = std::vector<int>();
+  if (tells_tasks) tasks = numbers_of_nodes(environment, "SLURM_TASKS_PER_NODE" + suffix, names->size(), list);
+  if (!tasks) return std::move(tasks.error());
+  int cores_per_rank = std::max(1, environment.number("SLURM_CPUS_PER_TASK" + suffix).value_or(1));
+  auto gpus = sum_of_gpus(environment.get("SLURM_GPUS_PER_NODE" + suffix).value_or("?"));
+  if (!gpus && names->size() == 1 && suffix.empty()) gpus = environment.number("SLURM_GPUS_ON_NODE");
+  for (std::size_t at = 0; at < names->size(); ++at) {
+    Host host{std::move((*names)[at])};
+    host.part = part;
+    host.gpus = gpus.value_or(-1);
+    if (!cores->empty()) host.cores = (*cores)[at] / cores_per_rank;
+    host.slots = tasks->empty() ? std::max(1, host.cores) : (*tasks)[at];
+    hosts.push_back(std::move(host));
+  }
+  return {};
+}
+
+class Slurm final : public Scheduler {
+ public:
+  const char* name() const override { return "Slurm"; }
+
+  std::optional<std::string> detected(const Environment& environment) const override {
+    auto job = environment.get("SLURM_JOB_ID");
+    if (!job || job->empty()) return std::nullopt;
+    return "SLURM_JOB_ID=" + *job;
+  }
+
+  Result<Allocation> allocation(const Sources& sources) const override {
+    Allocation found;
+    found.job = job_of(sources.environment);
+    found.source = "SLURM_JOB_NODELIST";
+    int part = 0;
+    for (const SlurmComponent& component : components_of_job(sources.environment))
+      HVD_RETURN_IF_ERROR(add_part(found.hosts, sources.environment, part++, component.suffix));
+    return found;
+  }
+
+  std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
+    auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
+    if (end && *end > 0) return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
+    std::string job = sources.environment.get("SLURM_JOB_ID").value_or("");
+    std::string text = sources.ask({"squeue", "--noheader", "--jobs", job, "--format", "%L"});
+    return duration_in(std::string_view(text).substr(0, text.find('\n')));
+  }
+
+  Requeue requeue(const Environment& environment) const override {
+    return {{"scontrol", "requeue", job_of(environment)}};
+  }
+
+  std::string how_to_ask_for(int slots) const override { return "sbatch -n " + std::to_string(slots); }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_slurm() {
+  return std::make_unique<Slurm>();
+}
+
+}  // namespace hvd::schedulers

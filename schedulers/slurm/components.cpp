@@ -1,0 +1,51 @@
+#include "schedulers/slurm/components.hpp"
+
+#include <algorithm>
+
+#include "schedulers/grammar/host_lists.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+constexpr int most_components = 128;  // Slurm's own limit
+
+SlurmComponent component_of(const Environment& environment, const std::string& suffix) {
+  auto number = [&](const char* name) { return environment.number(name + suffix).value_or(0); };
+  SlurmComponent component;
+  component.suffix = suffix;
+  component.nodes = number("SLURM_JOB_NUM_NODES");
+  component.cpus_per_rank = number("SLURM_CPUS_PER_TASK");
+  // Inside of a step SLURM_NTASKS is that of the step; the variables of components are those of the job.
+  if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
+  if (auto cores = numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
+    for (int on_node : *cores) component.room += on_node / std::max(1, component.cpus_per_rank);
+  // Slurm's own number may be larger, if it lets ranks share processors.
+  component.room = std::max(component.room, component.tasks);
+  return component;
+}
+
+}  // namespace
+
+std::vector<SlurmComponent> components_of_job(const Environment& environment) {
+  std::vector<SlurmComponent> components;
+  int count = std::min(environment.number("SLURM_HET_SIZE").value_or(0), most_components);
+  components.reserve(static_cast<std::size_t>(std::max(count, 1)));
+  for (int at = 0; at < count; ++at)
+    components.push_back(component_of(environment, "_HET_GROUP_" + std::to_string(at)));
+  if (components.empty()) components.push_back(component_of(environment, ""));
+  return components;
+}
+
+void share_out(std::vector<SlurmComponent>& components, int ranks) {
+  auto give = [&](SlurmComponent& component, int most) {
+    int given = std::clamp(most, 0, ranks);
+    component.ranks += given;
+    ranks -= given;
+  };
+  for (SlurmComponent& component : components) give(component, component.tasks);
+  for (SlurmComponent& component : components) give(component, component.room - component.ranks);
+  while (ranks > 0)
+    for (SlurmComponent& component : components) give(component, std::max(component.room, 1));
+}
+
+}  // namespace hvd::schedulers

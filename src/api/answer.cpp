@@ -1,0 +1,38 @@
+#include "api/answer.hpp"
+
+namespace hvd::api {
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+hvd_status status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return HVD_INVALID_ARGUMENT;
+    case ErrorCode::mismatch: return HVD_MISMATCH;
+    case ErrorCode::not_initialized: return HVD_NOT_INITIALIZED;
+    case ErrorCode::shut_down: return HVD_SHUT_DOWN;
+    case ErrorCode::peer_lost: return HVD_PEER_LOST;
+    case ErrorCode::timeout: return HVD_TIMEOUT;
+    case ErrorCode::unsupported: return HVD_UNSUPPORTED;
+    case ErrorCode::out_of_memory: return HVD_OUT_OF_MEMORY;
+    case ErrorCode::system: return HVD_SYSTEM_ERROR;
+  }
+  return HVD_SYSTEM_ERROR;
+}
+
+hvd_status fail(ErrorCode code, std::string message) {
+  last_error() = std::move(message);
+  return status_of(code);
+}
+hvd_status fail(const Error& error) {
+  return fail(error.code, error.message);
+}
+
+hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found) {
+  return fail(ErrorCode::invalid_argument, std::string(name) + ".struct_size is " + std::to_string(found) +
+                                               "; set it to sizeof(" + name + "), here " + std::to_string(expected));
+}
+
+}  // namespace hvd::api

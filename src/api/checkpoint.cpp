@@ -1,0 +1,374 @@
+// The checkpoints of horovod.h: entries of C become a state of src/checkpoint and back; rank 0 has the file.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "api/answer.hpp"
+#include "api/checkpoint_collective.hpp"
+#include "base/crc32c.hpp"
+#include "base/log.hpp"
+#include "checkpoint/generations.hpp"
+#include "checkpoint/lease.hpp"
+#include "checkpoint/writer.hpp"
+
+using hvd::ErrorCode;
+using hvd::api::copy_in;
+using hvd::api::fail;
+namespace checkpoint = hvd::checkpoint;
+
+struct hvd_checkpoint {
+  hvd_runtime* runtime = nullptr;
+  std::unique_ptr<checkpoint::Reader> reader;  // of rank 0
+  std::string path;
+  checkpoint::Header header;
+  checkpoint::State state;
+};
+
+namespace {
+
+void warn(const std::string& text) {
+  hvd::log::warning(text);
+}
+
+// What this process may write to, until it ends.
+struct Leases {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<checkpoint::Lease>> held;
+  pid_t owner = 0;
+};
+Leases& leases() {
+  static auto* all = new Leases;
+  return *all;
+}
+void release_all() {
+  Leases& all = leases();
+  if (all.owner != ::getpid()) return;  // a forked child: they are its parent's
+  std::lock_guard lock(all.mutex);
+  all.held.clear();
+}
+
+hvd::Status hold_lease(const std::string& path) {
+  Leases& all = leases();
+  std::lock_guard lock(all.mutex);
+  if (all.owner != 0 && all.owner != ::getpid())
+    return hvd::Error(ErrorCode::invalid_argument,
+                      "this process was forked from one that writes checkpoints; only that one may go on writing them");
+  if (all.owner == 0) std::atexit(release_all);
+  all.owner = ::getpid();
+  std::error_code ignored;
+  std::string key = std::filesystem::weakly_canonical(checkpoint::lease_file(path), ignored).string();
+  if (auto found = all.held.find(key); found != all.held.end()) return found->second->check();
+  auto lease = checkpoint::Lease::acquire(path, {}, warn);
+  if (!lease) return lease.error();
+  all.held.emplace(std::move(key), std::move(*lease));
+  return {};
+}
+
+hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
+  return hvd::hdf5::library(hvd::Environment::of_this_process());
+}
+
+constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeof(const char*);
+
+hvd_status read_entry(const hvd_checkpoint_entry& given, checkpoint::Entry& entry) {
+  auto invalid = [&](const std::string& what) {
+    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_entry " + entry.path + ": " + what);
+  };
+  if (given.path == nullptr) return invalid("its path is null");
+  entry.path = given.path;
+  if (given.kind != nullptr) entry.kind = given.kind;
+  switch (given.type) {
+    case HVD_ENTRY_GROUP: entry.content = checkpoint::Group{}; return HVD_OK;
+    case HVD_ENTRY_NONE: entry.content = checkpoint::None{}; return HVD_OK;
+    case HVD_ENTRY_BOOL: entry.content = given.integer != 0; return HVD_OK;
+    case HVD_ENTRY_INTEGER: entry.content = std::int64_t{given.integer}; return HVD_OK;
+    case HVD_ENTRY_NUMBER: entry.content = given.number; return HVD_OK;
+    case HVD_ENTRY_TEXT:
+      if (given.text == nullptr) return invalid("its text is null");
+      entry.content = std::string(given.text);
+      return HVD_OK;
+    case HVD_ENTRY_TENSOR: break;
+    default: return invalid("its type is " + std::to_string(given.type) + "; expected an hvd_entry_type");
+  }
+  if (given.dtype == nullptr) return invalid("its dtype is null");
+  if (given.dimensions < 0 || (given.dimensions > 0 && given.shape == nullptr))
+    return invalid("it has " + std::to_string(given.dimensions) + " dimensions, or no shape");
+  checkpoint::Tensor tensor{given.dtype, {}, given.data, given.unit == nullptr ? "" : given.unit};
+  tensor.shape.assign(given.shape, given.shape + given.dimensions);
+  entry.content = std::move(tensor);
+  return HVD_OK;
+}
+
+// Structs of the caller's array lie as far apart as its header says.
+template <typename Struct>
+const Struct* element(const Struct* array, size_t index) {
+  return reinterpret_cast<const Struct*>(reinterpret_cast<const std::byte*>(array) + index * array->struct_size);
+}
+
+hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, checkpoint::State& state) {
+  if (count > 0 && entries == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_save got no entries, but their number");
+  state.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    hvd_checkpoint_entry given;
+    if (hvd_status status = copy_in("hvd_checkpoint_entry", element(entries, i), first_entry_size, given);
+        status != HVD_OK)
+      return status;
+    if (hvd_status status = read_entry(given, state[i]); status != HVD_OK) return status;
+  }
+  return HVD_OK;
+}
+
+hvd_status save_here(const std::string& path, const checkpoint::State& state, const hvd_checkpoint_options& given) {
+  checkpoint::WriteOptions options;
+  auto compression = checkpoint::compression_of(given.compression == nullptr ? "" : given.compression);
+  if (!compression) return fail(compression.error());
+  options.compression = *compression;
+  options.keeps_previous = given.forgets_previous == 0;
+  options.step = std::max<std::int64_t>(given.step, -1);
+  auto library = hdf5_library();
+  if (!library) return fail(library.error());
+  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held) return fail(held.error());
+  options.sequence = checkpoint::next_sequence(path);
+  auto written = checkpoint::write_file(**library, path, state, options);
+  if (!written) return fail(written.error());
+  if (given.keep == 0) return HVD_OK;
+  // The new one is safe; that an old one could not be removed does not make it any less so.
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (auto removed = checkpoint::remove_old(folder.empty() ? "." : folder, given.keep); !removed)
+    warn(removed.error().message);
+  return HVD_OK;
+}
+
+hvd_status open_here(const char* path, hvd_checkpoint& opened) {
+  auto library = hdf5_library();
+  if (!library) return fail(library.error());
+  auto reader = checkpoint::open_newest(**library, path, true, warn);
+  if (!reader) return fail(reader.error());
+  opened.reader = std::make_unique<checkpoint::Reader>(std::move(*reader));
+  opened.path = opened.reader->path();
+  opened.header = opened.reader->header();
+  opened.state = opened.reader->state();
+  return HVD_OK;
+}
+
+void describe(const hvd_checkpoint& opened, hvd::Buffer& bytes) {
+  hvd::ByteWriter writer(bytes);
+  writer.put_string(opened.path);
+  writer.put_string(checkpoint::encode(opened.header));
+  writer.put(static_cast<std::uint64_t>(opened.state.size()));
+  for (const checkpoint::Entry& entry : opened.state) {
+    writer.put_string(entry.path);
+    writer.put_string(entry.kind);
+    writer.put(static_cast<std::uint8_t>(entry.content.index()));
+    if (const auto* truth = std::get_if<bool>(&entry.content)) writer.put(*truth);
+    else if (const auto* integer = std::get_if<std::int64_t>(&entry.content)) writer.put(*integer);
+    else if (const auto* number = std::get_if<double>(&entry.content)) writer.put(*number);
+    else if (const auto* text = std::get_if<std::string>(&entry.content)) writer.put_string(*text);
+    else if (const auto* tensor = std::get_if<checkpoint::Tensor>(&entry.content)) {
+      writer.put_string(tensor->dtype);
+      writer.put_string(tensor->unit);
+      writer.put(static_cast<std::uint32_t>(tensor->shape.size()));
+      for (std::int64_t extent : tensor->shape) writer.put(extent);
+    }
+  }
+}
+
+checkpoint::Content content_in(hvd::ByteReader& reader) {
+  switch (reader.get<std::uint8_t>()) {
+    case 0: return checkpoint::Group{};
+    case 2: return reader.get<bool>();
+    case 3: return reader.get<std::int64_t>();
+    case 4: return reader.get<double>();
+    case 5: return std::string(reader.get_string());
+    case 6: {
+      checkpoint::Tensor tensor;
+      tensor.dtype = reader.get_string();
+      tensor.unit = reader.get_string();
+      tensor.shape.resize(std::min<std::uint32_t>(reader.get<std::uint32_t>(), HVD_MAX_DIMENSIONS));
+      for (std::int64_t& extent : tensor.shape) extent = reader.get<std::int64_t>();
+      return tensor;
+    }
+    default: return checkpoint::None{};
+  }
+}
+
+hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
+  hvd::ByteReader reader(bytes);
+  opened.path = reader.get_string();
+  auto header = checkpoint::decode_header(hvd::as_bytes(reader.get_string()), opened.path);
+  if (!header) return fail(header.error());
+  opened.header = *header;
+  opened.state.resize(reader.get<std::uint64_t>());
+  for (checkpoint::Entry& entry : opened.state) {
+    entry.path = reader.get_string();
+    entry.kind = reader.get_string();
+    entry.content = content_in(reader);
+  }
+  return reader.ok() ? HVD_OK : fail(ErrorCode::system, opened.path + ": rank 0's description of it came incomplete");
+}
+
+const checkpoint::Tensor* find_tensor(const hvd_checkpoint& opened, std::string_view path) {
+  auto at =
+      std::lower_bound(opened.state.begin(), opened.state.end(), path,
+                       [](const checkpoint::Entry& entry, std::string_view wanted) { return entry.path < wanted; });
+  return at == opened.state.end() || at->path != path ? nullptr : std::get_if<checkpoint::Tensor>(&at->content);
+}
+
+hvd_status check_target(const hvd_checkpoint& opened, const hvd_checkpoint_target& target) {
+  if (target.path == nullptr || (target.data == nullptr && target.bytes > 0))
+    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_target has no path, or no memory");
+  const checkpoint::Tensor* tensor = find_tensor(opened, target.path);
+  if (tensor == nullptr)
+    return fail(ErrorCode::invalid_argument, opened.path + " has no tensor " + std::string(target.path));
+  auto bytes = static_cast<size_t>(*checkpoint::bytes_of(*tensor));
+  if (bytes == target.bytes) return HVD_OK;
+  return fail(ErrorCode::invalid_argument, opened.path + ": " + target.path + " has " + std::to_string(bytes) +
+                                               " bytes, and the memory for it " + std::to_string(target.bytes));
+}
+
+hvd_status read_targets(const hvd_checkpoint& opened, const hvd_checkpoint_target* targets, size_t count,
+                        std::vector<hvd_checkpoint_target>& all) {
+  if (count > 0 && targets == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_read got no targets, but their number");
+  all.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    hvd_status status = copy_in("hvd_checkpoint_target", element(targets, i), sizeof(hvd_checkpoint_target), all[i]);
+    if (status == HVD_OK) status = check_target(opened, all[i]);
+    if (status != HVD_OK) return status;
+  }
+  return HVD_OK;
+}
+
+// Ranks that ask for different tensors, or of which one may not ask at all, would wait for each other for ever.
+hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_checkpoint_target>& targets,
+                            hvd_status status) {
+  if (opened.runtime == nullptr) return status;
+  std::string all = status == HVD_OK ? "" : "refused";
+  for (const hvd_checkpoint_target& target : targets)
+    if (status == HVD_OK) all += std::string(target.path) + "\n";
+  std::string reason = hvd::api::last_error();
+  hvd_status agreed = hvd::api::agree_on(opened.runtime, hvd::crc32c(hvd::as_bytes(all)),
+                                         "hvd_checkpoint_read: the ranks do not ask for the same tensors of " +
+                                             opened.path + ", or one of them was refused");
+  if (status == HVD_OK) return agreed;
+  hvd::api::last_error() = std::move(reason);
+  return status;
+}
+
+}  // namespace
+
+extern "C" {
+
+hvd_status hvd_checkpoint_library(const char* otherwise) {
+  auto library = hvd::hdf5::library(hvd::Environment::of_this_process(), otherwise == nullptr ? "" : otherwise);
+  return library ? HVD_OK : fail(library.error());
+}
+
+void hvd_checkpoint_release(const char* path) {
+  if (path == nullptr) return;
+  Leases& all = leases();
+  if (all.owner != ::getpid()) return;
+  std::lock_guard lock(all.mutex);
+  std::error_code ignored;
+  all.held.erase(std::filesystem::weakly_canonical(checkpoint::lease_file(path), ignored).string());
+}
+
+hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd_checkpoint_entry* entries,
+                               size_t count, const hvd_checkpoint_options* options) {
+  hvd_status status = HVD_OK;
+  if (hvd::api::is_rank_0(runtime)) {
+    hvd_checkpoint_options given{};
+    given.step = -1;
+    if (options != nullptr) status = copy_in("hvd_checkpoint_options", options, sizeof(hvd_checkpoint_options), given);
+    if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
+    checkpoint::State state;
+    if (status == HVD_OK) status = read_entries(entries, count, state);
+    if (status == HVD_OK) status = save_here(path, state, given);
+  }
+  return hvd::api::share_outcome(runtime, status);
+}
+
+hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** result) {
+  if (result == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_open needs a place for its result");
+  auto opened = std::make_unique<hvd_checkpoint>();
+  opened->runtime = runtime;
+  hvd_status status = HVD_OK;
+  bool is_reader = hvd::api::is_rank_0(runtime);
+  if (is_reader)
+    status = path == nullptr ? fail(ErrorCode::invalid_argument, "hvd_checkpoint_open needs a path; got null")
+                             : open_here(path, *opened);
+  status = hvd::api::share_outcome(runtime, status);
+  if (status != HVD_OK) return status;
+  hvd::Buffer description;
+  if (is_reader && runtime != nullptr) describe(*opened, description);
+  status = hvd::api::share_bytes(runtime, "description", description);
+  if (status == HVD_OK && !is_reader) status = adopt(description, *opened);
+  if (status == HVD_OK) *result = opened.release();
+  return status;
+}
+
+void hvd_checkpoint_close(hvd_checkpoint* opened) {
+  delete opened;
+}
+
+hvd_status hvd_checkpoint_get_info(hvd_checkpoint* opened, hvd_checkpoint_info* info) {
+  if (opened == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_get_info needs a checkpoint; got null");
+  if (info == nullptr || info->struct_size < sizeof(hvd_checkpoint_info))
+    return hvd::api::wrong_struct("hvd_checkpoint_info", sizeof(hvd_checkpoint_info),
+                                  info == nullptr ? 0 : info->struct_size);
+  *info = {info->struct_size,   opened->path.c_str(),    opened->state.size(),     opened->header.file_bytes,
+           opened->header.step, opened->header.sequence, opened->header.saved_at_s};
+  return HVD_OK;
+}
+
+hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* opened, size_t index, hvd_checkpoint_entry* entry) {
+  if (opened == nullptr || index >= opened->state.size())
+    return fail(ErrorCode::invalid_argument, "there is no entry " + std::to_string(index) + " of the checkpoint");
+  if (entry == nullptr || entry->struct_size < first_entry_size)
+    return hvd::api::wrong_struct("hvd_checkpoint_entry", sizeof *entry, entry == nullptr ? 0 : entry->struct_size);
+  const checkpoint::Entry& found = opened->state[index];
+  hvd_checkpoint_entry shown{};
+  shown.struct_size = entry->struct_size;
+  shown.path = found.path.c_str();
+  if (!found.kind.empty()) shown.kind = found.kind.c_str();
+  shown.type = static_cast<hvd_entry_type>(found.content.index());
+  if (const auto* truth = std::get_if<bool>(&found.content)) shown.integer = *truth ? 1 : 0;
+  else if (const auto* integer = std::get_if<std::int64_t>(&found.content)) shown.integer = *integer;
+  else if (const auto* number = std::get_if<double>(&found.content)) shown.number = *number;
+  else if (const auto* text = std::get_if<std::string>(&found.content)) shown.text = text->c_str();
+  else if (const auto* tensor = std::get_if<checkpoint::Tensor>(&found.content)) {
+    shown.dtype = tensor->dtype.c_str();
+    shown.dimensions = static_cast<int>(tensor->shape.size());
+    shown.shape = tensor->shape.data();
+    shown.bytes = static_cast<size_t>(*checkpoint::bytes_of(*tensor));
+    if (!tensor->unit.empty()) shown.unit = tensor->unit.c_str();
+  }
+  *entry = shown;
+  return HVD_OK;
+}
+
+hvd_status hvd_checkpoint_read(hvd_checkpoint* opened, const hvd_checkpoint_target* targets, size_t count) {
+  if (opened == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_read needs a checkpoint; got null");
+  std::vector<hvd_checkpoint_target> all;
+  hvd_status status = agree_on_targets(*opened, all, read_targets(*opened, targets, count, all));
+  if (status != HVD_OK) return status;
+  hvd::api::Broadcasts broadcasts(opened->runtime);
+  hvd_status outcome = HVD_OK;
+  for (const hvd_checkpoint_target& target : all) {
+    // After a failure the broadcasts go on, with whatever is there: the others have started theirs.
+    if (opened->reader != nullptr && outcome == HVD_OK)
+      if (auto read = opened->reader->read(target.path, target.data, target.bytes); !read) outcome = fail(read.error());
+    if (status == HVD_OK) status = broadcasts.start(target.path, target.data, target.bytes);
+  }
+  if (hvd_status sent = broadcasts.wait(); status == HVD_OK) status = sent;
+  if (status != HVD_OK) return status;
+  return hvd::api::share_outcome(opened->runtime, outcome);
+}
+
+}  // extern "C"

@@ -1,0 +1,168 @@
+// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left": the process, when it began, in which
+// space of process numbers of which host, then a digest of each group of variables. By the digests a child finds out
+// whether the variables still speak of the same place. Process numbers repeat, and so do those of hosts and containers.
+#include "bootstrap/launch/owner.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/number.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::bootstrap {
+namespace {
+
+// Grouped by who sets them. A launch sets those of one group anew and inherits the others.
+constexpr std::size_t groups = 3;
+const std::vector<const char*> group_of_horovodrun = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_STORE",
+                                                      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
+const std::vector<const char*> group_of_pmix = {"PMIX_NAMESPACE", "PMIX_RANK"};
+const std::vector<const char*> group_of_sites = {"SLURM_JOB_ID",
+                                                 "SLURM_STEP_ID",
+                                                 "SLURM_PROCID",
+                                                 "OMPI_COMM_WORLD_RANK",
+                                                 "OMPI_MCA_ess_base_jobid",
+                                                 "PMI_RANK",
+                                                 "PMI_SIZE",
+                                                 "PMI_FD",
+                                                 "PMI_PORT",
+                                                 "PMI_ID",
+                                                 "PALS_APID",
+                                                 "PALS_RANKID",
+                                                 "JSM_NAMESPACE_ID",
+                                                 "JSM_NAMESPACE_RANK",
+                                                 "FLUX_JOB_ID",
+                                                 "FLUX_TASK_RANK",
+                                                 "MV2_COMM_WORLD_RANK"};
+const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix, &group_of_sites};
+
+// FNV-1a.
+std::string digest_of(const Environment& environment, const std::vector<const char*>& names) {
+  std::uint64_t digest = 14695981039346656037u;
+  auto add = [&](std::string_view text) {
+    for (char letter : text) digest = (digest ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  };
+  for (const char* name : names) add(environment.get(name).value_or("") + "\n");
+  char text[17];
+  auto [end, failed] = std::to_chars(text, text + sizeof text, digest, 16);
+  return {text, end};
+}
+
+struct Mark {
+  pid_t process = 0;
+  std::uint64_t began = 0;
+  std::string space;
+  std::array<std::string, groups> digests;
+  bool has_left = false;
+};
+
+std::optional<Mark> mark_in(const Environment& environment) {
+  std::string text = environment.get(owner_variable).value_or("");
+  std::vector<std::string> fields(1);
+  for (char letter : text)
+    if (letter == ':') fields.emplace_back();
+    else fields.back() += letter;
+  if (fields.size() != 4 + groups) return std::nullopt;
+  Mark mark;
+  auto read = [](const std::string& field, auto& number) {
+    auto found = number_in<std::remove_reference_t<decltype(number)>>(field);
+    if (found) number = *found;
+    return found.has_value();
+  };
+  if (!read(fields[0], mark.process) || !read(fields[1], mark.began)) return std::nullopt;
+  mark.space = fields[2];
+  std::copy_n(fields.begin() + 3, groups, mark.digests.begin());
+  mark.has_left = fields.back() != "is-in";
+  return mark;
+}
+
+bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_t group) {
+  return digest_of(environment, *all_groups[group]) == mark.digests[group];
+}
+
+// The owner's space of process numbers is not ours: nothing can be looked up, and the variables decide. Those of Hydra
+// are numbers that repeat; those of all other launchers name the launch.
+bool is_out_of_sight(const Mark& mark) {
+  return mark.space != posix::process_space();
+}
+
+bool is_alive(const Environment& environment, const Mark& mark) {
+  if (is_out_of_sight(mark)) return !environment.has("PMI_FD") && !environment.has("PMI_PORT");
+  return mark.began == 0 ? ::kill(mark.process, 0) == 0 : posix::began_at(mark.process) == mark.began;
+}
+
+bool is_this_process(const Mark& mark) {
+  return !is_out_of_sight(mark) && mark.process == ::getpid() &&
+         (mark.began == 0 || posix::began_at(mark.process) == mark.began);
+}
+
+// The owner, or a program that it started, has run a launcher on this host; the variables may have the same values.
+bool launcher_is_between(const Mark& mark, ListAncestors list_ancestors) {
+  if (is_out_of_sight(mark)) return false;
+  bool launcher_was_seen = false;
+  for (const posix::Ancestor& ancestor : list_ancestors()) {
+    if (ancestor.process == mark.process) return launcher_was_seen;
+    launcher_was_seen = launcher_was_seen || starts_programs_itself(ancestor);
+  }
+  return false;
+}
+
+bool is_of_another_launch(const Environment& environment, const Mark& mark, ListAncestors list_ancestors) {
+  for (std::size_t group = 0; group < groups; ++group)
+    if (!speaks_of_same(environment, mark, group)) return true;
+  return launcher_is_between(mark, list_ancestors);
+}
+
+}  // namespace
+
+std::string owner_mark(const Environment& environment, bool has_left) {
+  std::string text = std::to_string(::getpid()) + ":" + std::to_string(posix::began_at(::getpid()).value_or(0)) + ":" +
+                     posix::process_space();
+  for (const auto* group : all_groups) text += ":" + digest_of(environment, *group);
+  return text + (has_left ? ":has-left" : ":is-in");
+}
+
+pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestors) {
+  auto mark = mark_in(environment);
+  if (!mark || mark->has_left || is_this_process(*mark) || !is_alive(environment, *mark)) return 0;
+  return is_of_another_launch(environment, *mark, list_ancestors) ? 0 : mark->process;
+}
+
+namespace {
+
+// A step of srun --mpi=pmix inside of one of --mpi=pmi2 inherits a PMI_FD, which names some other descriptor here.
+Environment without_pmi_of_step_around(const Environment& environment) {
+  std::string step = environment.get("SLURM_JOB_ID").value_or("") + "." + environment.get("SLURM_STEP_ID").value_or("");
+  bool is_stale = environment.get("PMIX_NAMESPACE") == "slurm.pmix." + step && environment.has("PMI_JOBID") &&
+                  environment.get("PMI_JOBID") != step;
+  Environment result = environment;
+  if (is_stale)
+    for (const char* name : {"PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"}) result.erase(name);
+  return result;
+}
+
+}  // namespace
+
+Environment of_this_launch(const Environment& all, ListAncestors list_ancestors) {
+  Environment environment = without_pmi_of_step_around(all);
+  auto mark = mark_in(environment);
+  if (!mark || is_this_process(*mark) || !is_of_another_launch(all, *mark, list_ancestors)) return environment;
+  Environment result = environment;
+  if (speaks_of_same(all, *mark, 0)) {
+    for (const char* name : group_of_horovodrun) result.erase(name);
+    for (const char* name : {"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
+                             "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY"})
+      result.erase(name);
+  }
+  if (speaks_of_same(all, *mark, 1))
+    for (const char* name : group_of_pmix) result.erase(name);
+  return result;
+}
+
+}  // namespace hvd::bootstrap

@@ -1,0 +1,224 @@
+#include "checkpoint/lease.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+
+#include "base/number.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/file_in_place.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+#include "native/posix/random.hpp"
+#include "native/posix/thread.hpp"
+
+namespace hvd::checkpoint {
+namespace {
+
+// What the file says. `holder` are its first lines, which never change; `renewals` is the last one.
+struct Claim {
+  std::string holder;
+  std::string host, space, machine, job;
+  pid_t process = 0;
+  std::uint64_t began = 0;
+  std::string renewals;
+};
+
+std::string describe_self() {
+  const char* names[] = {"SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID"};
+  std::string job;
+  Environment environment = Environment::of_this_process();
+  for (const char* name : names)
+    if (auto value = environment.get(name); value && job.empty()) job = *value;
+  return "Horovod writes checkpoints here; this file tells who does\nhost " + posix::host_name() + "\nprocess " +
+         std::to_string(::getpid()) + "\nbegan " + std::to_string(posix::began_at(::getpid()).value_or(0)) +
+         "\nspace " + posix::process_space() + "\nmachine " + posix::node_id() + "\njob " + job + "\nmark " +
+         posix::random_hex(8) + "\n";
+}
+
+std::string line_of(const std::string& text, const std::string& name) {
+  std::size_t at = text.find("\n" + name + " ");
+  if (at == std::string::npos) return {};
+  at += name.size() + 2;
+  return text.substr(at, text.find('\n', at) - at);
+}
+
+Claim parse(const std::string& text) {
+  Claim claim;
+  std::size_t last = text.find("\nrenewals ");
+  claim.holder = text.substr(0, last == std::string::npos ? last : last + 1);
+  claim.host = line_of(text, "host");
+  claim.space = line_of(text, "space");
+  claim.machine = line_of(text, "machine");
+  claim.job = line_of(text, "job");
+  claim.process = number_in<pid_t>(line_of(text, "process")).value_or(0);
+  claim.began = number_in<std::uint64_t>(line_of(text, "began")).value_or(0);
+  claim.renewals = line_of(text, "renewals");
+  return claim;
+}
+
+std::optional<Claim> read_claim(const std::string& file) {
+  posix::FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!opened) return std::nullopt;
+  char text[4096];
+  ssize_t size = ::pread(opened.get(), text, sizeof text, 0);
+  return parse(std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0));
+}
+
+std::string name_of(const Claim& claim) {
+  return "process " + std::to_string(claim.process) + " on host " + claim.host +
+         (claim.job.empty() ? "" : " (job " + claim.job + ")");
+}
+
+// Whether the claim's process is one that this one can see, and what it sees.
+enum class Sight { alive, ended, unknown };
+Sight look_at(const Claim& claim) {
+  if (claim.space != posix::process_space() || claim.machine != posix::node_id() || claim.process <= 0)
+    return Sight::unknown;
+  auto began = posix::began_at(claim.process);
+  if (!began) return Sight::ended;
+  return *began == claim.began ? Sight::alive : Sight::ended;
+}
+
+Status write_text(const std::string& file, const std::string& text) {
+  posix::FileDescriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!opened) return system_error("cannot write " + file, errno);
+  if (::write(opened.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return system_error("cannot write " + file, errno);
+  ::fsync(opened.get());
+  return {};
+}
+
+std::string content_of(const std::string& holder, long renewals) {
+  return holder + "renewals " + std::to_string(renewals) + "\n";
+}
+
+// True if `file` is now ours. NFS may report a failure for a link that it made: what is there decides.
+Result<bool> claim_free(const std::string& file, const std::string& holder) {
+  std::string own = file + "." + posix::random_hex(6);
+  HVD_RETURN_IF_ERROR(write_text(own, content_of(holder, 0)));
+  int outcome = ::link(own.c_str(), file.c_str());
+  int reason = errno;
+  if (outcome != 0 && reason != EEXIST && reason != ENOENT) {
+    // No hard links here: exclusive creation does it, too.
+    posix::FileDescriptor made(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (made) outcome = ::rename(own.c_str(), file.c_str());
+  }
+  ::unlink(own.c_str());
+  auto now = read_claim(file);
+  if (outcome == 0 || (now && now->holder == holder)) return now && now->holder == holder;
+  if (reason != EEXIST && !now) return system_error("cannot make " + file, reason);
+  return false;
+}
+
+void take_away(const std::string& file, const Claim& dead) {
+  std::string aside = file + "." + posix::random_hex(6);
+  if (::rename(file.c_str(), aside.c_str()) != 0) return;
+  auto moved = read_claim(aside);
+  if (moved && moved->holder != dead.holder) {
+    int outcome = ::link(aside.c_str(), file.c_str());  // somebody was faster: it is theirs
+    static_cast<void>(outcome);
+  }
+  ::unlink(aside.c_str());
+}
+
+Error taken(const std::string& path, const Claim& claim) {
+  return {ErrorCode::invalid_argument, path + " belongs to another job: " + name_of(claim) +
+                                           " writes checkpoints there. Give this job another path, or end the other "
+                                           "one (" +
+                                           lease_file(path) + " tells who it is)"};
+}
+
+}  // namespace
+
+std::string lease_file(const std::string& path) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) return path + "/.horovod-lease";
+  return posix::folder_of(path) + "/." + path.substr(path.rfind('/') + 1) + ".lease";
+}
+
+Result<std::unique_ptr<Lease>> Lease::acquire(const std::string& path, const LeaseTimes& times,
+                                              const std::function<void(const std::string&)>& waiting) {
+  using Clock = std::chrono::steady_clock;
+  std::string file = lease_file(path);
+  std::string holder = describe_self();
+  std::optional<Claim> seen;
+  Clock::time_point seen_at;
+  for (;;) {
+    auto claimed = claim_free(file, holder);
+    if (!claimed) return claimed.error();
+    if (*claimed) break;
+    auto found = read_claim(file);
+    if (!found) continue;
+    Sight sight = look_at(*found);
+    if (sight == Sight::alive) return taken(path, *found);
+    bool has_changed = !seen || seen->holder != found->holder || seen->renewals != found->renewals;
+    if (sight == Sight::unknown && seen && has_changed) return taken(path, *found);
+    if (sight == Sight::ended || (!has_changed && Clock::now() - seen_at > times.until_dead)) {
+      take_away(file, *found);
+      seen.reset();
+      continue;
+    }
+    if (has_changed) {
+      waiting(path + " was written by " + name_of(*found) + ", which cannot be asked from here; waiting up to " +
+              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(times.until_dead).count()) +
+              " s to see whether it still is");
+      seen = std::move(found);
+      seen_at = Clock::now();
+    }
+    std::this_thread::sleep_for(std::min(times.renewal / 4, std::chrono::milliseconds(500)));
+  }
+  std::unique_ptr<Lease> lease(new Lease(file, holder, times));
+  auto thread = posix::start_thread("hvd-lease", [raw = lease.get()] { raw->keep_renewing(); });
+  if (!thread) return thread.error();
+  lease->thread_ = std::move(*thread);
+  return lease;
+}
+
+Lease::Lease(std::string file, std::string holder, LeaseTimes times)
+    : file_(std::move(file)), holder_(std::move(holder)), times_(times) {}
+
+Lease::~Lease() {
+  {
+    std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ending_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  auto now = read_claim(file_);
+  if (now && now->holder == holder_) ::unlink(file_.c_str());
+}
+
+Status Lease::check() {
+  auto now = read_claim(file_);
+  if (now && now->holder == holder_) return {};
+  if (!now) {
+    auto claimed = claim_free(file_, holder_);  // somebody tidied up
+    if (!claimed) return claimed.error();
+    if (*claimed) return {};
+    now = read_claim(file_);
+  }
+  return Error(ErrorCode::invalid_argument,
+               "this job has lost " + file_ + " to " + (now ? name_of(*now) : "another one") +
+                   ", which took it for dead (was it suspended?). It does not write checkpoints there any more");
+}
+
+// In place, so that a file that another one has put there meanwhile is not touched: the descriptor is looked at first.
+void Lease::keep_renewing() {
+  std::unique_lock lock(mutex_);
+  while (!ending_.wait_for(lock, times_.renewal, [&] { return is_ending_; })) {
+    std::string text = content_of(holder_, ++renewals_);
+    posix::FileDescriptor opened(::open(file_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!opened) continue;
+    std::string now(holder_.size(), '\0');
+    if (::pread(opened.get(), now.data(), now.size(), 0) != static_cast<ssize_t>(now.size()) || now != holder_)
+      continue;
+    if (::pwrite(opened.get(), text.data(), text.size(), 0) >= 0) ::fsync(opened.get());
+  }
+}
+
+}  // namespace hvd::checkpoint

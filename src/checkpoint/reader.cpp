@@ -1,0 +1,140 @@
+#include "checkpoint/reader.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/crc32c.hpp"
+#include "native/posix/file_in_place.hpp"
+#include "native/posix/host_identity.hpp"
+
+namespace hvd::checkpoint {
+namespace {
+
+struct OpenFile {
+  posix::FileDescriptor file;
+  std::uint64_t bytes = 0;
+  Header header;
+};
+
+Result<OpenFile> open_file(const std::string& path) {
+  OpenFile opened;
+  // A pipe would be waited for.
+  opened.file = posix::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!opened.file) {
+    int reason = errno;
+    std::string hint = reason == ENOENT ? " on host " + posix::host_name() + ", where rank 0 looks for it" : "";
+    return system_error("the checkpoint " + path + " cannot be opened" + hint, reason);
+  }
+  struct stat about {};
+  if (::fstat(opened.file.get(), &about) != 0) return system_error("fstat of " + path, errno);
+  if (S_ISDIR(about.st_mode))
+    return Error(ErrorCode::invalid_argument, path + " is a folder, not a checkpoint; latest() finds the newest in it");
+  if (!S_ISREG(about.st_mode))
+    return Error(ErrorCode::invalid_argument, path + " is a device, socket or pipe, no file");
+  opened.bytes = static_cast<std::uint64_t>(about.st_size);
+  Buffer head(std::min(header_bytes, opened.bytes));
+  HVD_RETURN_IF_ERROR(posix::read_at(opened.file.get(), head, 0, path));
+  auto header = decode_header(head, path);
+  if (!header) return header.error();
+  opened.header = *header;
+  if (opened.bytes < header->file_bytes)
+    return damaged(
+        path, "it ends after " + std::to_string(opened.bytes) + " of " + std::to_string(header->file_bytes) + " bytes");
+  return opened;
+}
+
+}  // namespace
+
+Result<Header> read_header(const std::string& path) {
+  auto opened = open_file(path);
+  if (!opened) return opened.error();
+  return opened->header;
+}
+
+Result<Reader> Reader::open(const hdf5::Library& library, const std::string& path) {
+  auto opened = open_file(path);
+  if (!opened) return opened.error();
+  Reader reader;
+  reader.library_ = &library;
+  reader.path_ = path;
+  reader.file_ = std::move(opened->file);
+  reader.header_ = opened->header;
+  Buffer table(reader.header_.table_rows * table_row_bytes);
+  HVD_RETURN_IF_ERROR(posix::read_at(reader.file_.get(), table, reader.header_.table_offset, path));
+  auto blocks = decode_table(table, reader.header_, path);
+  if (!blocks) return blocks.error();
+  reader.blocks_ = std::move(*blocks);
+  HVD_RETURN_IF_ERROR(reader.verify_blocks(Block::Content::structure));
+  // By the descriptor: another file may have taken this one's place by now.
+  auto structure = read_structure(library, reader.name_of_descriptor(), path);
+  if (!structure) return structure.error();
+  reader.structure_ = std::move(*structure);
+  return reader;
+}
+
+const Entry* Reader::find(std::string_view path) const noexcept {
+  const State& all = structure_.state;
+  auto at = std::lower_bound(all.begin(), all.end(), path,
+                             [](const Entry& entry, std::string_view wanted) { return entry.path < wanted; });
+  return at != all.end() && at->path == path ? &*at : nullptr;
+}
+
+Status Reader::read(std::string_view path, void* data, std::uint64_t bytes) const {
+  const Entry* entry = find(path);
+  if (entry == nullptr || !std::holds_alternative<Tensor>(entry->content))
+    return Error(ErrorCode::invalid_argument, path_ + " has no tensor " + std::string(path));
+  const auto index = static_cast<std::size_t>(entry - structure_.state.data());
+  auto place = std::lower_bound(structure_.places.begin(), structure_.places.end(), index,
+                                [](const Place& candidate, std::size_t wanted) { return candidate.entry < wanted; });
+  if (place->bytes != bytes)
+    return Error(ErrorCode::invalid_argument, path_ + ": " + entry->path + " has " + std::to_string(place->bytes) +
+                                                  " bytes, and the memory for it " + std::to_string(bytes));
+  if (bytes == 0) return {};
+  if (place->in_one_piece) return read_blocks(*place, static_cast<std::byte*>(data));
+  // What lies in chunks is part of the structure, which was verified.
+  return read_through_hdf5(*library_, name_of_descriptor(), path_, *entry, data, bytes);
+}
+
+Status Reader::read_blocks(const Place& place, std::byte* data) const {
+  auto block = std::lower_bound(blocks_.begin(), blocks_.end(), place.offset,
+                                [](const Block& candidate, std::uint64_t offset) { return candidate.offset < offset; });
+  std::uint64_t done = 0;
+  for (; done < place.bytes; ++block) {
+    if (block == blocks_.end() || block->offset != place.offset + done || block->bytes > place.bytes - done)
+      return damaged(path_, "its checksums do not fit its tensors");
+    Bytes piece(data + done, block->bytes);
+    HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), piece, block->offset, path_));
+    if (crc32c(piece) != block->checksum)
+      return damaged(path_, structure_.state[place.entry].path + " is not what was written (bytes " +
+                                std::to_string(block->offset) + " to " + std::to_string(block->offset + block->bytes) +
+                                ")");
+    done += block->bytes;
+  }
+  return {};
+}
+
+Status Reader::verify() const {
+  return verify_blocks(Block::Content::data);
+}
+
+Status Reader::verify_blocks(Block::Content content) const {
+  Buffer buffer;
+  for (const Block& block : blocks_) {
+    if (block.content != content) continue;
+    std::uint32_t sum = 0;
+    for (std::uint64_t done = 0; done < block.bytes; done += buffer.size()) {
+      buffer.resize(std::min(block_bytes, block.bytes - done));
+      HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), buffer, block.offset + done, path_));
+      sum = crc32c(buffer, sum);
+    }
+    if (sum != block.checksum)
+      return damaged(path_, "bytes " + std::to_string(block.offset) + " to " +
+                                std::to_string(block.offset + block.bytes) + " are not what was written");
+  }
+  return {};
+}
+
+}  // namespace hvd::checkpoint

@@ -1,0 +1,140 @@
+#include "devices/host/host_kernels.hpp"
+
+#include "devices/host/highway_targets.hpp"  // before highway.h
+#include "devices/host/kernel_table.hpp"
+
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <emmintrin.h>
+#endif
+
+// Defined for each instruction set by the files reduce_*.cpp.
+#define HVD_DECLARE_KERNELS(NAMESPACE)                   \
+  namespace hvd::devices::NAMESPACE {                    \
+  void add_float_kernels(KernelTable& table) noexcept;   \
+  void add_half_kernels(KernelTable& table) noexcept;    \
+  void add_integer_kernels(KernelTable& table) noexcept; \
+  }
+#define HVD_ADD_TABLE(NAMESPACE) \
+  add(HWY_STR(NAMESPACE), &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, &NAMESPACE::add_integer_kernels)
+
+// The static target is what every CPU of this architecture has.
+#define HVD_DYNAMIC_TARGET(TARGET) ((HWY_TARGETS & (TARGET)) != 0 && HWY_STATIC_TARGET != (TARGET))
+HVD_DECLARE_KERNELS(HWY_NAMESPACE)
+#if HVD_DYNAMIC_TARGET(HWY_AVX3)
+HVD_DECLARE_KERNELS(N_AVX3)
+#endif
+#if HVD_DYNAMIC_TARGET(HWY_AVX2)
+HVD_DECLARE_KERNELS(N_AVX2)
+#endif
+
+namespace hvd::devices {
+namespace {
+
+using AddKernels = void (*)(KernelTable&) noexcept;
+
+struct Tables {
+  std::array<KernelTable, 3> list;
+  std::size_t count = 0;
+
+  Tables() noexcept;
+  void add(const char* name_space, AddKernels floats, AddKernels halves, AddKernels integers) noexcept {
+    KernelTable& table = list[count++];
+    table.instruction_set = name_space + 2;  // "N_AVX2": without its "N_"
+    floats(table);
+    halves(table);
+    integers(table);
+  }
+};
+
+#if defined(__x86_64__)
+// __builtin_cpu_supports also asks whether the operating system saves the registers.
+[[maybe_unused]] bool has_avx2() noexcept {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;  // clang 14 knows no "f16c"
+  return f16c && __builtin_cpu_supports("pclmul") != 0 && __builtin_cpu_supports("aes") != 0 &&
+         __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
+}
+
+[[maybe_unused]] bool has_avx3() noexcept {
+  return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+}
+#endif
+
+Tables::Tables() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#endif
+#if HVD_DYNAMIC_TARGET(HWY_AVX3)
+  if (has_avx3()) HVD_ADD_TABLE(N_AVX3);
+#endif
+#if HVD_DYNAMIC_TARGET(HWY_AVX2)
+  if (has_avx2()) HVD_ADD_TABLE(N_AVX2);
+#endif
+  HVD_ADD_TABLE(HWY_NAMESPACE);
+}
+
+const Tables& tables() noexcept {
+  static const Tables once;
+  return once;
+}
+
+}  // namespace
+
+std::span<const KernelTable> kernel_tables() noexcept {
+  return {tables().list.data(), tables().count};
+}
+
+ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept {
+  return tables().list[0].at(dtype, op);
+}
+
+ProductsKernel products_kernel(DataType dtype) noexcept {
+  return tables().list[0].products[static_cast<std::size_t>(dtype)];
+}
+
+WeightedSumKernel weighted_sum_kernel(DataType dtype) noexcept {
+  return tables().list[0].weighted_sum[static_cast<std::size_t>(dtype)];
+}
+
+const char* instruction_set() noexcept {
+  return tables().list[0].instruction_set;
+}
+
+void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  constexpr std::size_t line = 64;
+  constexpr std::size_t worthwhile = 64 * line;  // below, the fence and the ragged ends cost more than is saved
+  auto* destination = static_cast<unsigned char*>(to);
+  auto* source = static_cast<const unsigned char*>(from);
+  if (bytes >= worthwhile) {
+    const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(destination) % line) % line;
+    std::memcpy(destination, source, head);
+    destination += head;
+    source += head;
+    bytes -= head;
+    for (; bytes >= line; bytes -= line, destination += line, source += line) {
+      const auto* in = reinterpret_cast<const __m128i*>(source);
+      auto* out = reinterpret_cast<__m128i*>(destination);
+      const __m128i first = _mm_loadu_si128(in), second = _mm_loadu_si128(in + 1);
+      const __m128i third = _mm_loadu_si128(in + 2), fourth = _mm_loadu_si128(in + 3);
+      _mm_stream_si128(out, first);
+      _mm_stream_si128(out + 1, second);
+      _mm_stream_si128(out + 2, third);
+      _mm_stream_si128(out + 3, fourth);
+    }
+    _mm_sfence();  // streamed bytes must be seen before a flag that is set after them
+  }
+  to = destination;
+  from = source;
+#endif
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace hvd::devices

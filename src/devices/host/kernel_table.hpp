@@ -1,0 +1,31 @@
+#pragma once
+// The reduction kernels of one instruction set: what the files reduce_*.cpp fill in and host_kernels.cpp chooses from.
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "base/data_type.hpp"
+#include "devices/host/host_kernels.hpp"
+
+namespace hvd::devices {
+
+inline constexpr std::size_t reduce_op_count = 4;
+
+struct KernelTable {
+  const char* instruction_set = "";
+  std::array<std::array<ReduceKernel, reduce_op_count>, data_type_count> reduce{};
+  std::array<ProductsKernel, data_type_count> products{};         // null for types that are not floating
+  std::array<WeightedSumKernel, data_type_count> weighted_sum{};  // as above
+
+  ReduceKernel& at(DataType dtype, ReduceOp op) noexcept {
+    return reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+  }
+  ReduceKernel at(DataType dtype, ReduceOp op) const noexcept {
+    return reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+  }
+};
+
+// One table for each instruction set that was compiled and that this CPU has, the best first. All give the same bits.
+std::span<const KernelTable> kernel_tables() noexcept;
+
+}  // namespace hvd::devices

@@ -1,0 +1,231 @@
+#include "launcher/agent/container_runtime.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using WordList = std::vector<std::string>;
+
+struct Wish {
+  const Image& image;
+  const WordList& command;
+  const std::vector<Bind>& binds;
+  const Environment& of_rank;
+  const HostView& host;
+};
+
+// What ranks go by, where a runtime hands on no variables by itself. PATH and the like are the image's.
+constexpr std::string_view handed_on[] = {"HOROVOD_", "PMIX_", "PMI_", "SLURM_", "OMPI_", "PALS_", "FLUX_",
+                                          "JSM_",     "LSB_",  "PBS_", "MPICH_", "NCCL_", "OMP_",  "CUDA_",
+                                          "ROCR_",    "HIP_",  "UCX_", "FI_",    "TORCH_"};
+
+WordList names_handed_on(const Environment& of_rank) {
+  WordList names;
+  for (const auto& [name, value] : of_rank.variables())
+    if (std::any_of(std::begin(handed_on), std::end(handed_on), [&](auto begin) { return name.starts_with(begin); }))
+      names.push_back(name);
+  return names;
+}
+
+void add_words(WordList& words, const WordList& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+WordList in_apptainer(const std::string& program, const Wish& wish) {
+  WordList words{program, "exec", "--pwd", wish.host.folder};
+  if (wish.host.gpus == Gpus::nvidia) words.emplace_back("--nv");
+  if (wish.host.gpus == Gpus::amd) words.emplace_back("--rocm");
+  for (const Bind& bind : wish.binds) add_words(words, {"--bind", bind.source + ":" + bind.target});
+  words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);
+  add_words(words, wish.command);
+  return words;
+}
+
+// Charliecloud shows an image read-only, so it can bind only over folders that the image has. One further up shows the
+// same, unless the image has something of its own there.
+Bind over_what_is_there(Bind bind, const Wish& wish) {
+  constexpr std::string_view own[] = {"/", "/bin", "/ch", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var"};
+  const Bind wanted = bind;
+  if (wish.image.kind != ImageKind::folder || bind.source != bind.target) return wanted;
+  while (!wish.host.exists(wish.image.word + bind.target)) {
+    const std::size_t slash = bind.target.rfind('/');
+    bind.source = bind.target = slash == 0 || slash == std::string::npos ? "/" : bind.target.substr(0, slash);
+    if (std::find(std::begin(own), std::end(own), bind.target) != std::end(own)) return wanted;
+  }
+  return bind;
+}
+
+WordList in_charliecloud(const std::string& program, const Wish& wish) {
+  WordList words{program, "--cd=" + wish.host.folder, "--unset-env=LD_LIBRARY_PATH"};
+  // Where the image keeps its variables, such as PATH.
+  if (wish.image.kind == ImageKind::folder && wish.host.exists(wish.image.word + "/ch/environment"))
+    words.emplace_back("--set-env");
+  WordList binds;
+  for (const Bind& wanted : wish.binds) {
+    const Bind bind = over_what_is_there(wanted, wish);
+    std::string word = "--bind=" + bind.source + ":" + bind.target;
+    if (std::find(binds.begin(), binds.end(), word) == binds.end()) binds.push_back(std::move(word));
+  }
+  add_words(words, binds);
+  add_words(words, {wish.image.word, "--"});
+  add_words(words, wish.command);
+  return words;
+}
+
+// Shared memory, sockets and process numbers are those of the host, as if the rank were no container.
+WordList in_podman(const std::string& program, const Wish& wish) {
+  WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
+  if (wish.host.gpus != Gpus::none) words.emplace_back("--gpu");
+  add_words(words, {"--workdir", wish.host.folder});
+  add_words(words, {"--volume", "/tmp:/tmp"});  // the others show it by themselves
+  for (const Bind& bind : wish.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
+  for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
+  words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);
+  add_words(words, wish.command);
+  return words;
+}
+
+WordList in_enroot(const std::string& program, const Wish& wish) {
+  WordList words{program, "start", "--root"};
+  for (const Bind& bind : wish.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
+  for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
+  // It begins in a folder of its own.
+  add_words(words, {wish.image.word, "sh", "-c", "cd \"$0\" && exec \"$@\"", wish.host.folder});
+  add_words(words, wish.command);
+  return words;
+}
+
+using enum ImageKind;
+struct Runtime {
+  const char* name;
+  std::initializer_list<ImageKind> kinds;
+  WordList (*compose)(const std::string& program, const Wish& wish);
+};
+// In the order in which they are tried.
+const Runtime runtimes[] = {
+    {"apptainer", {sif, squashfs, folder, oci}, in_apptainer},
+    {"singularity", {sif, squashfs, folder, oci}, in_apptainer},
+    {"ch-run", {folder, squashfs}, in_charliecloud},
+    {"podman-hpc", {named, oci}, in_podman},
+    {"enroot", {squashfs}, in_enroot},
+};
+
+bool takes(const Runtime& runtime, ImageKind kind) {
+  return std::find(runtime.kinds.begin(), runtime.kinds.end(), kind) != runtime.kinds.end();
+}
+
+Error no_runtime(const Image& image, const std::string& wanted) {
+  std::string names;
+  for (const Runtime& runtime : runtimes)
+    if (takes(runtime, image.kind)) names += (names.empty() ? "" : ", ") + std::string(runtime.name);
+  std::string message = "no program that runs " + image.word + " was found along PATH: expected one of " + names;
+  if (!wanted.empty())
+    message = "HOROVOD_CONTAINER_RUNTIME=" + wanted + " is none of those that run " + image.word + " (" + names +
+              "), or not along PATH";
+  return Error(ErrorCode::unsupported, message + "; load the site's module for containers");
+}
+
+std::string plain_path(const std::string& path) {
+  std::string plain = std::filesystem::path(path).lexically_normal().string();
+  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  return plain;
+}
+
+// Programs of other users must not see each other's sockets, so runtimes leave these out unless asked.
+WordList folders_of_the_launcher(const Environment& of_rank) {
+  WordList folders;
+  for (const auto& [name, value] : of_rank.variables()) {
+    const bool is_server = name == "PMIX_SERVER_TMPDIR" || name == "PMIX_SYSTEM_TMPDIR";
+    const bool is_store = name.starts_with("PMIX_DSTORE_") && name.ends_with("_BASE_PATH");
+    if (is_server || is_store || name == "HOROVOD_SHARED_DIR") folders.push_back(plain_path(value));
+  }
+  if (of_rank.get("PMIX_SECURITY_MODE").value_or("").find("munge") != std::string::npos)
+    folders.emplace_back("/run/munge");
+  if (of_rank.has("PALS_RANKID")) folders.emplace_back("/run/palsd");
+  std::sort(folders.begin(), folders.end());  // what lies in another comes after it, and needs no bind of its own
+  return folders;
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  return path == folder || (path.starts_with(folder) && (folder == "/" || path[folder.size()] == '/'));
+}
+
+bool exists_here(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::string program_here(const std::string& name) {
+  int code = 0;
+  auto found = posix::find_program(name, Environment::of_this_process().get("PATH").value_or("/usr/bin:/bin"), code);
+  return found ? *found : std::string();
+}
+
+}  // namespace
+
+HostView host_view() {
+  std::error_code failed;
+  HostView view{std::filesystem::current_path(failed).string(), Gpus::none, exists_here, program_here};
+  if (failed) view.folder = "/";
+  if (exists_here("/dev/nvidiactl")) view.gpus = Gpus::nvidia;
+  else if (exists_here("/dev/kfd")) view.gpus = Gpus::amd;
+  return view;
+}
+
+Result<std::vector<Bind>> binds_for_rank(const Environment& of_rank, const HostView& host) {
+  std::vector<Bind> binds;
+  auto add = [&](const std::string& source, const std::string& target) {
+    const bool is_seen = std::any_of(binds.begin(), binds.end(), [&](const Bind& bind) {
+      return bind.source == bind.target && source == target && lies_in(source, bind.source);
+    });
+    if (!is_seen) binds.push_back({source, target});
+  };
+  // What lies in these is seen inside with every runtime.
+  auto is_shown_anyway = [](const std::string& path) { return lies_in(path, "/tmp") || lies_in(path, "/dev"); };
+  if (host.folder != "/" && !is_shown_anyway(host.folder)) add(host.folder, host.folder);
+  for (const std::string& folder : folders_of_the_launcher(of_rank))
+    if (!folder.empty() && !is_shown_anyway(folder) && host.exists(folder)) add(folder, folder);
+
+  const std::string wanted = of_rank.get("HOROVOD_CONTAINER_BIND").value_or("");
+  for (std::size_t at = 0; at < wanted.size();) {
+    const std::size_t end = std::min(wanted.find(',', at), wanted.size());
+    const std::string word = wanted.substr(at, end - at);
+    const std::size_t colon = word.find(':');
+    const std::string source = word.substr(0, colon);
+    if (!host.exists(source))
+      return Error(ErrorCode::invalid_argument,
+                   "--container-bind " + word + ": there is no " + source + " on this host");
+    add(source, colon == std::string::npos ? source : word.substr(colon + 1));
+    at = end + 1;
+  }
+  if (const std::string mpi = of_rank.get("HOROVOD_CONTAINER_MPI").value_or(""); !mpi.empty()) {
+    if (!host.exists(mpi))
+      return Error(ErrorCode::invalid_argument, "--container-mpi " + mpi + ": there is no such folder on this host");
+    add(mpi, "/host/mpi");
+    add(mpi, mpi);  // its libraries may name each other by their path
+  }
+  return binds;
+}
+
+Result<std::vector<std::string>> command_in_image(const Image& image, const std::vector<std::string>& command,
+                                                  const Environment& of_rank, const HostView& host) {
+  auto binds = binds_for_rank(of_rank, host);
+  if (!binds) return binds.error();
+  const std::string wanted = of_rank.get("HOROVOD_CONTAINER_RUNTIME").value_or("");
+  for (const Runtime& runtime : runtimes) {
+    if (!takes(runtime, image.kind) || (!wanted.empty() && wanted != runtime.name)) continue;
+    if (std::string program = host.program(runtime.name); !program.empty())
+      return runtime.compose(program, {image, command, *binds, of_rank, host});
+  }
+  return no_runtime(image, wanted);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,25 @@
+#pragma once
+// What the word after --container is: a file, a folder, or the name of an image that podman-hpc knows.
+#include <string>
+
+#include "base/result.hpp"
+
+namespace hvd::launcher {
+
+enum class ImageKind {
+  sif,       // of Apptainer and Singularity
+  squashfs,  // a root file system in one file
+  folder,    // a root file system in a folder
+  oci,       // a folder with an OCI layout
+  named,     // in a store that podman-hpc looks into
+};
+
+struct Image {
+  std::string word;  // absolute where it is a path
+  ImageKind kind = ImageKind::sif;
+};
+
+// Looks at the beginning of the file, not at the end of its name. Fails if there is no such file, or it is no image.
+Result<Image> find_image(const std::string& word);
+
+}  // namespace hvd::launcher

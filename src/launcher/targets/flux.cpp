@@ -1,0 +1,62 @@
+// Inside of an instance of Flux: flux run. The ranks find each other by its PMI-1, which every flux-shell serves.
+#include "launcher/agent/rank_keeper.hpp"
+#include "launcher/targets/dialects.hpp"
+#include "launcher/targets/target.hpp"
+#include "native/posix/process.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<std::string> applies(const JobRequest& request) {
+  if (!request.around.is_of("flux") || !is_for_the_whole_job(request)) return std::nullopt;
+  // A task of a job would wait for resources that its own job has.
+  if (request.environment.has("FLUX_TASK_RANK")) return std::nullopt;
+  int code = 0;
+  if (!posix::find_program("flux", request.environment.get("PATH").value_or("/usr/bin:/bin"), code))
+    return std::nullopt;
+  return request.around.evidence() + ": this is inside of an instance of Flux (--gloo would use ssh instead)";
+}
+
+Result<JobOptions> plan(const JobRequest& request) {
+  auto hosts = hosts_with_ranks(request);
+  if (!hosts) return hosts.error();
+  auto horovodrun = program_on_other_hosts(request.environment);
+  if (!horovodrun) return horovodrun.error();
+  SiteLauncher site;
+  site.launcher = bootstrap::Launcher::flux;
+  site.dialect = &dialect_of_flux;
+  site.packs_input = true;
+  // Whole nodes: otherwise the ranks see no GPUs, and one core each.
+  site.command = {"flux",
+                  "run",
+                  "-N",
+                  std::to_string(hosts->size()),
+                  "-n",
+                  std::to_string(request.ranks),
+                  "--exclusive",
+                  "-o",
+                  "pmi=simple",
+                  "-o",
+                  "cpu-affinity=per-task",
+                  "--label-io"};
+  auto add = [&](const std::vector<std::string>& words) {
+    site.command.insert(site.command.end(), words.begin(), words.end());
+  };
+  if (!request.hosts.empty()) {
+    std::string names;
+    for (const HostSlots& host : *hosts) names += (names.empty() ? "" : ",") + host.host;
+    add({"--requires=hosts:" + names});
+  }
+  add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
+  return plan_of_site(std::move(site));
+}
+
+WayToMeet way(const JobOptions&, const Environment&) {
+  return {"pmi", "flux run -o pmi=simple is its server"};
+}
+
+}  // namespace
+
+const Target flux_target{"flux", &applies, &plan, &way};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,156 @@
+#include "launcher/targets/job_around.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "native/posix/ask_program.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using schedulers::Host;
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return system_error("the file " + path + " cannot be read", errno == 0 ? ENODATA : errno);
+  return std::move(text).str();
+}
+
+Error malformed(std::string message) {
+  return Error(ErrorCode::invalid_argument, std::move(message));
+}
+
+int sum_of(const std::vector<Host>& hosts, int (*number)(const Host&)) {
+  std::int64_t sum = 0;
+  for (const Host& host : hosts) sum += number(host);
+  return static_cast<int>(std::min<std::int64_t>(sum, 1 << 30));
+}
+
+int slots_of(const Host& host) {
+  return host.slots;
+}
+
+int room_of(const Host& host) {
+  return host.room();
+}
+
+// "n1:2, n2:2, … n900:2"
+std::string list_of(const std::vector<Host>& hosts) {
+  constexpr std::size_t most_shown = 8;
+  std::string text;
+  for (std::size_t at = 0; at < hosts.size(); ++at) {
+    if (hosts.size() > most_shown && at == most_shown - 1) {
+      text += ", …";
+      at = hosts.size() - 1;
+    }
+    text += (text.empty()                                          ? ""
+             : at == hosts.size() - 1 && hosts.size() > most_shown ? " "
+                                                                   : ", ") +
+            hosts[at].name + ":" + std::to_string(hosts[at].slots);
+  }
+  return text;
+}
+
+// In proportion to these numbers; what is left over goes to those that were cut most.
+std::vector<int> proportional(int ranks, const std::vector<int>& weights) {
+  const std::int64_t whole =
+      std::max<std::int64_t>(1, std::accumulate(weights.begin(), weights.end(), std::int64_t{0}));
+  std::vector<int> shares;
+  std::vector<std::size_t> by_rest(weights.size());
+  std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
+  int left = ranks;
+  for (int weight : weights) {
+    shares.push_back(static_cast<int>(std::int64_t{ranks} * weight / whole));
+    left -= shares.back();
+  }
+  std::ranges::stable_sort(by_rest, std::ranges::greater(),
+                           [&](std::size_t at) { return std::int64_t{ranks} * weights[at] % whole; });
+  for (std::size_t next = 0; left > 0; ++next, --left) ++shares[by_rest[next % by_rest.size()]];
+  return shares;
+}
+
+}  // namespace
+
+JobAround::JobAround(const Environment& environment)
+    : environment_(environment), around_(schedulers::scheduler_around(environment)) {}
+
+schedulers::Sources JobAround::sources() const {
+  using namespace std::chrono;
+  return {environment_, &read_text,
+          [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(20), false); },
+          [this](const std::string& program) {
+            int code = 0;
+            return posix::find_program(program, environment_.get("PATH").value_or("/usr/bin:/bin"), code).has_value();
+          },
+          duration_cast<seconds>(system_clock::now().time_since_epoch()).count()};
+}
+
+const Result<schedulers::Allocation>& JobAround::allocation() const {
+  if (!allocation_) allocation_ = scheduler().allocation(sources());
+  return *allocation_;
+}
+
+std::optional<std::chrono::seconds> JobAround::time_left() const {
+  return scheduler().time_left(sources());
+}
+
+Result<int> JobAround::slots() const {
+  const auto& found = allocation();
+  if (!found) return found.error();
+  int slots = sum_of(found->hosts, &slots_of);
+  if (slots > 0) return slots;
+  return malformed("the job " + found->job + " of " + scheduler().name() + " has no slots, by " + found->source);
+}
+
+Result<std::vector<HostSlots>> JobAround::share_out(int ranks, bool may_share_processors) const {
+  const auto& found = allocation();
+  if (!found) return found.error();
+  int slots = sum_of(found->hosts, &slots_of), room = sum_of(found->hosts, &room_of);
+  if (ranks > room && !may_share_processors)
+    return malformed("-np " + std::to_string(ranks) + " asks for more ranks than the job " + found->job + " of " +
+                     scheduler().name() + " has slots (" + std::to_string(room) + ", on " + list_of(found->hosts) +
+                     ", by " + found->source + "): ask for more (" + scheduler().how_to_ask_for(ranks) +
+                     "), give a smaller -np, or let ranks share processors (--oversubscribe)");
+  std::vector<int> weights;
+  for (const Host& host : found->hosts) weights.push_back(ranks <= slots ? host.slots : host.room());
+  std::vector<int> shares = proportional(ranks, weights);
+  std::vector<HostSlots> hosts;
+  for (std::size_t at = 0; at < shares.size(); ++at)
+    if (shares[at] > 0) hosts.push_back({found->hosts[at].name, shares[at]});
+  return hosts;
+}
+
+Status JobAround::check_hosts(const std::vector<HostSlots>& hosts) const {
+  const auto& found = allocation();
+  if (!found) return {};  // who needs to know them says so
+  const std::string here = posix::host_name();
+  for (const HostSlots& host : hosts) {
+    bool is_of_job = std::ranges::any_of(found->hosts, [&](const Host& other) {
+      return schedulers::is_same_host(other.name, host.host) ||
+             (host.host == "localhost" && schedulers::is_same_host(other.name, here));
+    });
+    if (!is_of_job)
+      return malformed("the host " + host.host + " is not of the job " + found->job + " of " + scheduler().name() +
+                       ", which has " + list_of(found->hosts));
+  }
+  return {};
+}
+
+std::string JobAround::description() const {
+  const auto& found = allocation();
+  if (!found) return found.error().message;
+  int slots = sum_of(found->hosts, &slots_of);
+  std::string text = std::to_string(found->hosts.size()) + (found->hosts.size() == 1 ? " host with " : " hosts with ") +
+                     std::to_string(slots) + (slots == 1 ? " slot (" : " slots (") + list_of(found->hosts) + ")";
+  return text;
+}
+
+}  // namespace hvd::launcher

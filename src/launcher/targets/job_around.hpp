@@ -1,0 +1,46 @@
+#pragma once
+// The job of a scheduler that horovodrun runs in: its hosts, and how many ranks go to each.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/result.hpp"
+#include "launcher/options/hosts.hpp"
+#include "schedulers/selection/selection.hpp"
+
+namespace hvd::launcher {
+
+class JobAround {
+ public:
+  explicit JobAround(const Environment& environment);
+
+  bool is_a_job() const { return around_.is_a_job(); }
+  // By its name in the registry of schedulers, "lsf".
+  bool is_of(const std::string& scheduler) const { return around_.key == scheduler; }
+  const schedulers::Scheduler& scheduler() const { return *around_.scheduler; }
+  const std::string& evidence() const { return around_.evidence; }
+  // Read when it is wanted first, since the scheduler may have to be asked.
+  const Result<schedulers::Allocation>& allocation() const;
+  std::optional<std::chrono::seconds> time_left() const;
+  schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
+
+  // As many ranks as the job has slots.
+  Result<int> slots() const;
+  // Shares the ranks out over the hosts of the job, which are all used if there are enough ranks. Fails if they need
+  // more slots than there are, unless they may share processors. Hosts that get none are left out.
+  Result<std::vector<HostSlots>> share_out(int ranks, bool may_share_processors) const;
+  // Fails if one of these hosts is not of the job.
+  Status check_hosts(const std::vector<HostSlots>& hosts) const;
+  // "2 hosts with 4 slots (n1:2, n2:2)"
+  std::string description() const;
+
+ private:
+  schedulers::Sources sources() const;
+
+  Environment environment_;
+  schedulers::Around around_;
+  mutable std::optional<Result<schedulers::Allocation>> allocation_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,103 @@
+// Inside of a job of LSF where JSM starts jobs (Summit and its like): jsrun. The ranks find each other by its PMIx.
+#include <algorithm>
+
+#include "launcher/agent/rank_keeper.hpp"
+#include "launcher/targets/dialects.hpp"
+#include "launcher/targets/jsrun_layout.hpp"
+#include "launcher/targets/mpi_command.hpp"
+#include "launcher/targets/target.hpp"
+#include "native/posix/process.hpp"
+#include "topology/machine.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<std::string> find_jsrun(const Environment& environment) {
+  int code = 0;
+  auto program = posix::find_program(bootstrap::row_of(bootstrap::Launcher::jsm).program,
+                                     environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  return program ? std::optional(*program) : std::nullopt;
+}
+
+std::optional<std::string> applies(const JobRequest& request) {
+  if (request.flags.is_set("use_jsrun")) return "--jsrun";
+  if (!request.around.is_of("lsf") || !is_for_the_whole_job(request)) return std::nullopt;
+  if (!find_jsrun(request.environment)) return std::nullopt;
+  return request.around.evidence() + " and jsrun is there: this is inside of a job of LSF with JSM";
+}
+
+// The launch node is a machine like the compute nodes.
+int threads_per_core(const Environment& environment) {
+  std::vector<std::string> notices;
+  auto machine = topology::read_machine(environment, notices);
+  if (!machine || machine->cores.empty()) return 1;
+  return std::max(1, machine->cores.front().cpus.count());
+}
+
+// Where the ranks go: what the user says, an explicit resource file, or plain resource sets.
+Result<std::vector<std::string>> place_by(const JobRequest& request, SiteLauncher& site) {
+  if (request.flags.has("binding_args")) return split_words(request.flags.get("binding_args"));
+  auto hosts = hosts_with_ranks(request);
+  if (!hosts) return hosts.error();
+  const auto& allocation = request.around.allocation();
+  if (!allocation) return allocation.error();
+  if (request.flags.is_set("jsrun_erf")) {
+    site.host_file = explicit_resources(*hosts, *allocation, threads_per_core(request.environment));
+    return std::vector<std::string>{"--erf_input", host_file_word};
+  }
+  if (!request.hosts.empty())
+    return Error(ErrorCode::unsupported,
+                 "-H: jsrun takes hosts of one's choice from an explicit resource file alone: add "
+                 "--jsrun-erf, or leave -H out");
+  return resource_sets(*hosts, *allocation);
+}
+
+// Spectrum MPI's library in the ranks fails at its hook for CUDA where the program has no Spectrum MPI, or calls CUDA
+// before MPI_Init; only who asks for it (-gpu) gets it.
+std::string smpi_arguments(const JobRequest& request) {
+  std::string text = request.flags.get("mpi_args");
+  const std::vector<std::string> words = split_words(text);
+  bool chooses = std::ranges::any_of(words, [](const std::string& word) {
+    return word == "-gpu" || word == "-disable_gpu_hooks" || word == "off" || word == "none";
+  });
+  if (request.flags.is_set("tcp_flag")) text = "-tcp" + (text.empty() ? "" : " " + text);
+  if (!chooses) text = "-disable_gpu_hooks" + (text.empty() ? "" : " " + text);
+  return text;
+}
+
+Result<JobOptions> plan(const JobRequest& request) {
+  auto program = find_jsrun(request.environment);
+  if (!program)
+    return Error(ErrorCode::unsupported,
+                 "--jsrun: there is no jsrun along PATH; where LSF has no JSM, leave --jsrun out");
+  auto horovodrun = program_on_other_hosts(request.environment);
+  if (!horovodrun) return horovodrun.error();
+  SiteLauncher site;
+  site.launcher = bootstrap::Launcher::jsm;
+  site.dialect = &dialect_of_jsrun;
+  site.packs_input = true;
+  site.unset = {"TMPDIR"};  // JSM's daemons fail to start with another one than they know
+  site.command = {*program};
+  auto where = place_by(request, site);
+  if (!where) return where.error();
+  auto add = [&](const std::vector<std::string>& words) {
+    site.command.insert(site.command.end(), words.begin(), words.end());
+  };
+  add(*where);
+  // Every line gets a label of JSM's, so that those of different ranks are not mixed.
+  add({"--stdio_mode", "prepended", "--exit_on_error", "1", "--smpiargs", smpi_arguments(request)});
+  add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
+  return plan_of_site(std::move(site));
+}
+
+WayToMeet way(const JobOptions&, const Environment& environment) {
+  WayToMeet found{"pmix", "JSM serves PMIx, and our plugin and libpmix open here"};
+  if (!can_use_pmix(environment, &found.why_no_pmix)) found = {"none", "JSM serves PMIx alone", found.why_no_pmix};
+  return found;
+}
+
+}  // namespace
+
+const Target jsrun_target{"jsrun", &applies, &plan, &way};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,208 @@
+#include "python/core/checkpoints.hpp"
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "api/horovod.h"
+#include "python/core/errors.hpp"
+#include "python/core/reference.hpp"
+
+namespace hvd::python {
+namespace {
+
+// A refusal is the caller's mistake, or of the system around: OSError, which Python's users expect for files.
+PyObject* raise_about_files(hvd_status status) {
+  switch (status) {
+    case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
+    case HVD_OUT_OF_MEMORY: return raise(PyExc_MemoryError, hvd_last_error());
+    case HVD_UNSUPPORTED: return raise(PyExc_NotImplementedError, hvd_last_error());
+    default: return raise(PyExc_OSError, hvd_last_error());
+  }
+}
+
+// What the entries point to, for as long as they are used.
+struct Entries {
+  std::vector<hvd_checkpoint_entry> all;
+  std::deque<std::string> texts;
+  std::deque<std::vector<std::int64_t>> shapes;
+
+  const char* keep(PyObject* text) {
+    Reference bytes(PyUnicode_AsUTF8String(text));
+    char* start = nullptr;
+    Py_ssize_t size = 0;
+    if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &start, &size) != 0) return nullptr;
+    return texts.emplace_back(start, static_cast<std::size_t>(size)).c_str();
+  }
+
+  bool keep_shape(PyObject* sequence, hvd_checkpoint_entry& entry) {
+    std::vector<std::int64_t>& shape = shapes.emplace_back();
+    Py_ssize_t count = PySequence_Size(sequence);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      Reference extent(PySequence_GetItem(sequence, i));
+      shape.push_back(extent ? PyLong_AsLongLong(extent.get()) : -1);
+      if (PyErr_Occurred() != nullptr) return false;
+    }
+    entry.dimensions = static_cast<int>(shape.size());
+    entry.shape = shape.data();
+    return count >= 0;
+  }
+
+  bool add_tensor(PyObject* value, hvd_checkpoint_entry& entry) {
+    PyObject *dtype = nullptr, *shape = nullptr;
+    unsigned long long address = 0;
+    if (!PyArg_ParseTuple(value, "UOK", &dtype, &shape, &address)) return false;
+    entry.dtype = keep(dtype);
+    entry.data = reinterpret_cast<const void*>(address);
+    return entry.dtype != nullptr && keep_shape(shape, entry);
+  }
+
+  // (path, kind, type, value)
+  bool add(PyObject* tuple) {
+    PyObject *path = nullptr, *kind = nullptr, *value = nullptr;
+    int type = 0;
+    if (!PyArg_ParseTuple(tuple, "UUiO", &path, &kind, &type, &value)) return false;
+    hvd_checkpoint_entry entry{};
+    entry.struct_size = sizeof entry;
+    entry.path = keep(path);
+    entry.kind = keep(kind);
+    entry.type = static_cast<hvd_entry_type>(type);
+    if (entry.path == nullptr || entry.kind == nullptr) return false;
+    if (type == HVD_ENTRY_BOOL || type == HVD_ENTRY_INTEGER) entry.integer = PyLong_AsLongLong(value);
+    else if (type == HVD_ENTRY_NUMBER) entry.number = PyFloat_AsDouble(value);
+    else if (type == HVD_ENTRY_TEXT) entry.text = keep(value);
+    else if (type == HVD_ENTRY_TENSOR && !add_tensor(value, entry)) return false;
+    all.push_back(entry);
+    return PyErr_Occurred() == nullptr;
+  }
+
+  bool add_all(PyObject* list) {
+    Py_ssize_t count = PySequence_Size(list);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      Reference tuple(PySequence_GetItem(list, i));
+      if (!tuple || !add(tuple.get())) return false;
+    }
+    return count >= 0;
+  }
+};
+
+PyObject* value_of(const hvd_checkpoint_entry& entry) {
+  switch (entry.type) {
+    case HVD_ENTRY_BOOL: return PyBool_FromLong(static_cast<long>(entry.integer));
+    case HVD_ENTRY_INTEGER: return PyLong_FromLongLong(entry.integer);
+    case HVD_ENTRY_NUMBER: return PyFloat_FromDouble(entry.number);
+    case HVD_ENTRY_TEXT: return PyUnicode_FromString(entry.text);
+    case HVD_ENTRY_TENSOR: {
+      Reference shape(PyTuple_New(entry.dimensions));
+      if (!shape) return nullptr;
+      for (int i = 0; i < entry.dimensions; ++i)
+        if (PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(entry.shape[i])) != 0) return nullptr;
+      return Py_BuildValue("(sN)", entry.dtype, shape.release());
+    }
+    default: return none();
+  }
+}
+
+PyObject* entries_of(hvd_checkpoint* opened, std::size_t count) {
+  Reference list(PyList_New(0));
+  for (std::size_t i = 0; list && i < count; ++i) {
+    hvd_checkpoint_entry entry{};
+    entry.struct_size = sizeof entry;
+    if (hvd_status status = hvd_checkpoint_get_entry(opened, i, &entry); status != HVD_OK)
+      return raise_about_files(status);
+    PyObject* value = value_of(entry);
+    if (value == nullptr) return nullptr;
+    Reference tuple(Py_BuildValue("(ssiN)", entry.path, entry.kind == nullptr ? "" : entry.kind,
+                                  static_cast<int>(entry.type), value));
+    if (!tuple || PyList_Append(list.get(), tuple.get()) != 0) return nullptr;
+  }
+  return list.release();
+}
+
+constexpr const char* capsule_name = "horovod checkpoint";
+
+void close_capsule(PyObject* capsule) {
+  hvd_checkpoint_close(static_cast<hvd_checkpoint*>(PyCapsule_GetPointer(capsule, capsule_name)));
+}
+
+}  // namespace
+
+PyObject* checkpoint_save(PyObject*, PyObject* arguments) {
+  const char *path = nullptr, *compression = nullptr, *lease = nullptr;
+  PyObject* list = nullptr;
+  long long step = -1;
+  int keeps_previous = 1;
+  Py_ssize_t keep = 0;
+  if (!PyArg_ParseTuple(arguments, "sOLzpzn:checkpoint_save", &path, &list, &step, &compression, &keeps_previous,
+                        &lease, &keep))
+    return nullptr;
+  Entries entries;
+  if (!entries.add_all(list)) return nullptr;
+  hvd_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  options.step = step;
+  options.compression = compression;
+  options.forgets_previous = keeps_previous != 0 ? 0 : 1;
+  options.lease = lease;
+  options.keep = static_cast<std::size_t>(keep);
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_checkpoint_save(nullptr, path, entries.all.data(), entries.all.size(), &options);
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_files(status);
+}
+
+PyObject* checkpoint_open(PyObject*, PyObject* arguments) {
+  const char* path = nullptr;
+  if (!PyArg_ParseTuple(arguments, "s:checkpoint_open", &path)) return nullptr;
+  hvd_checkpoint* opened = nullptr;
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_checkpoint_open(nullptr, path, &opened);
+  Py_END_ALLOW_THREADS;
+  if (status != HVD_OK) return raise_about_files(status);
+  Reference capsule(PyCapsule_New(opened, capsule_name, close_capsule));
+  if (!capsule) return hvd_checkpoint_close(opened), nullptr;
+  hvd_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  if (status = hvd_checkpoint_get_info(opened, &info); status != HVD_OK) return raise_about_files(status);
+  PyObject* entries = entries_of(opened, info.entries);
+  if (entries == nullptr) return nullptr;
+  return Py_BuildValue("(NNsLLL)", capsule.release(), entries, info.path, static_cast<long long>(info.step),
+                       static_cast<long long>(info.sequence), static_cast<long long>(info.saved_at));
+}
+
+PyObject* checkpoint_read(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  const char* path = nullptr;
+  unsigned long long address = 0;
+  Py_ssize_t bytes = 0;
+  if (!PyArg_ParseTuple(arguments, "OsKn:checkpoint_read", &capsule, &path, &address, &bytes)) return nullptr;
+  auto* opened = static_cast<hvd_checkpoint*>(PyCapsule_GetPointer(capsule, capsule_name));
+  if (opened == nullptr) return nullptr;
+  hvd_checkpoint_target target{sizeof(hvd_checkpoint_target), path, reinterpret_cast<void*>(address),
+                               static_cast<std::size_t>(bytes)};
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_checkpoint_read(opened, &target, 1);
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_files(status);
+}
+
+PyObject* checkpoint_library(PyObject*, PyObject* arguments) {
+  const char* otherwise = nullptr;
+  if (!PyArg_ParseTuple(arguments, "z:checkpoint_library", &otherwise)) return nullptr;
+  hvd_status status = hvd_checkpoint_library(otherwise);
+  return status == HVD_OK ? none() : raise_about_files(status);
+}
+
+PyObject* checkpoint_release(PyObject*, PyObject* arguments) {
+  const char* path = nullptr;
+  if (!PyArg_ParseTuple(arguments, "s:checkpoint_release", &path)) return nullptr;
+  Py_BEGIN_ALLOW_THREADS;
+  hvd_checkpoint_release(path);
+  Py_END_ALLOW_THREADS;
+  return none();
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,12 @@
+"""Checkpoints for PyTorch: `hvd.checkpoint` of `import horovod.torch as hvd`.
+
+    hvd.checkpoint.save("run/model.h5", model, optimizer, step=step, scheduler=scheduler, extra={"loss": loss})
+    rest = hvd.checkpoint.restore("run/model.h5", model, optimizer, scheduler=scheduler)
+
+All of it is collective; rank 0 alone opens files. docs/checkpoints.md tells the rest.
+"""
+from horovod.checkpoint.checkpointer import Checkpointer
+from horovod.checkpoint.collective import latest, restore, save
+from horovod.checkpoint.sampler import Sampler
+
+__all__ = ["Checkpointer", "Sampler", "latest", "restore", "save"]

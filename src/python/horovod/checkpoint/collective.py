@@ -1,0 +1,313 @@
+"""save, restore and latest: collective. Rank 0 alone opens files; the others get what is in them by broadcasts."""
+import contextlib
+import datetime
+import importlib.util
+import json
+import os
+import pathlib
+
+import torch
+
+import horovod
+from horovod import _core, _ops
+from horovod.checkpoint import training, tree
+from horovod.torch._job import rank, size
+from horovod.torch.functions import allgather_object
+
+_FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
+
+# What the tree has at its top besides the objects that the user names.
+_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at")
+
+
+# ---- what ranks tell each other ---------------------------------------------------------------------------------
+
+
+def _broadcast(name, address, count, keep):
+    operation = _ops.transient(f"checkpoint.{name}", _core.BROADCAST, _core.UINT8, (count,))
+    return _ops.submit(operation, address, address, 0, None, keep)
+
+
+def share(value=None):
+    """Rank 0's JSON value, on every rank."""
+    text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8) if rank() == 0 else None
+    length = torch.tensor([text.numel() if rank() == 0 else 0], dtype=torch.int64)
+    _ops.finish(_broadcast("length", length.data_ptr(), 8, length))
+    if text is None:
+        text = torch.empty(int(length), dtype=torch.uint8)
+    _ops.finish(_broadcast("text", text.data_ptr(), text.numel(), text))
+    return json.loads(tree._bytes_of(text))
+
+
+def share_outcome(failure, value=None):
+    """Raises rank 0's failure on every rank; returns its value if there is none. `failure`: an exception, or None."""
+    told = share([type(failure).__name__, str(failure)] if failure else ["", value]) if size() > 1 else \
+        ["", value] if failure is None else None
+    if failure is not None:
+        raise failure
+    if told[0]:
+        raise _FAILURES.get(told[0], OSError)(told[1])
+    return told[1]
+
+
+def on_rank_0(do):
+    """The result of do() on rank 0, plain data, on every rank; or its exception on every rank."""
+    value = failure = None
+    if rank() == 0:
+        try:
+            value = do()
+        except tuple(_FAILURES.values()) as error:
+            failure = error
+    return share_outcome(failure, value)
+
+
+def _refuse_together(problem):
+    """Raises on all ranks if there is a problem on any, so that none waits for the others."""
+    answers = allgather_object(problem, "checkpoint.problems") if size() > 1 else [problem]
+    for who, found in enumerate(answers):
+        if found:
+            raise ValueError(found if size() == 1 else f"{found} (rank {who})")
+
+
+# ---- the HDF5 library ---------------------------------------------------------------------------------------------
+
+
+def find_library():
+    """Opens the HDF5 library; where the loader finds none, the copy that came with h5py."""
+    try:
+        _core.checkpoint_library(None)
+        return
+    except NotImplementedError as error:
+        bundled = _library_of_h5py()
+        if bundled is None:
+            raise
+        reason = error
+    try:
+        _core.checkpoint_library(str(bundled))
+    except NotImplementedError:
+        raise reason from None
+
+
+def _library_of_h5py():
+    with contextlib.suppress(ImportError, AttributeError, ValueError):
+        folder = pathlib.Path(importlib.util.find_spec("h5py").origin).parent.parent / "h5py.libs"
+        return next((file for file in sorted(folder.glob("libhdf5-*.so*"))), None)
+    return None
+
+
+# ---- saving ---------------------------------------------------------------------------------------------------------
+
+
+def collect(model, optimizer, step, extra, objects, with_random):
+    """The whole state as a tree.Tensors on rank 0 (None elsewhere). Collective if random numbers are wanted."""
+    generators = None
+    if with_random:
+        mine = training.random_state()
+        generators = allgather_object(mine, "checkpoint.random") if size() > 1 else [mine]
+    return on_this_rank_0(lambda: _flatten(model, optimizer, step, extra, objects, generators))
+
+
+def on_this_rank_0(do):
+    """The result of do() on rank 0 and None elsewhere; an exception is raised on all ranks."""
+    value = failure = None
+    if rank() == 0:
+        try:
+            value = do()
+        except tuple(_FAILURES.values()) as error:
+            failure = error
+    share_outcome(failure)
+    return value
+
+
+def _flatten(model, optimizer, step, extra, objects, generators):
+    taken = sorted(set(objects) & set(_OURS))
+    if taken:
+        raise ValueError(f"{taken[0]} is a name of the checkpoint's own; give the object another one")
+    state = {"horovod": horovod.__version__, "ranks": size(),
+             "saved_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    if step is not None:
+        state["step"] = int(step)
+    if model is not None:
+        state["model"] = training.unwrapped(model).state_dict()
+    if optimizer is not None:
+        state["optimizer"] = training.optimizer_state(optimizer, model)
+    if extra is not None:
+        state["extra"] = extra
+    for name, each in objects.items():
+        state[name] = each.state_dict() if hasattr(each, "state_dict") else each
+    if generators is not None:
+        state["random"] = {f"rank_{who}": values for who, values in enumerate(generators)}
+    return tree.flatten(state)
+
+
+def path_text(path):
+    return os.fspath(path) if not isinstance(path, bytes) else os.fsdecode(path)
+
+
+def save(path, model=None, optimizer=None, step=None, extra=None, *, compression=None, keep_previous=True,
+         random_numbers=True, **objects):
+    """Saves the training's state as one file. Collective: all ranks call it, rank 0 writes.
+
+    path: of the file, "run/model.h5". What was there stays as path + ".previous" (keep_previous).
+    model, optimizer: as on rank 0. extra: anything of numbers, texts, tensors, lists and dicts.
+    objects: what has a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
+    compression: None, "gzip", "gzip:9", and "zstd" or "lz4" where the HDF5 library has the filter.
+    random_numbers: save the random number generators of all ranks.
+
+    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
+    file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
+    file that was there is then untouched.
+    """
+    state = collect(model, optimizer, step, extra, objects, random_numbers)
+    on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
+
+
+def write(path, entries, kept, step, compression, keep_previous, lease=None, keep=0):
+    """On the one process that writes. `kept`: the tensors behind the addresses."""
+    find_library()
+    _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease, keep)
+    del kept
+
+
+# ---- restoring ------------------------------------------------------------------------------------------------------
+
+
+def _open(path):
+    find_library()
+    return _core.checkpoint_open(path)
+
+
+def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
+    """Loads a checkpoint into what is given, on all ranks, and returns the rest as a dict, "step" among it. Collective.
+
+    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one
+    before it, with a warning. The number of ranks may be another than when it was saved.
+    strict: refuse a checkpoint that does not have exactly the model's tensors; else load what fits.
+    random_numbers: set the random number generators, of the ranks that there were.
+    objects: as for save(); their load_state_dict() is called.
+
+    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved
+    and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
+    """
+    path = path_text(path)
+    opened = on_this_rank_0(lambda: _open(path))
+    entries, found = share(opened[1:3] if opened else None) if size() > 1 else opened[1:3]
+    root = tree.unflatten([tuple(entry) for entry in entries])
+    _refuse_together(_problem_with(root, found, model, optimizer, strict, objects))
+    places, in_place = training.places_in_model(root["model"], model) if model is not None else ({}, False)
+    generators = root.pop("random", None)
+    for name, wanted in (("model", model), ("optimizer", optimizer)):
+        if wanted is None:
+            root.pop(name, None)  # whoever wants the step alone need not read the rest
+    capsule = opened[0] if opened else None
+    _read(capsule, list(root.tensors()), places)
+    own = _read_own(capsule, generators) if random_numbers and generators else None
+    _load(root, model, in_place, optimizer, strict, objects)
+    if own is not None:
+        training.set_random_state(own.value())
+    return _rest_of(root, objects)
+
+
+def _problem_with(root, path, model, optimizer, strict, objects):
+    problem = None
+    if model is not None:
+        problem = training.problem_with_model(root["model"], model) if isinstance(root.get("model"), tree.Node) else \
+            "no model was saved"
+        if problem and strict:
+            return f"{path} is of another model than this one: {problem}"
+        if not isinstance(root.get("model"), tree.Node):
+            root["model"] = tree.Node("dict")
+    if optimizer is not None:
+        problem = training.problem_with_optimizer(root["optimizer"], optimizer, model) \
+            if isinstance(root.get("optimizer"), tree.Node) else "no optimizer was saved"
+        if problem:
+            return f"{path} is of another optimizer than this one: {problem}"
+    missing = [name for name in objects if name not in root]
+    if missing:
+        return f"{path} has no {missing[0]}; it has {', '.join(sorted(set(root) - set(_OURS))) or 'no objects'}"
+    return None
+
+
+def _read(opened, wanted, places):
+    """Fills the tensors: rank 0 reads, and what it has read is under way to the others while it reads on."""
+    handles, failure = [], None
+    for item in wanted:
+        item.tensor = places.get(item.path)
+        if item.tensor is None:
+            item.tensor = torch.empty(item.shape, dtype=item.dtype)
+        failure = _fetch(opened, item, failure)
+        if size() > 1 and item.bytes():
+            handles.append(_broadcast(item.path, item.tensor.data_ptr(), item.bytes(), item.tensor))
+    _ops.synchronize_all(handles)
+    share_outcome(failure)
+
+
+def _fetch(opened, item, failure):
+    """After a failure nothing is read, but the broadcasts go on: the others have started theirs."""
+    if opened is None or failure is not None or not item.bytes():
+        return failure
+    try:
+        _core.checkpoint_read(opened, item.path, item.tensor.data_ptr(), item.bytes())
+    except (OSError, ValueError) as error:
+        return error
+    return None
+
+
+def _read_own(opened, generators):
+    """This rank's generators of all ranks', which travel in one piece; None if there was no such rank."""
+    items = list(generators.tensors())
+    memory = torch.empty(sum(tree.aligned(item.bytes()) for item in items), dtype=torch.uint8)
+    at, failure = 0, None
+    for item in items:
+        item.tensor = memory[at:at + item.bytes()].view(item.dtype).view(item.shape)
+        at += tree.aligned(item.bytes())
+        failure = _fetch(opened, item, failure)
+    if size() > 1:
+        _ops.finish(_broadcast("random", memory.data_ptr(), memory.numel(), memory))
+    share_outcome(failure)
+    return generators.get(f"rank_{rank()}")
+
+
+def _load(root, model, in_place, optimizer, strict, objects):
+    if model is not None and not in_place:
+        values = root["model"].value()
+        own = training.unwrapped(model).state_dict()
+        if not strict:
+            values = {name: value for name, value in values.items() if name in own and (
+                not isinstance(value, torch.Tensor) or value.shape == own[name].shape)}
+        training.unwrapped(model).load_state_dict(values, strict=strict)
+    if optimizer is not None:
+        training.load_optimizer(optimizer, model, root["optimizer"].value())
+    for name, each in objects.items():
+        value = root[name].value() if isinstance(root[name], (tree.Node, tree.Read)) else root[name]
+        each.load_state_dict(value)
+
+
+def _rest_of(root, objects):
+    rest = {}
+    for name, item in root.items():
+        if name in objects or name in ("model", "optimizer", "step", "ranks", "horovod", "saved_at"):
+            continue
+        value = item.value() if isinstance(item, (tree.Node, tree.Read)) else item
+        if name == "extra" and isinstance(value, dict):
+            rest.update(value)
+        else:
+            rest[name] = value
+    rest["step"] = root.get("step")
+    return rest
+
+
+def latest(folder):
+    """The path of the newest whole checkpoint of a folder, on all ranks; None if there is none. Collective."""
+    folder = path_text(folder)
+
+    def find():
+        if not os.path.isdir(folder):
+            return None
+        find_library()
+        try:
+            return _core.checkpoint_open(folder)[2]
+        except ValueError:
+            return None  # the warnings have said why
+
+    return on_rank_0(find)

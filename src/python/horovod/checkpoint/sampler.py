@@ -1,0 +1,65 @@
+"""A sampler whose position is saved with the training, and found again by another number of ranks."""
+import torch
+
+from horovod.torch._job import rank, size
+
+
+class Sampler(torch.utils.data.Sampler):
+    """Shares a data set out among the ranks, and knows how far the job has come in it.
+
+        sampler = hvd.checkpoint.Sampler(dataset)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=32, sampler=sampler)
+        for epoch in range(sampler.epoch, epochs):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                …
+                sampler.advance(len(batch))         # not by itself: loaders read ahead
+                checkpointer.step(step)             # Checkpointer(…, sampler=sampler)
+
+    Each rank advances by its own share of a step; ranks do equally many. After a restore the rest of the epoch is
+    shared out among the ranks that there are then: nothing comes twice, nothing is left out. The order depends on seed
+    and epoch alone. The last samples of an epoch are repeated so that all ranks get equally many.
+    """
+
+    def __init__(self, dataset, shuffle=True, seed=0):
+        self.epoch = 0
+        self.position = 0  # samples of this epoch that the job has done, all ranks together
+        self._count, self._shuffle, self._seed = len(dataset), shuffle, seed
+
+    def set_epoch(self, epoch):
+        """Begins an epoch; the one that a checkpoint was in goes on where it was."""
+        if epoch != self.epoch:
+            self.epoch, self.position = epoch, 0
+
+    def advance(self, samples):
+        """This rank has trained on so many more."""
+        self.position = min(self._count, self.position + samples * size())
+
+    def _rest(self):
+        if not self._shuffle:
+            return list(range(self.position, self._count))
+        generator = torch.Generator()
+        generator.manual_seed(self._seed + self.epoch)
+        return torch.randperm(self._count, generator=generator).tolist()[self.position:]
+
+    def __len__(self):
+        return -(-(self._count - self.position) // size())
+
+    def __iter__(self):
+        rest = self._rest()
+        missing = len(self) * size() - len(rest)
+        while rest and missing > 0:
+            rest += rest[:missing]
+            missing = len(self) * size() - len(rest)
+        return iter(rest[rank()::size()])
+
+    def state_dict(self):
+        return {"epoch": self.epoch, "position": self.position, "seed": self._seed, "samples": self._count,
+                "shuffle": self._shuffle}
+
+    def load_state_dict(self, state):
+        if state["samples"] != self._count:
+            raise ValueError(f"the checkpoint's sampler was over {state['samples']} samples, this one is over "
+                             f"{self._count}")
+        self.epoch, self.position = state["epoch"], state["position"]
+        self._seed, self._shuffle = state["seed"], state["shuffle"]

@@ -1,0 +1,172 @@
+"""What of a training is saved: models by the names of their parameters, optimizers by those names too, random
+numbers."""
+import random
+import sys
+
+import torch
+
+from horovod.checkpoint.tree import Node, Read
+
+
+def unwrapped(model):
+    """torch.compile() puts a model into another one."""
+    return getattr(model, "_orig_mod", model)
+
+
+# ---- optimizers -----------------------------------------------------------------------------------------------------
+
+
+def names_of_parameters(optimizer, model):
+    """The optimizer's parameters in its order, and a name for each: the model's, else param.0 and so on."""
+    known = {}
+    if model is not None:
+        for name, parameter in unwrapped(model).named_parameters():
+            known.setdefault(id(parameter), name)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = [known.get(id(parameter), f"param.{i}") for i, parameter in enumerate(parameters)]
+    return parameters, names
+
+
+def optimizer_state(optimizer, model):
+    """The optimizer's state_dict(), with the names of parameters in place of numbers."""
+    parameters, names = names_of_parameters(optimizer, model)
+    state = optimizer.state_dict()
+    groups = state["param_groups"]
+    numbers = [number for group in groups for number in group["params"]]
+    name_of = dict(zip(numbers, names)) if len(numbers) == len(parameters) else {}
+    named = dict(state)
+    named["state"] = {str(name_of.get(number, number)): value for number, value in state["state"].items()}
+    named["param_groups"] = [{**group, "params": [str(name_of.get(number, number)) for number in group["params"]]}
+                             for group in groups]
+    return named
+
+
+def problem_with_optimizer(found, optimizer, model):
+    """What keeps the saved optimizer (a Node) from being loaded into this one; None if nothing does."""
+    parameters, names = names_of_parameters(optimizer, model)
+    groups = found.get("param_groups")
+    if not isinstance(found.get("state"), Node) or not isinstance(groups, Node):
+        return "the checkpoint's optimizer has no state and param_groups"
+    if len(groups) != len(optimizer.param_groups):
+        return f"{len(groups)} parameter groups were saved, this optimizer has {len(optimizer.param_groups)}"
+    saved = _saved_names(groups)
+    if saved is None:  # too many for a text, so that they are a tensor yet to be read
+        return None
+    missing = sorted(set(names) - set(saved))
+    surplus = sorted(set(saved) - set(names))
+    if missing or surplus:
+        return "; ".join(filter(None, (_listed("not saved", missing), _listed("not in this optimizer", surplus))))
+    shapes = dict(zip(names, parameters))
+    for name, state in found["state"].items():
+        if isinstance(state, Node) and name in shapes:
+            moment = next((item for item in state.values() if isinstance(item, Read) and item.shape), None)
+            if moment is not None and len(moment.shape) == shapes[name].dim() \
+                    and moment.shape != tuple(shapes[name].shape) \
+                    and list(state)[0] in ("exp_avg", "momentum_buffer", "square_avg"):
+                return f"{name} was of shape {list(moment.shape)}, and is {list(shapes[name].shape)} here"
+    return None
+
+
+def _saved_names(groups):
+    names = []
+    for key in sorted(groups, key=int):
+        params = groups[key]["params"]
+        if isinstance(params, Read):
+            return None
+        names += params.value() if isinstance(params, Node) else params
+    return names
+
+
+def _listed(what, names):
+    if not names:
+        return ""
+    return f"{what}: {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+
+
+def load_optimizer(optimizer, model, saved):
+    """The inverse of optimizer_state(); bit for bit, whatever types the state has."""
+    parameters, names = names_of_parameters(optimizer, model)
+    number_of = {name: number for number, name in enumerate(names)}
+    of_name = dict(zip(names, parameters))
+    state = dict(saved)
+    state["state"] = {number_of.get(name, name): value for name, value in saved["state"].items()}
+    state["param_groups"] = []
+    for ours, group in zip(optimizer.param_groups, saved["param_groups"]):
+        # In this optimizer's order, which may be another than when it was saved.
+        numbers = [number_of[names[_position(parameters, parameter)]] for parameter in ours["params"]]
+        state["param_groups"].append({**group, "params": numbers})
+    optimizer.load_state_dict(state)
+    for name, values in saved["state"].items():
+        loaded = optimizer.state.get(of_name.get(name))
+        if not isinstance(values, dict) or not isinstance(loaded, dict):
+            continue
+        for key, value in values.items():
+            now = loaded.get(key)
+            # load_state_dict() gives moments the type of their parameter, which may hold less than what was saved.
+            if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor) and now.dtype != value.dtype:
+                loaded[key] = value.to(now.device)
+
+
+def _position(parameters, wanted):
+    return next(i for i, parameter in enumerate(parameters) if parameter is wanted)
+
+
+# ---- models ---------------------------------------------------------------------------------------------------------
+
+
+def problem_with_model(found, model):
+    """What keeps the saved model (a Node) from being loaded into this one; None if nothing does."""
+    own = unwrapped(model).state_dict()
+    missing = sorted(set(own) - set(found))
+    surplus = sorted(set(found) - set(own))
+    problems = [_listed("not saved", missing), _listed("not in this model", surplus)]
+    for name, tensor in own.items():
+        saved = found.get(name)
+        if isinstance(saved, Read) and isinstance(tensor, torch.Tensor) and saved.shape != tuple(tensor.shape):
+            problems.append(f"{name} was of shape {list(saved.shape)}, and is {list(tensor.shape)} here")
+        elif isinstance(saved, Read) and isinstance(tensor, torch.Tensor) and \
+                saved.dtype.is_floating_point != tensor.dtype.is_floating_point:
+            problems.append(f"{name} was of {saved.dtype}, and is of {tensor.dtype} here")
+    return "; ".join(filter(None, problems[:7])) or None
+
+
+def places_in_model(found, model):
+    """{path: tensor} of what can be read into the model's own memory, and whether that is all of it."""
+    module = unwrapped(model)
+    own = module.state_dict()
+    memory = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers())}
+    places = {}
+    for name, saved in found.items():
+        tensor = own.get(name)
+        if isinstance(saved, Read) and isinstance(tensor, torch.Tensor) and tensor.is_cpu and \
+                tensor.layout == torch.strided and tensor.is_contiguous() and tensor.dtype == saved.dtype and \
+                tuple(tensor.shape) == saved.shape and tensor.data_ptr() in memory and tensor.numel():
+            places[saved.path] = tensor.detach()
+    return places, len(places) == len(found)
+
+
+# ---- random numbers -------------------------------------------------------------------------------------------------
+
+
+def random_state():
+    """The generators of this process: torch's, Python's, and NumPy's if it is loaded."""
+    state = {"torch": torch.get_rng_state(), "python": list(random.getstate())}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, position, has_gauss, gauss = sys.modules["numpy"].random.get_state(legacy=True)
+        state["numpy"] = {"name": name, "keys": keys, "position": int(position), "has_gauss": int(has_gauss),
+                          "gauss": float(gauss)}
+    return state
+
+
+def set_random_state(state):
+    torch.set_rng_state(state["torch"].clone())  # a part of another tensor crashes some versions of torch
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    if "numpy" in state and "numpy" in sys.modules:
+        numbers = state["numpy"]
+        sys.modules["numpy"].random.set_state((numbers["name"], numbers["keys"], numbers["position"],
+                                               numbers["has_gauss"], numbers["gauss"]))

@@ -1,0 +1,349 @@
+"""Python objects as the entries of a checkpoint, and back: a typed tree that is read without running anything of it.
+
+An entry is (path, kind, type, value), as in horovod.h. Nothing is pickled: what has no place in the tree is refused by
+name when it is saved. docs/checkpoint-layout.md lists the kinds.
+"""
+import collections
+import collections.abc
+import ctypes
+import json
+import math
+
+import torch
+
+GROUP, NONE, BOOL, INTEGER, NUMBER, TEXT, TENSOR = range(7)
+
+DEEPEST = 100
+LONGEST_TEXT = 32 << 10  # longer ones are datasets of bytes
+
+# What torch calls its types is what they are called in the file.
+DTYPES = {
+    str(dtype).split(".")[1]: dtype
+    for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+                  torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+}
+DTYPES.update({
+    name: getattr(torch, name)
+    for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                 "float8_e8m0fnu") if hasattr(torch, name)
+})
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+_MAPPINGS = {"dict": dict, "OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
+_SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "Size": torch.Size}
+_RESERVED = ("kind", "dtype", "unit", ".", "..")
+
+
+def escape(name):
+    """A name as a part of a path; see escape() in src/checkpoint/state.hpp."""
+    if not name:
+        return "%"
+    if name in _RESERVED:
+        return f"%{ord(name[0]):02X}{name[1:]}"
+    return name.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
+
+
+def unescape(part):
+    import urllib.parse
+    return "" if part == "%" else urllib.parse.unquote(part)
+
+
+class Tensors:
+    """Entries whose tensors are torch tensors, wherever they are; addresses come when they are about to be written."""
+
+    def __init__(self):
+        self.entries = []
+
+    def add(self, path, kind, type_, value=None):
+        self.entries.append((path, kind, type_, value))
+
+    def bytes(self):
+        return sum(value.numel() * value.element_size() for _, _, type_, value in self.entries if type_ == TENSOR)
+
+    def on_host(self):
+        """(entries with addresses, what has to live until they are written): copies only of what does not lie flat
+        here."""
+        return self._addressed(lambda tensor: tensor.to("cpu").contiguous())
+
+    def copied_into(self, memory):
+        """The same, with all tensors copied into the memory (a uint8 tensor of at least room_for(...) bytes)."""
+        at = 0
+
+        def copy(tensor):
+            nonlocal at
+            size = tensor.numel() * tensor.element_size()
+            place = memory[at:at + size].view(tensor.dtype).view(tensor.shape)
+            place.copy_(tensor, non_blocking=True)
+            at += aligned(size)
+            return place
+
+        result = self._addressed(copy)
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return result
+
+    def room_needed(self):
+        return sum(aligned(value.numel() * value.element_size()) for _, _, type_,
+                   value in self.entries if type_ == TENSOR)
+
+    def _addressed(self, place):
+        entries, kept = [], []
+        for path, kind, type_, value in self.entries:
+            if type_ == TENSOR:
+                tensor = place(value.detach().resolve_conj().resolve_neg())
+                kept.append(tensor)
+                value = (NAMES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr() if tensor.numel() else 0)
+            entries.append((path, kind, type_, value))
+        return entries, kept
+
+
+def aligned(size):
+    return (size + 63) // 64 * 64
+
+
+# ---- to entries ---------------------------------------------------------------------------------------------------
+
+
+def flatten(value, path="/", into=None):
+    """The entries of a value; a TypeError names what cannot be one."""
+    into = Tensors() if into is None else into
+    _put(value, path, into, 0)
+    return into
+
+
+def _inside(path, name):
+    return f"{path if path != '/' else ''}/{escape(name)}"
+
+
+def _put(value, path, into, depth):
+    if depth > DEEPEST:
+        raise TypeError(f"the checkpoint's {path} lies in more than {DEEPEST} groups; does it contain itself?")
+    if value is None:
+        into.add(path, "", NONE)
+    elif isinstance(value, bool):
+        into.add(path, "", BOOL, int(value))
+    elif isinstance(value, torch.Tensor):
+        _put_tensor(value, path, into, depth)
+    elif _is_numpy(value):
+        _put_numpy(value, path, into)
+    elif isinstance(value, int):
+        fits = -(1 << 63) <= value < 1 << 63
+        into.add(path, "" if fits else "int", INTEGER if fits else TEXT, int(value) if fits else str(int(value)))
+    elif isinstance(value, float):
+        into.add(path, "", NUMBER, float(value))
+    elif isinstance(value, complex):
+        into.add(path, "complex", TENSOR, torch.tensor(value, dtype=torch.complex128))
+    elif isinstance(value, str):
+        _put_text(value, path, into)
+    elif isinstance(value, (bytes, bytearray)):
+        into.add(path, "bytes", TENSOR, _as_tensor(value))
+    elif isinstance(value, collections.abc.Mapping):
+        _put_mapping(value, path, into, depth)
+    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        _put_sequence(value, path, into, depth)
+    elif isinstance(value, (torch.dtype, torch.device)):
+        into.add(path, f"torch.{type(value).__name__}", TEXT, str(value).replace("torch.", ""))
+    else:
+        raise TypeError(f"the checkpoint's {path} is a {type(value).__module__}.{type(value).__qualname__}, which has "
+                        f"no place in a checkpoint: give its numbers, texts, lists, dicts and tensors instead "
+                        f"(state_dict())")
+
+
+def _as_tensor(data):
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+
+
+def _put_text(value, path, into, kind=""):
+    plain = "\0" not in value and len(value) <= LONGEST_TEXT and not any("\ud800" <= c <= "\udfff" for c in value)
+    if plain:
+        into.add(path, kind, TEXT, value)
+    else:
+        into.add(path, kind or "str", TENSOR, _as_tensor(value.encode("utf-8", "surrogatepass")))
+
+
+def _put_mapping(value, path, into, depth):
+    kind = next((name for name in ("OrderedDict", "Counter") if isinstance(value, _MAPPINGS[name])), "dict")
+    keys = {type(key) for key in value}
+    if keys == {int}:
+        kind += " of int"
+    elif keys - {str}:
+        odd = next(key for key in value if type(key) is not str)
+        raise TypeError(f"the checkpoint's {path} has the key {odd!r}; expected texts, or whole numbers alone")
+    into.add(path, kind, GROUP)
+    for key, item in value.items():
+        _put(item, _inside(path, str(key)), into, depth + 1)
+
+
+def _put_sequence(value, path, into, depth):
+    kind = next((name for name in ("Size", "tuple", "set", "frozenset") if isinstance(value, _SEQUENCES[name])), "list")
+    items = list(value)
+    types = {type(item) for item in items}
+    if types == {int} and all(-(1 << 63) <= item < 1 << 63 for item in items):
+        into.add(path, f"{kind} of int", TENSOR, torch.tensor(items, dtype=torch.int64))
+    elif types == {float}:
+        into.add(path, f"{kind} of float", TENSOR, torch.tensor(items, dtype=torch.float64))
+    elif types == {str} and not any("\n" in item for item in items):
+        _put_text("\n".join(items), path, into, f"{kind} of str")
+    else:
+        into.add(path, kind, GROUP)
+        for i, item in enumerate(items):
+            _put(item, _inside(path, str(i)), into, depth + 1)
+
+
+def _put_tensor(value, path, into, depth):
+    if value.layout == torch.sparse_coo:
+        parts = {"indices": value._indices(), "values": value._values(), "size": list(value.shape),
+                 "is_coalesced": value.is_coalesced()}
+    elif value.layout in (torch.sparse_csr, torch.sparse_csc):
+        rows = value.layout == torch.sparse_csr
+        parts = {"compressed": value.crow_indices() if rows else value.ccol_indices(),
+                 "plain": value.col_indices() if rows else value.row_indices(),
+                 "values": value.values(), "size": list(value.shape)}
+    elif value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
+        raise TypeError(f"the checkpoint's {path} is a tensor without plain memory ({value.layout}, {value.device}), "
+                        f"which has no place in a checkpoint")
+    elif value.dtype not in NAMES:
+        raise TypeError(f"the checkpoint's {path} is a tensor of {value.dtype}; expected one of {', '.join(DTYPES)}")
+    else:
+        into.add(path, "", TENSOR, value)
+        return
+    into.add(path, str(value.layout).split(".")[1], GROUP)
+    for name, part in parts.items():
+        _put(part, _inside(path, name), into, depth + 1)
+
+
+def _is_numpy(value):
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype") and hasattr(value, "tobytes")
+
+
+def _put_numpy(value, path, into):
+    import numpy
+    name = value.dtype.name
+    if name not in DTYPES or not value.dtype.isnative:
+        raise TypeError(f"the checkpoint's {path} is of NumPy's type {value.dtype}; "
+                        f"expected one of {', '.join(DTYPES)}")
+    array = numpy.array(value, order="C")  # a copy, since torch takes none that may not be written to
+    kind = "ndarray" if isinstance(value, numpy.ndarray) else "numpy"
+    tensor = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
+    into.add(path, kind, TENSOR, tensor.view(DTYPES[name]).reshape(array.shape))
+
+
+# ---- from entries -------------------------------------------------------------------------------------------------
+
+
+def _bytes_of(tensor):
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel()) if tensor.numel() else b""
+
+
+class Read:
+    """A tensor that is to be read: what describes it, and once it is there its memory."""
+
+    def __init__(self, path, kind, dtype, shape):
+        self.path, self.kind, self.shape = path, kind, tuple(shape)
+        if dtype not in DTYPES:
+            raise NotImplementedError(f"{path} is of type {dtype}, which this version of torch ({torch.__version__}) "
+                                      f"lacks")
+        self.dtype = DTYPES[dtype]
+        self.tensor = None
+
+    def bytes(self):
+        return math.prod(self.shape) * torch.empty(0, dtype=self.dtype).element_size()
+
+    def value(self):
+        tensor, kind = self.tensor, self.kind
+        if kind in ("bytes", "str"):
+            data = _bytes_of(tensor)
+            return data if kind == "bytes" else data.decode("utf-8", "surrogatepass")
+        if kind == "complex":
+            return complex(tensor.item())
+        if kind in ("ndarray", "numpy"):
+            import numpy
+            array = tensor.numpy()
+            return array if kind == "ndarray" else numpy.asarray(array)[()]
+        if kind.endswith(" of str"):
+            return _SEQUENCES[kind[:-7]](_bytes_of(tensor).decode("utf-8", "surrogatepass").split("\n"))
+        sequence, _, element = kind.partition(" of ")
+        if element in ("int", "float"):
+            return _SEQUENCES[sequence](tensor.tolist())
+        return tensor
+
+
+class Node(dict):
+    """A group that is read: names to nodes, Read tensors and values."""
+
+    def __init__(self, kind=""):
+        super().__init__()
+        self.kind = kind
+
+    def tensors(self):
+        for item in self.values():
+            if isinstance(item, Node):
+                yield from item.tensors()
+            elif isinstance(item, Read):
+                yield item
+
+    def value(self):
+        """The Python object; its tensors have been read."""
+        items = {name: item.value() if isinstance(item, (Node, Read)) else item for name, item in self.items()}
+        kind, _, key = self.kind.partition(" of ")
+        if self.kind.startswith("sparse_"):
+            return _sparse(self.kind, items)
+        if kind in _SEQUENCES:
+            return _SEQUENCES[kind](items[name] for name in sorted(items, key=int))
+        made = _MAPPINGS.get(kind, dict)()
+        for name in sorted(items, key=int) if key == "int" else items:
+            made[int(name) if key == "int" else name] = items[name]
+        return made
+
+
+def _sparse(kind, parts):
+    if kind == "sparse_coo":
+        made = torch.sparse_coo_tensor(parts["indices"], parts["values"], parts["size"])
+        return made._coalesced_(parts["is_coalesced"])
+    make = {"sparse_csr": torch.sparse_csr_tensor, "sparse_csc": torch.sparse_csc_tensor}[kind]
+    return make(parts["compressed"], parts["plain"], parts["values"], parts["size"])
+
+
+def unflatten(entries):
+    """The root Node of entries that were read; a tensor's value is (dtype, shape)."""
+    nodes = {"/": Node()}
+    for path, kind, type_, _ in entries:
+        if type_ == GROUP:
+            nodes.setdefault(path, Node()).kind = kind
+    for path, kind, type_, value in entries:
+        if path == "/":
+            continue
+        around, _, last = path.rpartition("/")
+        nodes[around or "/"][unescape(last)] = _item(path, kind, type_, value, nodes)
+    return nodes["/"]
+
+
+def _item(path, kind, type_, value, nodes):
+    if type_ == GROUP:
+        return nodes[path]
+    if type_ == TENSOR:
+        return Read(path, kind, *value)
+    if type_ == TEXT and kind:
+        return _text_of(kind, value)
+    return value
+
+
+def _text_of(kind, value):
+    if kind == "int":
+        return int(value)
+    if kind == "torch.dtype":
+        return getattr(torch, value)
+    if kind == "torch.device":
+        return torch.device(value)
+    if kind.endswith(" of str"):
+        return _SEQUENCES[kind[:-7]](value.split("\n"))
+    return value
+
+
+def as_text(entries):
+    """For the way to the other ranks."""
+    return json.dumps(entries)
+
+
+def from_text(text):
+    return [tuple(entry) for entry in json.loads(text)]

@@ -1,0 +1,37 @@
+# The package in an installed prefix: one for every Python, since the extensions are of the limited API, so in a
+# folder without the number of a version. PYTHONPATH leads to it by way of pythonpath/, which gives way to a package of
+# the user's environment.
+set(own_folder ${CMAKE_INSTALL_LIBDIR}/horovod)
+set(package ${own_folder}/python/horovod)
+file(RELATIVE_PATH to_libraries /${package} /${CMAKE_INSTALL_LIBDIR})
+string(REGEX REPLACE "/$" "" to_libraries "${to_libraries}")
+set_target_properties(hvd_python_core PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
+install(TARGETS hvd_python_core LIBRARY DESTINATION ${package})
+install(TARGETS hvd_python_mpi_lib LIBRARY DESTINATION ${package}/torch)
+install(DIRECTORY horovod/ DESTINATION ${package} FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/_version.py DESTINATION ${package})
+install(DIRECTORY pythonpath DESTINATION ${own_folder} FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/METADATA CONTENT
+"Metadata-Version: 2.1
+Name: horovod
+Version: ${PROJECT_VERSION}
+Summary: ${PROJECT_DESCRIPTION}
+Requires-Python: >=3.9
+Requires-Dist: cloudpickle
+")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/METADATA
+        DESTINATION ${own_folder}/python/horovod-${PROJECT_VERSION}.dist-info)
+
+if(TARGET horovodrun)  # `python -m horovod.runner.launch` looks for the launcher in the package
+  file(RELATIVE_PATH to_launcher /${package}/bin /${CMAKE_INSTALL_BINDIR}/horovodrun)
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/bin)
+  file(CREATE_LINK ${to_launcher} ${CMAKE_CURRENT_BINARY_DIR}/bin/horovodrun SYMBOLIC)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/bin/horovodrun DESTINATION ${package}/bin)
+endif()
+
+# Users cannot write there, so without this every rank of every job would compile the package for itself. Another
+# Python than this one does that; `python -m compileall` in the folder spares it.
+install(CODE "
+  execute_process(COMMAND \"${Python_EXECUTABLE}\" -m compileall -q -s \"\$ENV{DESTDIR}\"
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${own_folder}\")")

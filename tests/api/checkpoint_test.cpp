@@ -1,0 +1,99 @@
+#include <memory>
+
+#include "horovod.hpp"
+#include "in_own_folder.hpp"
+
+namespace horovod {
+namespace {
+
+class CheckpointInC : public hvd::testing::InOwnFolder {
+ protected:
+  void SetUp() override {
+    if (hvd_checkpoint_library(nullptr) != HVD_OK) GTEST_SKIP() << hvd_last_error();
+  }
+  void TearDown() override { hvd_checkpoint_release(path("a.h5").c_str()); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  State state() const {
+    State made;
+    made.add("/model/weights", weights_, {2, 3}, "m/s");
+    made.add("/model/deeper/counts", counts_);
+    made.add("/loss", 0.5);
+    made.add("/epoch", 7);
+    made.add("/is_done", true);
+    made.add("/name", "größer");
+    return made;
+  }
+  const std::vector<float> weights_ = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> counts_ = {-1, 1ll << 40};
+};
+
+TEST_F(CheckpointInC, comes_back_in_one_process_and_in_a_job_of_one) {
+  for (bool in_a_job : {false, true}) {
+    std::unique_ptr<Runtime> job = in_a_job ? std::make_unique<Runtime>() : nullptr;
+    save(job.get(), path("a.h5"), state(), 12, in_a_job ? "gzip" : "");
+    Checkpoint found(job.get(), folder_);
+    EXPECT_EQ(found.step(), 12);
+    EXPECT_EQ(found.path(), path("a.h5"));
+    std::vector<float> weights(6);
+    std::vector<std::int64_t> counts(2);
+    found.read("/model/weights", std::span(weights));
+    found.read("/model/deeper/counts", std::span(counts));
+    EXPECT_EQ(weights, weights_);
+    EXPECT_EQ(counts, counts_);
+    std::string seen;
+    for (const hvd_checkpoint_entry& entry : found.entries()) {
+      seen += std::string(entry.path) + " ";
+      std::string path = entry.path;
+      EXPECT_TRUE(path != "/loss" || entry.number == 0.5);
+      EXPECT_TRUE(path != "/epoch" || entry.integer == 7);
+      EXPECT_TRUE(path != "/name" || std::string(entry.text) == "größer");
+      EXPECT_TRUE(path != "/model/weights" ||
+                  (entry.bytes == 24 && entry.shape[1] == 3 && entry.unit == std::string("m/s")));
+    }
+    EXPECT_EQ(seen, "/ /epoch /is_done /loss /model /model/deeper /model/deeper/counts /model/weights /name ");
+  }
+}
+
+TEST_F(CheckpointInC, refuses_what_does_not_fit_by_name) {
+  save(nullptr, path("a.h5"), state());
+  Checkpoint found(nullptr, path("a.h5"));
+  std::vector<float> few(5);
+  auto message_of = [&](auto&& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return std::string(failure.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_NE(message_of([&] { found.read("/model/weights", std::span(few)); }).find("has 24 bytes"), std::string::npos);
+  EXPECT_NE(message_of([&] { found.read("/loss", std::span(few)); }).find("no tensor /loss"), std::string::npos);
+  EXPECT_NE(message_of([&] { Checkpoint(nullptr, path("none.h5")); }).find("cannot be opened"), std::string::npos);
+  EXPECT_NE(message_of([&] { save(nullptr, folder_, state()); }).find("is a folder"), std::string::npos);
+  EXPECT_NE(message_of([&] { save(nullptr, path("a.h5"), state(), 1, "zip"); }).find("zip"), std::string::npos);
+  EXPECT_THROW(State().add("/x", weights_, {4}), std::invalid_argument);
+}
+
+TEST_F(CheckpointInC, takes_structs_of_other_releases) {
+  struct Newer {
+    hvd_checkpoint_entry entry;
+    std::uint64_t unknown;
+  };
+  std::vector<Newer> entries(2);
+  for (Newer& newer : entries) newer.entry.struct_size = sizeof(Newer);
+  entries[0].entry.path = "/one";
+  entries[0].entry.type = HVD_ENTRY_INTEGER;
+  entries[1].entry.path = "/two";
+  entries[1].entry.type = HVD_ENTRY_NONE;
+  EXPECT_EQ(hvd_checkpoint_save(nullptr, path("a.h5").c_str(), &entries[0].entry, 2, nullptr), HVD_OK)
+      << hvd_last_error();
+  EXPECT_EQ(Checkpoint(nullptr, path("a.h5")).entries().size(), 3u);
+  entries[1].unknown = 1;
+  EXPECT_EQ(hvd_checkpoint_save(nullptr, path("a.h5").c_str(), &entries[0].entry, 2, nullptr), HVD_UNSUPPORTED);
+  entries[0].entry.struct_size = 8;
+  EXPECT_EQ(hvd_checkpoint_save(nullptr, path("a.h5").c_str(), &entries[0].entry, 2, nullptr), HVD_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace horovod

@@ -1,0 +1,123 @@
+#include "checkpoint/lease.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "in_own_folder.hpp"
+
+namespace hvd::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LeaseOfAPath : public testing::InOwnFolder {
+ protected:
+  Result<std::unique_ptr<Lease>> acquire(LeaseTimes times = {}) {
+    return Lease::acquire(folder_ + "/run.h5", times, [&](const std::string& why) { told_ += why + "\n"; });
+  }
+  std::string file() const { return folder_ + "/.run.h5.lease"; }
+  std::string text_of_file() const {
+    std::ifstream in(file());
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  // As a holder on a host that is not this one would have left it.
+  void claim_from_elsewhere() {
+    auto lease = acquire();
+    ASSERT_TRUE(lease);
+    std::string text = text_of_file();
+    std::size_t at = text.find("machine ") + 8;
+    text.replace(at, 4, "????");
+    lease->reset();
+    std::ofstream(file()) << text;
+  }
+  std::string told_;
+};
+
+TEST_F(LeaseOfAPath, is_given_to_one_and_refused_to_the_second_by_name) {
+  auto first = acquire();
+  ASSERT_TRUE(first) << first.error().message;
+  auto second = acquire();
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("process " + std::to_string(::getpid()) + " on host"), std::string::npos)
+      << second.error().message;
+  EXPECT_TRUE((*first)->check());
+  first->reset();
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_TRUE(acquire());
+}
+
+TEST_F(LeaseOfAPath, is_taken_over_at_once_when_its_process_was_killed) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  pid_t child = ::fork();
+  if (child == 0) {
+    auto lease = acquire();
+    char byte = lease ? 1 : 0;
+    if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ASSERT_EQ(byte, 1);
+  auto refused = acquire();
+  ASSERT_FALSE(refused);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  auto taken = acquire();
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_TRUE(told_.empty()) << told_;
+  EXPECT_TRUE((*taken)->check());
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(LeaseOfAPath, of_a_host_elsewhere_is_taken_over_when_it_is_not_renewed) {
+  claim_from_elsewhere();
+  auto taken = acquire({10ms, 50ms});
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_NE(told_.find("cannot be asked from here"), std::string::npos) << told_;
+}
+
+TEST_F(LeaseOfAPath, of_a_host_elsewhere_is_refused_when_it_is_renewed) {
+  claim_from_elsewhere();
+  std::string text = text_of_file();
+  auto renewed = [&](const std::string& why) {
+    told_ += why;
+    std::ofstream(file()) << text.substr(0, text.find("\nrenewals ")) << "\nrenewals 77\n";
+  };
+  auto refused = Lease::acquire(folder_ + "/run.h5", {10ms, 600000ms}, renewed);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("belongs to another job"), std::string::npos) << refused.error().message;
+}
+
+TEST_F(LeaseOfAPath, that_was_lost_to_another_is_noticed) {
+  auto lease = acquire();
+  ASSERT_TRUE(lease);
+  std::string text = text_of_file();
+  text.replace(text.find("mark ") + 5, 4, "????");
+  std::ofstream(file()) << text;
+  auto outcome = (*lease)->check();
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message.find("this job has lost"), std::string::npos) << outcome.error().message;
+  lease->reset();
+  EXPECT_TRUE(std::filesystem::exists(file()));  // it is the other one's
+}
+
+TEST_F(LeaseOfAPath, is_held_again_after_somebody_removed_its_file) {
+  auto lease = acquire();
+  ASSERT_TRUE(lease);
+  std::filesystem::remove(file());
+  EXPECT_TRUE((*lease)->check());
+  EXPECT_TRUE(std::filesystem::exists(file()));
+}
+
+TEST_F(LeaseOfAPath, says_why_it_cannot_be_had) {
+  auto refused = Lease::acquire(folder_ + "/nowhere/run.h5", {}, [](const std::string&) {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("cannot write"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace hvd::checkpoint

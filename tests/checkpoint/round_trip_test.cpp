@@ -1,0 +1,159 @@
+#include <cstring>
+
+#include "checkpoint/element_type.hpp"
+#include "checkpoint_files.hpp"
+
+namespace hvd::checkpoint {
+namespace {
+
+class RoundTrip : public WithCheckpoints {
+ protected:
+  void expect_equal(const Reader& reader, const State& state) {
+    EXPECT_EQ(reader.state().size(), state.size());
+    for (const Entry& wanted : state) {
+      const Entry* found = reader.find(wanted.path);
+      ASSERT_NE(found, nullptr) << wanted.path;
+      EXPECT_EQ(found->kind, wanted.kind) << wanted.path;
+      const auto* tensor = std::get_if<Tensor>(&wanted.content);
+      if (tensor == nullptr) {
+        EXPECT_TRUE(found->content == wanted.content) << wanted.path;
+        continue;
+      }
+      Tensor described = *tensor;
+      described.data = nullptr;
+      EXPECT_TRUE(found->content == Content(described)) << wanted.path;
+      auto bytes = static_cast<std::size_t>(*checkpoint::bytes_of(*tensor));
+      std::vector<std::byte> read(bytes);
+      auto outcome = reader.read(wanted.path, read.data(), bytes);
+      ASSERT_TRUE(outcome) << outcome.error().message;
+      EXPECT_TRUE(bytes == 0 || std::memcmp(read.data(), tensor->data, bytes) == 0) << wanted.path;
+    }
+  }
+};
+
+TEST_F(RoundTrip, gives_back_every_kind_of_entry) {
+  State state = everything();
+  WriteOptions options;
+  options.step = 1200;
+  options.sequence = 7;
+  auto outcome = write("all.h5", state, options);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  auto reader = open_whole("all.h5");
+  ASSERT_TRUE(reader) << reader.error().message;
+  EXPECT_EQ(reader->header().step, 1200);
+  EXPECT_EQ(reader->header().sequence, 7);
+  expect_equal(*reader, state);
+}
+
+TEST_F(RoundTrip, gives_back_what_was_compressed) {
+  State state = everything();
+  ASSERT_TRUE(write("plain.h5", state));
+  WriteOptions options;
+  options.compression = *compression_of("gzip:4");
+  auto outcome = write("small.h5", state, options);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  auto reader = open_whole("small.h5");
+  ASSERT_TRUE(reader) << reader.error().message;
+  expect_equal(*reader, state);
+  EXPECT_LT(bytes_of_file("small.h5").size() * 3, bytes_of_file("plain.h5").size());
+}
+
+TEST_F(RoundTrip, gives_back_every_type_of_element) {
+  State state = {{"/", "", Group{}}};
+  std::string names = element_type_names();
+  for (std::size_t at = 0; at < names.size();) {
+    std::string name = names.substr(at, names.find(", ", at) - at);
+    for (std::int64_t extent : {1, 5, 1500})
+      state.push_back(
+          {"/" + name + "." + std::to_string(extent), "",
+           Tensor{name, {extent}, name == "bool" ? static_cast<const void*>(flags_.data()) : floats_.data(), ""}});
+    at += name.size() + 2;
+  }
+  for (const char* compression : {"none", "gzip"}) {
+    WriteOptions options;
+    options.compression = *compression_of(compression);
+    auto outcome = write("types.h5", state, options);
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    auto reader = open_whole("types.h5");
+    ASSERT_TRUE(reader) << reader.error().message;
+    expect_equal(*reader, state);
+  }
+}
+
+TEST_F(RoundTrip, gives_back_very_many_entries) {
+  State state = {{"/", "", Group{}}, {"/list", "list", Group{}}};
+  for (int i = 0; i < 3000; ++i) {
+    state.push_back({"/list/" + std::to_string(i), "", std::int64_t{i} * i});
+    state.push_back({"/tensor." + std::to_string(i), "", Tensor{"float32", {i % 500}, floats_.data(), ""}});
+  }
+  auto outcome = write("many.h5", state);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  auto reader = open_whole("many.h5");
+  ASSERT_TRUE(reader) << reader.error().message;
+  expect_equal(*reader, state);
+}
+
+TEST_F(RoundTrip, gives_the_same_file_for_the_same_state) {
+  ASSERT_TRUE(write("one.h5", everything()));
+  ASSERT_TRUE(write("two.h5", everything()));
+  // But for the time in the header.
+  EXPECT_EQ(bytes_of_file("one.h5").substr(header_bytes), bytes_of_file("two.h5").substr(header_bytes));
+}
+
+TEST(Escape, is_undone_by_unescape_and_leaves_no_slash) {
+  for (std::string name : {"layer1.weight", "a/b", "/", "//", "", ".", "..", "%2F", "100%", "kind", "dtype", "unit",
+                           "größe", "with blank", "%", "a%", "a.b/c.d"}) {
+    EXPECT_EQ(unescape(escape(name)), name);
+    EXPECT_EQ(escape(name).find('/'), std::string::npos) << name;
+    EXPECT_FALSE(escape(name).empty());
+  }
+  EXPECT_EQ(escape("layer1.weight"), "layer1.weight");
+  EXPECT_EQ(unescape(escape(std::string("a\0b", 3))), std::string("a\0b", 3));
+}
+
+TEST_F(RoundTrip, refuses_a_state_that_cannot_be_written) {
+  const struct {
+    State state;
+    const char* word;
+  } cases[] = {
+      {{{"model", "", Group{}}}, "no path"},
+      {{{"/a//b", "", Group{}}}, "no path"},
+      {{{"/a", "", Group{}}, {"/a", "", true}}, "twice"},
+      {{{"/a/b", "", true}}, "not there"},
+      {{{"/a", "", true}, {"/a/b", "", true}}, "no group"},
+      {{{"/kind", "", true}}, "escape"},
+      {{{"/t", "", Tensor{"float33", {1}, floats_.data(), ""}}}, "float33"},
+      {{{"/t", "", Tensor{"float32", {-1}, floats_.data(), ""}}}, "-1"},
+      {{{"/t", "", Tensor{"float32", {1ll << 40, 1ll << 40}, floats_.data(), ""}}}, "2^63"},
+      {{{"/t", "", Tensor{"float32", std::vector<std::int64_t>(33, 1), floats_.data(), ""}}}, "33 dimensions"},
+      {{{"/t", "", Tensor{"float32", {1}, nullptr, ""}}}, "no memory"},
+      {{{"/t", "", std::string("a\0b", 3)}}, "zero byte"},
+  };
+  for (const auto& row : cases) {
+    auto outcome = write("never.h5", row.state);
+    ASSERT_FALSE(outcome) << row.word;
+    EXPECT_NE(outcome.error().message.find(row.word), std::string::npos) << outcome.error().message;
+  }
+  EXPECT_TRUE(bytes_of_file("never.h5").empty());
+}
+
+TEST(Compression, is_read_from_text_and_refused_by_name) {
+  EXPECT_EQ(compression_of("gzip:6")->level, 6);
+  EXPECT_EQ(compression_of("zstd")->method, Compression::Method::zstd);
+  for (const char* text : {"zip", "gzip:10", "gzip:", "lz4:1", "zstd:x"}) {
+    auto refused = compression_of(text);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().message.find(text), std::string::npos) << refused.error().message;
+  }
+}
+
+TEST_F(RoundTrip, names_a_filter_that_is_not_there) {
+  WriteOptions options;
+  options.compression = *compression_of("zstd");
+  auto outcome = write("zstd.h5", everything(), options);
+  if (outcome) GTEST_SKIP() << "this HDF5 has the filter";
+  EXPECT_NE(outcome.error().message.find("no filter zstd"), std::string::npos) << outcome.error().message;
+}
+
+}  // namespace
+}  // namespace hvd::checkpoint

@@ -1,0 +1,13 @@
+# Checkpoints of jobs with several ranks, over the C interface.
+if(NOT TARGET horovodrun OR NOT TARGET horovod)
+  return()
+endif()
+add_executable(checkpoint_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/checkpoint_rank.cpp)
+target_link_libraries(checkpoint_rank PRIVATE horovod)
+foreach(ranks 1 3)
+  set(name checkpoint.is_saved_and_restored_by_${ranks}_ranks)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/checkpoints_of_${ranks}_ranks)
+  file(MAKE_DIRECTORY ${folder})
+  add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:checkpoint_rank> ${folder})
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60 SKIP_RETURN_CODE 77)
+endforeach()

@@ -1,0 +1,37 @@
+# What a site's user touches before `import horovod`: modulefiles of an installed prefix, with real Lmod and Environment
+# Modules (tests/run unpacks them; where they are missing the tests are left out).
+if(HVD_SANITIZE OR NOT TARGET horovodrun OR NOT TARGET horovod OR NOT TARGET hvd_python_core)
+  return()
+endif()
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(site ${PROJECT_SOURCE_DIR}/tests/site)
+
+# hvd_site_test(NAME sentence LABEL ranks COMMAND file [words]…)
+function(hvd_site_test)
+  cmake_parse_arguments(site "" "NAME;LABEL;TIMEOUT" "COMMAND" ${ARGN})
+  add_test(NAME ${site_NAME} COMMAND Python3::Interpreter ${site_COMMAND})
+  if(NOT site_TIMEOUT)
+    set(site_TIMEOUT 180)
+  endif()
+  set_tests_properties(${site_NAME} PROPERTIES LABELS ${site_LABEL} TIMEOUT ${site_TIMEOUT} SKIP_RETURN_CODE 77
+                       ENVIRONMENT "HVD_BUILD=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+endfunction()
+
+hvd_site_test(NAME modules.serve_in_lmod LABEL ranks COMMAND ${site}/modules_test.py Lmod)
+hvd_site_test(NAME modules.serve_in_environment_modules LABEL ranks
+              COMMAND ${site}/modules_test.py EnvironmentModules)
+hvd_site_test(NAME modules.are_written_where_the_site_wants_them LABEL ranks
+              COMMAND ${site}/modules_test.py Installation)
+hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site COMMAND ${site}/modules_test.py Training)
+
+hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMMAND ${site}/recipes_test.py Tree)
+hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site COMMAND ${site}/recipes_test.py EasyBuild)
+
+hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
+              COMMAND ${site}/containers_test.py)
+hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMAND ${site}/kubernetes_test.py)
+foreach(kind ByItself UnderSlurm ByHorovodrun Docs AsPods)
+  hvd_site_test(NAME site.image_for_processors.${kind} LABEL site TIMEOUT 2400
+                COMMAND ${site}/image_test.py ${kind})
+  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)  # the first one builds it
+endforeach()

@@ -1,0 +1,101 @@
+#include "jobscripts/script.hpp"
+
+#include <gtest/gtest.h>
+
+namespace hvd::jobscripts {
+namespace {
+
+ScriptRequest request(const char* time = "2h") {
+  ScriptRequest wanted;
+  wanted.time = time;
+  wanted.account = "abc123";
+  wanted.command = {"python", "train.py"};
+  return wanted;
+}
+
+std::string error_of(std::string_view site, const ScriptRequest& wanted) {
+  auto script = write_script(*find_site(site), wanted);
+  return script ? "" : script.error().message;
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Scripts, have_the_resources_of_the_machine) {
+  ScriptRequest wanted = request();
+  wanted.nodes = 4;
+  auto script = write_script(*find_site("perlmutter"), wanted);
+  ASSERT_TRUE(script) << script.error().message;
+  for (const char* line : {"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=4\n", "#SBATCH --cpus-per-task=32\n",
+                           "#SBATCH --gpus-per-node=4\n", "#SBATCH --time=02:00:00\n", "#SBATCH --qos=regular\n",
+                           "#SBATCH --constraint=gpu\n", "#SBATCH --job-name=train\n", "--gpu-bind=none"})
+    EXPECT_TRUE(has(*script, line)) << line << *script;
+  script = write_script(*find_site("summit"), wanted);
+  ASSERT_TRUE(script) << script.error().message;
+  for (const char* line :
+       {"#BSUB -nnodes 4\n", "#BSUB -P abc123\n", "#BSUB -W 2:00\n",
+        "jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42", "--gpu_per_rs 6", "--bind packed:7"})
+    EXPECT_TRUE(has(*script, line)) << line << *script;
+}
+
+TEST(Scripts, are_refused_without_what_the_site_demands) {
+  ScriptRequest wanted = request();
+  wanted.account = "";
+  EXPECT_TRUE(has(error_of("summit", wanted), "--account"));
+  EXPECT_EQ(error_of("slurm", wanted),
+            "the site 'slurm' does not say how many ranks a node takes: --ranks-per-node N "
+            "or --gpus-per-node N is missing");
+  EXPECT_TRUE(has(error_of("summit", request("")), "--time"));
+  EXPECT_TRUE(has(error_of("summit", request("2:00")), "--time"));
+  EXPECT_TRUE(has(error_of("summit", request("3d")), "24h"));
+}
+
+TEST(Scripts, are_refused_for_more_than_a_node_has) {
+  ScriptRequest wanted = request();
+  wanted.gpus_per_node = 8;
+  EXPECT_TRUE(has(error_of("summit", wanted), "has 6 GPUs, not 8"));
+  wanted = request();
+  wanted.ranks_per_node = 43;
+  EXPECT_TRUE(has(error_of("summit", wanted), "42 CPUs"));
+  wanted.ranks_per_node = 6;
+  wanted.cpus_per_rank = 8;
+  EXPECT_TRUE(has(error_of("summit", wanted), "6 ranks of 8 each"));
+}
+
+TEST(Scripts, take_no_value_that_a_scheduler_could_misread) {
+  for (const char* bad : {"a b", "a\n#SBATCH --nodes=999", "$(touch x)", "`x`", "a\"b", "a'b", "a;b", "-A"})
+    for (auto member :
+         {&ScriptRequest::account, &ScriptRequest::queue, &ScriptRequest::constraint, &ScriptRequest::job_name}) {
+      ScriptRequest wanted = request();
+      wanted.*member = bad;
+      EXPECT_TRUE(has(error_of("summit", wanted), "a name of letters")) << bad;
+    }
+  ScriptRequest wanted = request();
+  wanted.command = {"python", "a\nb"};
+  EXPECT_TRUE(has(error_of("summit", wanted), "line break"));
+}
+
+TEST(Scripts, have_every_word_of_the_command_as_one_word) {
+  EXPECT_EQ(quoted("train.py"), "train.py");
+  EXPECT_EQ(quoted("a b"), "'a b'");
+  EXPECT_EQ(quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(quoted("$(x)"), "'$(x)'");
+  EXPECT_EQ(quoted(""), "''");
+  EXPECT_EQ(quoted("~"), "'~'");
+}
+
+TEST(Scripts, are_warned_and_put_back_only_on_request) {
+  ScriptRequest wanted = request();
+  for (const char* site : {"perlmutter", "summit", "polaris"}) {
+    wanted.is_requeued = false;
+    EXPECT_FALSE(has(*write_script(*find_site(site), wanted), "USR1")) << site;
+    wanted.is_requeued = true;
+    EXPECT_TRUE(has(*write_script(*find_site(site), wanted), "USR1")) << site;
+  }
+  wanted.time = "10m";
+  EXPECT_TRUE(has(error_of("summit", wanted), "10 minutes"));
+}
+
+}  // namespace
+}  // namespace hvd::jobscripts

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""What `horovodrun --jobscript` writes: compared, checked by shellcheck, and run with stand-ins for the site's
+programs."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOROVODRUN = os.environ["HOROVODRUN"]
+EXAMPLES = ROOT / "jobscripts" / "examples"
+
+
+def script(*flags, command=("python", "train.py")):
+    return subprocess.run([HOROVODRUN, "--jobscript", *flags, "--", *command], capture_output=True, text=True)
+
+
+class JobScripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="jobscripts.")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+
+    def stand_in(self, name, body):
+        file = self.folder / "bin" / name
+        file.write_text(f"#!/bin/bash\n{body}\n")
+        file.chmod(0o755)
+
+    def run_script(self, text, **variables):
+        environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **variables}
+        return subprocess.run(["bash", "-c", text], cwd=self.folder, env=environment, capture_output=True, text=True)
+
+    def test_examples_are_what_is_written_today(self):
+        subprocess.run([ROOT / "jobscripts" / "write-examples", HOROVODRUN, self.folder], check=True)
+        written = {file.name: file.read_text() for file in self.folder.glob("*.sh")}
+        kept = {file.name: file.read_text() for file in EXAMPLES.glob("*.sh")}
+        self.assertEqual(written, kept, "jobscripts/write-examples HOROVODRUN jobscripts/examples brings them up to "
+                                        "date")
+
+    def test_every_example_is_clean_to_shellcheck(self):
+        shellcheck = shutil.which("shellcheck")
+        self.assertTrue(shellcheck, "shellcheck is missing (apt install shellcheck)")
+        done = subprocess.run([shellcheck, *sorted(EXAMPLES.glob("*.sh"))], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_words_of_a_command_arrive_as_they_were_given(self):
+        words = ["prog", "a b", "it's", "$(touch harm)", "`touch harm`", "$HOME", "\"", "\\", "*", "", "a;b", "ü", "#x"]
+        for flags, launcher in ((["slurm", "--ranks-per-node", "2"], "srun"),
+                                (["lsf", "--site", "summit", "--account", "a"], "jsrun"),
+                                (["pbs", "--ranks-per-node", "2", "--cpus-per-rank", "1"], "horovodrun")):
+            for more in ([], ["--requeue"]):
+                self.stand_in(launcher, 'while [ "$1" != prog ]; do shift; done; printf "%s\\0" "$@" >words')
+                written = script(*flags, "--time", "1h", *more, command=words)
+                self.assertEqual(written.returncode, 0, written.stderr)
+                done = self.run_script(written.stdout, PBS_O_WORKDIR=str(self.folder), PBS_JOBID="1", LSB_JOBID="1",
+                                       SLURM_JOB_ID="1")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual((self.folder / "words").read_text().split("\0")[:-1], words)
+                self.assertFalse((self.folder / "harm").exists())
+
+    def test_what_a_job_cannot_use_is_refused(self):
+        for flags, why in ((["slurm", "--time", "2:00", "--ranks-per-node", "1"], "minutes to one scheduler"),
+                           (["slurm", "--ranks-per-node", "1"], "--time"),
+                           (["condor", "--time", "1h"], "slurm, lsf or pbs"),
+                           (["slurm", "--site", "summit", "--time", "1h"], "--jobscript lsf"),
+                           (["slurm", "--site", "nowhere", "--time", "1h"], "perlmutter"),
+                           (["slurm", "--site", "./none.site", "--time", "1h"], "./none.site"),
+                           (["lsf", "--site", "summit", "--time", "1h"], "--account"),
+                           (["slurm", "-np", "4", "--time", "1h", "--ranks-per-node", "1"], "--ranks-per-node")):
+            refused = script(*flags)
+            self.assertEqual((refused.returncode, refused.stdout), (2, ""), flags)
+            self.assertIn(why, refused.stderr)
+        refused = subprocess.run([HOROVODRUN, "-np", "2", "--nodes", "2", "true"], capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--jobscript", refused.stderr)
+
+    def test_a_warned_job_goes_back_into_the_queue(self):
+        """The scheduler's SIGUSR1 reaches the ranks, and only then is the job put back."""
+        # Repeated, for the first signals may come before the script knows whom to tell.
+        self.stand_in("srun", "trap 'echo told >>ranks; exit 0' USR1\nwhile kill -USR1 $PPID; do sleep 0.1; done")
+        self.stand_in("scontrol", 'echo "$@" >>requeued')
+        written = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout
+        done = self.run_script(written, SLURM_JOB_ID="77")
+        self.assertEqual(((self.folder / "ranks").read_text(), (self.folder / "requeued").read_text()),
+                         ("told\n", "requeue 77\n"), done.stderr)
+        done = self.run_script(written, SLURM_JOB_ID="77", SLURM_RESTART_COUNT="20")
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\n", "put back too often")
+        self.stand_in("srun", "exit 5")
+        done = self.run_script(written, SLURM_JOB_ID="77")
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\n", "a job that was not warned")
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "scripts_test.py"
+    unittest.main()

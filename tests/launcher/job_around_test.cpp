@@ -1,0 +1,64 @@
+#include "launcher/targets/job_around.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace hvd::launcher {
+namespace {
+
+JobAround lsf_job(const std::string& hosts) {
+  return JobAround(Environment({{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", hosts}, {"PATH", "/no/such/folder"}}));
+}
+
+std::string shares(const JobAround& job, int ranks, bool may_share = false) {
+  auto hosts = job.share_out(ranks, may_share);
+  if (!hosts) return hosts.error().message;
+  std::string text;
+  for (const HostSlots& host : *hosts) text += (text.empty() ? "" : " ") + host.host + ":" + std::to_string(host.slots);
+  return text;
+}
+
+TEST(JobAround, has_as_many_slots_as_its_scheduler_says) {
+  EXPECT_EQ(*lsf_job("n1 2 n2 4").slots(), 6);
+  EXPECT_FALSE(lsf_job("n1 2 n2").slots());
+  EXPECT_FALSE(JobAround(Environment()).is_a_job());
+  EXPECT_TRUE(lsf_job("n1 2").is_of("lsf"));
+}
+
+TEST(JobAround, shares_ranks_out_over_all_of_its_hosts) {
+  JobAround even = lsf_job("n1 4 n2 4"), uneven = lsf_job("n1 2 n2 4 n3 1");
+  EXPECT_EQ(shares(even, 8), "n1:4 n2:4");
+  EXPECT_EQ(shares(even, 4), "n1:2 n2:2");
+  EXPECT_EQ(shares(even, 3), "n1:2 n2:1");
+  EXPECT_EQ(shares(even, 1), "n1:1");
+  EXPECT_EQ(shares(uneven, 7), "n1:2 n2:4 n3:1");
+  EXPECT_EQ(shares(uneven, 6), "n1:2 n2:3 n3:1");
+  EXPECT_EQ(shares(uneven, 2), "n1:1 n2:1");
+}
+
+TEST(JobAround, with_too_few_slots_names_both_numbers_and_the_scheduler) {
+  EXPECT_EQ(shares(lsf_job("n1 2 n2 1"), 4),
+            "-np 4 asks for more ranks than the job 7 of LSF has slots (3, on n1:2, n2:1, by LSB_MCPU_HOSTS): ask for "
+            "more (bsub -n 4), give a smaller -np, or let ranks share processors (--oversubscribe)");
+  EXPECT_EQ(shares(lsf_job("n1 2 n2 1"), 7, true), "n1:5 n2:2");
+}
+
+TEST(JobAround, refuses_hosts_of_others) {
+  JobAround job = lsf_job("n1.site 2 n2 1");
+  EXPECT_TRUE(job.check_hosts({{"n1", 1}, {"n2", 1}}));
+  auto refused = job.check_hosts({{"n3", 1}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the host n3 is not of the job 7 of LSF, which has n1.site:2, n2:1");
+}
+
+TEST(JobAround, of_many_hosts_is_described_in_a_line) {
+  std::string hosts;
+  for (int at = 1; at <= 900; ++at) hosts += "n" + std::to_string(at) + " 2 ";
+  EXPECT_EQ(lsf_job(hosts).description(),
+            "900 hosts with 1800 slots (n1:2, n2:2, n3:2, n4:2, n5:2, n6:2, n7:2, … n900:2)");
+  EXPECT_EQ(lsf_job("n1 1").description(), "1 host with 1 slot (n1:1)");
+}
+
+}  // namespace
+}  // namespace hvd::launcher

@@ -1,0 +1,192 @@
+// The commands that horovodrun composes inside of jobs of LSF, PBS and Flux. The launchers are empty files along PATH:
+// what is composed is not started.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "launcher/targets/jsrun_layout.hpp"
+#include "launcher/targets/target.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+// A folder with programs that do nothing, or answer.
+class Programs {
+ public:
+  Programs() {
+    std::string pattern = std::filesystem::temp_directory_path() / "hvd-programs-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  Programs(const Programs&) = delete;
+  Programs& operator=(const Programs&) = delete;
+  ~Programs() { std::filesystem::remove_all(folder_); }
+  void add(const std::string& name, const std::string& script = "") {
+    std::filesystem::path path = folder_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    ::chmod(path.c_str(), 0700);
+  }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+struct Composed {
+  std::string target{}, command{}, host_file{};  // the command without its first word, up to the keeper
+  std::vector<HostPlan> hosts{};
+  std::vector<std::string> unset{};
+};
+
+Composed compose(const Programs& programs, Variables variables, int ranks, std::vector<const char*> arguments = {},
+                 std::vector<HostSlots> hosts = {}) {
+  arguments.push_back("train");
+  auto flags = parse_flags(arguments);
+  variables["PATH"] = programs.folder() + ":/usr/bin:/bin";
+  variables["HOROVOD_REMOTE_PROGRAM"] = "/hvd";
+  Environment environment(std::move(variables));
+  JobRequest request{*flags, environment, ranks, {"train"}, std::move(hosts)};
+  auto chosen = choose_target(request);
+  if (!chosen) return {.target = chosen.error().message};
+  Composed composed{.target = chosen->target->name};
+  auto plan = chosen->target->plan(request);
+  if (!plan) {
+    composed.command = plan.error().message;
+    return composed;
+  }
+  composed.hosts = plan->hosts;
+  if (!plan->site) return composed;
+  composed.host_file = plan->site->host_file;
+  composed.unset = plan->site->unset;
+  for (std::size_t at = 1; at < plan->site->command.size() && plan->site->command[at] != "/hvd"; ++at)
+    composed.command += (at == 1 ? "" : " ") + plan->site->command[at];
+  EXPECT_EQ(plan->site->command.back(), "train");
+  return composed;
+}
+
+const Variables summit = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "batch5 1 h1 42 h2 42"}};
+
+TEST(JsrunTarget, gives_each_host_one_resource_set_in_which_all_gpus_are_seen) {
+  Programs programs;
+  programs.add("jsrun");
+  Composed composed = compose(programs, summit, 12);
+  EXPECT_EQ(composed.target, "jsrun");
+  EXPECT_EQ(
+      composed.command,
+      "-n 2 -r 1 -a 6 -c 42 -g ALL_GPUS -b packed:7 -d packed --stdio_mode prepended --exit_on_error 1 --smpiargs "
+      "-disable_gpu_hooks");
+  EXPECT_EQ(composed.unset, std::vector<std::string>{"TMPDIR"});
+  EXPECT_TRUE(compose(programs, summit, 84).command.starts_with("-n 2 -r 1 -a 42 -c 42 -g ALL_GPUS -b packed:1 "));
+  EXPECT_TRUE(compose(programs, summit, 1).command.starts_with("-n 1 -r 1 -a 1 -c 42 -g ALL_GPUS -b packed:42 "));
+  EXPECT_TRUE(compose(programs, summit, 168, {"--oversubscribe"})
+                  .command.starts_with("-n 2 -r 1 -a 84 -c 42 -g ALL_GPUS -b none "));
+}
+
+TEST(JsrunTarget, hands_on_what_the_user_says_of_binding_mpi_and_tcp) {
+  Programs programs;
+  programs.add("jsrun");
+  EXPECT_EQ(compose(programs, summit, 12, {"--binding-args", "-n 2 -a 6 -c ALL_CPUS", "--mpi-args", "-async", "--tcp"})
+                .command,
+            "-n 2 -a 6 -c ALL_CPUS --stdio_mode prepended --exit_on_error 1 --smpiargs -disable_gpu_hooks -tcp -async");
+  EXPECT_TRUE(compose(programs, summit, 12, {"--mpi-args", "-gpu"}).command.ends_with("--smpiargs -gpu"));
+}
+
+TEST(JsrunTarget, shares_uneven_ranks_out_in_sets_of_one_or_by_a_file_that_the_user_asks_for) {
+  schedulers::Allocation job{"7", {{"h1", 6, 42, 6}, {"h2", 6, 42, 6}}, "LSB_MCPU_HOSTS", "batch5"};
+  auto sets = resource_sets({{"h1", 4}, {"h2", 3}}, job);
+  ASSERT_TRUE(sets);
+  std::string text;
+  for (const std::string& word : *sets) text += word + " ";
+  EXPECT_EQ(text, "-n 7 -r 4 -a 1 -c 10 -g 1 -b packed:10 -d packed ");
+
+  Programs programs;
+  programs.add("jsrun");
+  EXPECT_EQ(
+      compose(programs, summit, 7).command,
+      "7 ranks cannot be shared out evenly over 2 hosts, and a set of jsrun's for each rank takes at least a core "
+      "and a GPU (a host has 42 cores and an unknown number of GPUs): take a multiple of 2, or add --jsrun-erf");
+  EXPECT_EQ(explicit_resources({{"h1", 2}, {"h2", 1}}, job, 4),
+            "overlapping_rs: allow\ncpu_index_using: logical\nskip_missing_cpu: warn\nskip_missing_gpu: allow\n"
+            "oversubscribe_gpu: allow\noversubscribe_mem: allow\n\n"
+            "rank: 0: { hostname: h1; cpu: {0-83} ; gpu: * ; mem: * }\n"
+            "rank: 1: { hostname: h1; cpu: {84-167} ; gpu: * ; mem: * }\n\n"
+            "rank: 2: { hostname: h2; cpu: {0-167} ; gpu: * ; mem: * }\n");
+  Composed composed = compose(programs, summit, 7, {"--jsrun-erf"});
+  EXPECT_TRUE(composed.command.starts_with("--erf_input {host file} --stdio_mode")) << composed.command;
+  EXPECT_NE(composed.host_file.find("rank: 6: { hostname: h2; cpu: {"), std::string::npos);
+  EXPECT_TRUE(compose(programs, summit, 2, {}, {{"h2", 2}}).command.find("add --jsrun-erf") != std::string::npos);
+  EXPECT_NE(compose(programs, summit, 2, {"--jsrun-erf"}, {{"h2", 2}}).host_file.find("rank: 1: { hostname: h2;"),
+            std::string::npos);
+  EXPECT_EQ(compose(programs, summit, 2, {"--jsrun-erf"}, {{"h9", 2}}).command,
+            "the host h9 is not of the job 7 of LSF, which has h1:42, h2:42");
+}
+
+TEST(JsrunTarget, leaves_no_rank_on_the_launch_node) {
+  Programs programs;
+  programs.add("jsrun");
+  for (auto flags : {std::vector<const char*>{"--gloo"}, {}}) {
+    std::vector<HostSlots> hosts;
+    if (flags.empty()) hosts = {{"localhost", 2}};
+    Composed composed = compose(programs, summit, 2, flags, hosts);
+    EXPECT_EQ(composed.target, "agents");
+    EXPECT_TRUE(composed.command.starts_with("this is the launch node batch5 of LSF's job 7, and jsrun alone leads"))
+        << composed.command;
+  }
+  EXPECT_NE(compose(programs, summit, 85).command.find("than the job 7 of LSF has slots (84, on h1:42, h2:42"),
+            std::string::npos);
+}
+
+TEST(AgentsTarget, reaches_hosts_of_lsf_by_blaunch_where_there_is_no_jsm) {
+  Programs programs;
+  programs.add("blaunch");
+  Variables variables = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "n1 1 n2 2"}};
+  Composed composed = compose(programs, variables, 3);
+  EXPECT_EQ(composed.target, "agents");
+  ASSERT_EQ(composed.hosts.size(), 2u);
+  EXPECT_EQ(composed.hosts[1].reach, (std::vector<std::string>{"blaunch", "n2"}));
+  EXPECT_TRUE(composed.hosts[1].takes_words);
+  EXPECT_EQ(compose(programs, variables, 3, {"--gloo"}).hosts[1].reach[0], "ssh");
+  variables["HOROVOD_SSH"] = "my_ssh";
+  EXPECT_EQ(compose(programs, variables, 3).hosts[1].reach[0], "my_ssh");
+}
+
+TEST(PalsTarget, binds_by_depth_and_names_the_hosts) {
+  Programs programs;
+  programs.add("pals/bin/mpiexec");
+  std::filesystem::create_symlink(programs.folder() + "/pals/bin/mpiexec", programs.folder() + "/mpiexec");
+  programs.add("qstat", "echo '    exec_vnode = (x1:ncpus=64:ngpus=4)+(x2:ncpus=32:ngpus=4)'");
+  std::string node_file = programs.folder() + "/nodes";
+  std::ofstream(node_file) << "x1\nx2\n";
+  Variables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
+  Composed composed = compose(programs, variables, 8);
+  EXPECT_EQ(composed.target, "pals");
+  // The job was asked for with a rank on each host; what is beyond that goes by its cores.
+  EXPECT_EQ(composed.command, "--pmi=pmix --line-buffer -n 8 --ppn 5 --hosts x1,x2 --cpu-bind depth --depth 6");
+  EXPECT_EQ(compose(programs, variables, 2).command,
+            "--pmi=pmix --line-buffer -n 2 --ppn 1 --hosts x1,x2 --cpu-bind depth --depth 32");
+  std::ofstream(programs.folder() + "/qstat") << "#!/bin/sh\n";
+  EXPECT_EQ(compose(programs, variables, 2).command,
+            "--pmi=pmix --line-buffer -n 2 --ppn 1 --hosts x1,x2 --cpu-bind none");
+}
+
+TEST(FluxTarget, takes_whole_nodes) {
+  Programs programs;
+  programs.add(
+      "flux",
+      R"(echo '{"execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-7"}}], "nodelist": ["n[1-2]"]}}')");
+  Variables variables = {{"FLUX_URI", "local:///run/flux"}};
+  Composed composed = compose(programs, variables, 3);
+  EXPECT_EQ(composed.target, "flux");
+  EXPECT_EQ(composed.command, "run -N 2 -n 3 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io");
+  EXPECT_EQ(compose(programs, variables, 2, {}, {{"n2", 2}}).command,
+            "run -N 1 -n 2 --exclusive -o pmi=simple -o cpu-affinity=per-task --label-io --requires=hosts:n2");
+  variables["FLUX_TASK_RANK"] = "0";
+  EXPECT_EQ(compose(programs, variables, 1).target, "agents");
+}
+
+}  // namespace
+}  // namespace hvd::launcher

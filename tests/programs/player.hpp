@@ -1,0 +1,57 @@
+#pragma once
+// One rank's part of a program, played over horovod.h.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "programs/numbers.hpp"
+#include "programs/program.hpp"
+#include "programs/watch.hpp"
+
+namespace hvd::programs {
+
+inline constexpr std::int64_t for_ever = -1;  // of hvd_wait(): the watch ends what takes too long
+
+class Player {
+ public:
+  // The runtime was started with the program's static sets (static_sets_of) and knobs, process sets dynamic.
+  Player(const Program& program, hvd_runtime* runtime, int rank, Watch& watch);
+  ~Player();
+  // All phases and the ending, but for hvd_shutdown(). Faults are told to the watch.
+  void play();
+
+ private:
+  class Thread;
+  friend class Thread;
+
+  void play(int phase);
+  void change(const Change& change);
+  void add(const Change& change);
+  void remove(const Change& change);
+  void join(int phase);
+  void end();
+  void expect(hvd_status expected, hvd_status found, const std::string& of);
+  hvd_status try_to_prepare(const std::string& name, const Kind& kind, int set_id, bool is_transient, const char* group,
+                            hvd_op*& op);
+  hvd_op* prepare(const std::string& name, const Kind& kind, int set_id, bool is_transient,
+                  const char* group = nullptr);
+  hvd_handle start_lonely(const std::string& name, int set_id, std::vector<float>& data);
+  bool wait_in_vain(const std::string& name);
+  void meet();
+  bool is_member(int set) const;
+  // Of a set of the program.
+  int id_of(int set) const { return ids_[static_cast<std::size_t>(set)]; }
+  void complain(const std::string& text) { watch_.found("rank " + std::to_string(rank_) + ": " + text); }
+
+  const Program& program_;
+  hvd_runtime* runtime_;
+  const int rank_;
+  Watch& watch_;
+  Place& place_;
+  std::vector<int> ids_;  // by set
+};
+
+// The lists that hvd_init_options wants.
+std::pair<std::vector<int>, std::vector<std::size_t>> static_sets_of(const Program& program);
+
+}  // namespace hvd::programs

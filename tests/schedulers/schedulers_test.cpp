@@ -1,0 +1,162 @@
+// Every scheduler of the registry, with jobs as they were captured and with broken ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "schedulers/captured_jobs.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/registry.hpp"
+#include "schedulers/selection/selection.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+std::string text_of(const Allocation& allocation) {
+  std::string text = allocation.job;
+  for (const Host& host : allocation.hosts) {
+    text += " " + host.name + ":" + std::to_string(host.slots);
+    if (host.cores > 0) text += "/" + std::to_string(host.cores) + "c";
+    if (host.gpus >= 0) text += "/" + std::to_string(host.gpus) + "g";
+    if (host.part > 0) text += "+" + std::to_string(host.part);
+  }
+  return text + (allocation.launch_host.empty() ? "" : " (launch node " + allocation.launch_host + ")");
+}
+
+TEST(Schedulers, read_hosts_and_time_of_captured_jobs) {
+  for (const CapturedJob& job : captured_jobs()) {
+    Environment environment(job.variables);
+    Around around = scheduler_around(environment);
+    EXPECT_EQ(around.key, job.key) << job.expected;
+    auto allocation = around.scheduler->allocation(sources_of(job, environment));
+    ASSERT_TRUE(allocation) << job.expected << ": " << allocation.error().message;
+    EXPECT_EQ(text_of(*allocation), job.expected);
+    auto left = around.scheduler->time_left(sources_of(job, environment));
+    EXPECT_EQ(left ? left->count() : -1, job.seconds_left) << job.expected;
+  }
+}
+
+TEST(Schedulers, have_a_captured_job_each_and_tell_how_to_ask_for_slots) {
+  std::set<std::string> captured;
+  for (const CapturedJob& job : captured_jobs()) captured.insert(job.key);
+  for (const Maker& maker : registry()) {
+    EXPECT_TRUE(captured.contains(maker.name)) << maker.name;
+    auto scheduler = maker.make();
+    EXPECT_STRNE(scheduler->name(), "");
+    EXPECT_NE(scheduler->how_to_ask_for(8), "");
+    EXPECT_EQ(scheduler->detected(Environment()).has_value(), std::string(maker.name) == "local");
+  }
+}
+
+TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
+  auto requeue = [](Texts variables) {
+    Environment environment(std::move(variables));
+    return scheduler_around(environment).scheduler->requeue(environment);
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(requeue({{"SLURM_JOB_ID", "19"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}}).command,
+            (Words{"scontrol", "requeue", "17_3"}));
+  EXPECT_EQ(requeue({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}).command, (Words{"brequeue", "5[2]"}));
+  EXPECT_EQ(requeue({{"PBS_JOBID", "5.server"}}).command, (Words{"qrerun", "5.server"}));
+}
+
+std::string error_of(CapturedJob job) {
+  Environment environment(job.variables);
+  auto allocation = scheduler_around(environment).scheduler->allocation(sources_of(job, environment));
+  return allocation ? "none: " + text_of(*allocation) : allocation.error().message;
+}
+
+TEST(Schedulers, name_what_lies_or_is_cut_off) {
+  auto slurm = [](std::string list, std::string cores) {
+    return error_of(
+        {"slurm", {{"SLURM_JOB_ID", "1"}, {"SLURM_JOB_NODELIST", list}, {"SLURM_JOB_CPUS_PER_NODE", cores}}});
+  };
+  EXPECT_EQ(slurm("n[1-3]", "4(x2)"),
+            "SLURM_JOB_CPUS_PER_NODE=4(x2) has 2 numbers, but SLURM_JOB_NODELIST names 3 nodes");
+  EXPECT_EQ(slurm("n[1-", "4"),
+            "SLURM_JOB_NODELIST=n[1-: a bracket of 'n[1-' has no counterpart: is the list cut off?");
+  EXPECT_EQ(slurm("n1,", "4"), "SLURM_JOB_NODELIST=n1,: the list of hosts ends with a comma: is it cut off?");
+  EXPECT_EQ(slurm("", "4"), "SLURM_JOB_NODELIST=: the list of hosts is empty");
+  EXPECT_EQ(slurm("-oProxyCommand", "4"), "SLURM_JOB_NODELIST=-oProxyCommand: '-oProxyCommand' is no name of a host");
+  EXPECT_EQ(slurm("n1", "4(x"), "SLURM_JOB_CPUS_PER_NODE: '4(x' is no list of numbers by node, as 72(x2),36 is");
+
+  auto lsf = [](std::string hosts, std::vector<std::string> programs = {}) {
+    return error_of(
+        {.key = "lsf", .variables = {{"LSB_JOBID", "1"}, {"LSB_MCPU_HOSTS", hosts}}, .programs = std::move(programs)});
+  };
+  EXPECT_EQ(lsf("n1 4 n2"),
+            "LSB_MCPU_HOSTS: expected hosts, each with its number of slots (n1 4 n2 4), found 'n2': is "
+            "the list cut off?");
+  EXPECT_EQ(lsf("n1 0"),
+            "LSB_MCPU_HOSTS: expected hosts, each with its number of slots (n1 4 n2 4), found 'n1 0': is "
+            "the list cut off?");
+  EXPECT_EQ(lsf("n1 2 n1 2"), "LSB_MCPU_HOSTS: the host 'n1' is named twice");
+  EXPECT_EQ(lsf(""), "LSB_MCPU_HOSTS: there is no host in it");
+  EXPECT_EQ(lsf("batch5 1", {"jsrun"}),
+            "LSB_MCPU_HOSTS names the launch node batch5 alone: the job has no compute node "
+            "(bsub -nnodes 2)");
+  EXPECT_EQ(
+      error_of({"lsf", {{"LSB_JOBID", "1"}}}),
+      "LSB_JOBID is set, but neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE nor LSB_HOSTS: hosts and slots of LSF's "
+      "job are not known");
+  EXPECT_EQ(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/gone"}}}),
+            "PBS_NODEFILE=/gone: the file /gone cannot be read: No such file or directory");
+  EXPECT_EQ(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/a"}}, {{"/a", "n1\nn 2\n"}}}),
+            "PBS_NODEFILE=/a: the line 'n 2' is no name of a host");
+  EXPECT_EQ(error_of({"flux", {{"FLUX_URI", "local:///"}}}),
+            "Flux's resource set R: flux does not tell it: does `flux resource list` work here?");
+  EXPECT_EQ(error_of({.key = "flux",
+                      .variables = {{"FLUX_URI", "local:///"}},
+                      .answers = {{"flux kvs get resource.R", "{\"execution\": {\"R_lite\": ["}}}),
+            "Flux's resource set R: this is no JSON from its byte 26 on: is it cut off?");
+}
+
+// Cuts, doubles, mixes and overwrites bytes, those above all that the grammars are made of.
+std::string damaged(std::string text, std::mt19937& random) {
+  constexpr std::string_view letters = "[](),-x:0129 \n\t{}\"\\n.+=\x01\xff";
+  auto up_to = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
+  for (std::size_t rounds = up_to(3); rounds-- > 0;) {
+    std::size_t at = up_to(text.size()), length = up_to(std::min<std::size_t>(8, text.size() - at));
+    switch (up_to(4)) {
+      case 0: text.resize(at); break;
+      case 1: text.erase(at, length); break;
+      case 2: text.insert(at, std::string(up_to(3) + 1, letters[up_to(letters.size() - 1)])); break;
+      case 3: text.insert(up_to(text.size()), text.substr(at, length)); break;
+      default: text.insert(at, "99999999999999999999"); break;
+    }
+  }
+  return text;
+}
+
+TEST(Schedulers, survive_damaged_jobs_with_hosts_or_a_named_error) {
+  std::mt19937 random(20);
+  int read = 0, refused = 0;
+  for (int round = 0; round < 1000; ++round) {
+    for (CapturedJob job : captured_jobs()) {
+      for (Texts* texts : {&job.variables, &job.files, &job.answers})
+        for (auto& [name, text] : *texts)
+          if (random() % 2 == 0) text = damaged(text, random);
+      Environment environment(job.variables);
+      auto scheduler = scheduler_around(environment).scheduler;
+      Sources sources = sources_of(job, environment);
+      (void)scheduler->time_left(sources);
+      (void)scheduler->requeue(environment);
+      auto allocation = scheduler->allocation(sources);
+      (allocation ? read : refused) += 1;
+      if (!allocation) {
+        ASSERT_GT(allocation.error().message.size(), 10u);
+        continue;
+      }
+      ASSERT_FALSE(allocation->hosts.empty());
+      ASSERT_TRUE(std::ranges::all_of(allocation->hosts, [](const Host& host) {
+        return is_host_name(host.name) && host.slots >= 0 && host.cores >= 0 && host.gpus >= -1;
+      }));
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 100);
+}
+
+}  // namespace
+}  // namespace hvd::schedulers

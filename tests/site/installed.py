@@ -1,0 +1,68 @@
+"""What the tests of this folder share: a build that was installed into a prefix, and shells with a modules tool."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build" / "release"))
+TOOLS = ROOT / "build" / "module-tools"
+LMOD = TOOLS / "lmod/usr/share/lmod/lmod/init/bash"
+ENVIRONMENT_MODULES = TOOLS / "environment-modules/usr/share/modules/init/bash"
+
+
+def run(*command, **options):
+    """The finished process; its output, both kinds together, is text."""
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False, **options)
+
+
+def install(prefix, **environment):
+    """Installs the build; fails with what CMake said."""
+    done = run("cmake", "--install", BUILD, "--prefix", prefix, env={**os.environ, **environment})
+    if done.returncode != 0:
+        raise AssertionError(done.stdout)
+    return done.stdout
+
+
+class Prefix:
+    """One installation for all tests of a file, in a folder of its own."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hvd-site-"))
+        self.path = self.folder / "prefix" / "horovod"
+        self.output = install(self.path)
+        self.modulefiles = self.path / "share" / "modulefiles"
+
+    def remove(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def version():
+    for line in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("project(horovod VERSION "):
+            return line.split()[2]
+    raise AssertionError("CMakeLists.txt tells no version")
+
+
+def shell(init, script, **variables):
+    """Runs a script of bash after the tool's own start, in an environment that has nothing else in it."""
+    environment = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+                   **{name: str(value) for name, value in variables.items()}}
+    return run("bash", "--norc", "--noprofile", "-c", f"source '{init}'\n{script}", env=environment, cwd="/")
+
+
+def script_of(page):
+    """The block of a page of docs that a test carries out."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    script = re.search(r"^```sh script\n(.*?)^```$", text, re.M | re.S)
+    return script[1].replace("build/release", str(BUILD))
+
+
+def skip_without(path, what):
+    if not os.path.exists(path):
+        print(f"not tested: {what} is missing ({path}); tests/run loads it")
+        sys.exit(77)

@@ -1,0 +1,85 @@
+"""The manifests of containers/kubernetes, against the schemas of Kubernetes, and that of MPIJob.
+
+Label site; runs in the environment build/site-venv, which has kubernetes-validate. The schema of MPIJob is in no
+package: what kubeflow.org/v2beta1 has is written down here, and its pods are checked as pods of a Job."""
+import os
+import sys
+import unittest
+
+import installed
+
+VENV = installed.ROOT / "build" / "site-venv"
+if os.environ.get("HVD_INSIDE") != "1":
+    installed.skip_without(VENV / "bin" / "kubernetes-validate", "kubernetes-validate")
+    program = str(VENV / "bin" / "python")
+    os.execve(program, [program, *sys.argv], {**os.environ, "HVD_INSIDE": "1"})
+
+import kubernetes_validate  # noqa: E402
+import yaml  # noqa: E402
+
+FOLDER = installed.ROOT / "containers" / "kubernetes"
+KUBERNETES = "1.34"
+MPIJOB = {"spec": {"slotsPerWorker": int, "sshAuthMountPath": str,
+                   "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
+                   "mpiImplementation": {"OpenMPI", "Intel", "MPICH"}, "runLauncherAsWorker": bool, "runPolicy": dict,
+                   "mpiReplicaSpecs": dict},
+          "runPolicy": {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int, "activeDeadlineSeconds": int,
+                        "ttlSecondsAfterFinished": int, "suspend": bool, "schedulingPolicy": dict},
+          "replica": {"replicas": int, "restartPolicy": {"Never", "OnFailure", "Always", "ExitCode"}, "template": dict}}
+
+
+def documents(name):
+    return list(yaml.safe_load_all((FOLDER / name).read_text(encoding="utf-8")))
+
+
+class Manifests(unittest.TestCase):
+    def fits(self, part, schema):
+        for name, value in part.items():
+            self.assertIn(name, schema)
+            allowed = schema[name]
+            fits = value in allowed if isinstance(allowed, set) else isinstance(value, allowed)
+            self.assertTrue(fits, f"{name}: {value}")
+
+    def test_job_and_service_fit_the_schemas_of_kubernetes(self):
+        for document in documents("job.yaml"):
+            kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+    def test_job_ends_when_its_launcher_does(self):
+        service, job = documents("job.yaml")
+        spec = job["spec"]
+        self.assertEqual(spec["completionMode"], "Indexed")
+        self.assertEqual(spec["completions"], spec["parallelism"])
+        self.assertEqual(spec["successPolicy"], {"rules": [{"succeededIndexes": "0"}]})
+        self.assertEqual(spec["template"]["spec"]["subdomain"], service["metadata"]["name"])
+        self.assertEqual(service["spec"]["selector"]["job-name"], job["metadata"]["name"])
+        variables = {row["name"]: row["value"] for row in spec["template"]["spec"]["containers"][0]["env"]}
+        self.assertEqual(variables["PODS"], str(spec["completions"]))
+
+    def test_mpijob_fits_its_schema_and_its_pods_that_of_kubernetes(self):
+        (job,) = documents("mpijob.yaml")
+        self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
+        self.fits(job["spec"], MPIJOB["spec"])
+        self.fits(job["spec"]["runPolicy"], MPIJOB["runPolicy"])
+        self.assertEqual(set(job["spec"]["mpiReplicaSpecs"]), {"Launcher", "Worker"})
+        for name, replica in job["spec"]["mpiReplicaSpecs"].items():
+            self.fits(replica, MPIJOB["replica"])
+            pod = {**replica["template"]["spec"], "restartPolicy": replica["restartPolicy"]}
+            kubernetes_validate.validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name.lower()},
+                                          "spec": {"template": {"spec": pod}}}, KUBERNETES, strict=True)
+
+    def test_schemas_find_what_is_wrong(self):
+        _, job = documents("job.yaml")
+        job["spec"]["completionMod"] = "Indexed"
+        with self.assertRaises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(job, KUBERNETES, strict=True)
+        with self.assertRaises(AssertionError):
+            self.fits({"slotsPerWorkers": 1}, MPIJOB["spec"])
+
+    def test_images_are_of_this_version(self):
+        for name in ("job.yaml", "mpijob.yaml"):
+            text = (FOLDER / name).read_text(encoding="utf-8")
+            self.assertIn(f"image: horovod:{installed.version()}\n", text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
