@@ -61,7 +61,7 @@ class OurLink {
 };
 
 inline std::vector<Segment> one_segment(void* data, std::size_t count, DataType dtype) {
-  return {{{data, static_cast<std::int64_t>(count), dtype, {}}, {}}};
+  return {{{data, static_cast<std::int64_t>(count), dtype}}};
 }
 
 }  // namespace hvd::benchmark

@@ -273,7 +273,7 @@ void fused(Program& program, const char* name, std::size_t bytes) {
   PackedAllreduce packed(tensors, program.job.size());
   std::vector<Segment> segments;
   for (const auto& tensor : tensors.all())
-    segments.push_back({{tensor.data, static_cast<std::int64_t>(tensor.count), DataType::f32, {}}, {}});
+    segments.push_back({{tensor.data, static_cast<std::int64_t>(tensor.count), DataType::f32}});
   Collective collective;
   collective.count = static_cast<std::int64_t>(tensors.count());
   collective.postscale = 1.0 / program.job.size();
@@ -296,7 +296,7 @@ void fusion_copy(Program& program) {
   Tensors tensors(resnet50_gradients(200, bytes / sizeof(float)));
   std::vector<Segment> segments;
   for (const auto& tensor : tensors.all())
-    segments.push_back({{tensor.data, static_cast<std::int64_t>(tensor.count), DataType::f32, {}}, {}});
+    segments.push_back({{tensor.data, static_cast<std::int64_t>(tensor.count), DataType::f32}});
   transport::shm::Batch batch;
   batch.assign(segments);
   auto* whole = reinterpret_cast<float*>(program.buffer);

@@ -156,14 +156,14 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
     return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
                    std::to_string(HVD_MAX_DIMENSIONS));
   if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
-  if (description.device != HVD_HOST)
-    return fail(ErrorCode::unsupported, "hvd_op_description.device is " + std::to_string(description.device) +
-                                            "; this build carries tensors in host memory only (0)");
+  if (description.device < HVD_HOST || description.device > HVD_CUDA)
+    return invalid("hvd_op_description.device is " + std::to_string(description.device) + "; expected an hvd_device");
   signature.verb = static_cast<hvd::Verb>(description.verb);
   signature.dtype = static_cast<hvd::DataType>(description.dtype);
   signature.transient = description.transient != 0;
   if (description.group != nullptr) signature.group = std::hash<std::string_view>{}(description.group) | 1;
   const hvd::VerbRow& row = signature.row();
+  if (row.has_tensor()) signature.device = static_cast<hvd::DeviceKind>(description.device);
   if (row.has_tensor()) signature.shape.assign(description.shape, description.shape + description.dimensions);
   if (row.agreed == hvd::VerbRow::Agreed::all_but_first && !signature.shape.empty()) signature.shape[0] = 0;
   if (row.has_root()) signature.root = hvd::Rank{description.root_rank};
@@ -197,7 +197,7 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
   if (use.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
   const hvd::runtime::Operation& operation = *from_c(use.op);
   const hvd::VerbRow& row = operation.signature.row();
-  if (use.stream != nullptr)
+  if (use.stream != nullptr && operation.signature.device == hvd::DeviceKind::host)
     return fail(ErrorCode::invalid_argument, "hvd_start_arguments.stream is given for a tensor in host memory");
   bool has_rows_of_its_own = row.agreed == hvd::VerbRow::Agreed::all_but_first;
   if (has_rows_of_its_own && use.first_dimension < 0)
@@ -234,7 +234,7 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
     (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
     return nullptr;
   }
-  if (index >= cell->results.size() || cell->results[index].data == nullptr) {
+  if (index >= cell->results.size() || !cell->results[index].data) {
     (void)fail(ErrorCode::invalid_argument, "the handle keeps no result of operation " + std::to_string(index));
     return nullptr;
   }
@@ -442,6 +442,12 @@ hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* descripti
   }
   hvd::runtime::Signature signature;
   if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
+  if (const auto* device = runtime->runtime->device(signature.device);
+      device && device->ordinal() != given.device_ordinal)
+    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' lies on " + name_of(signature.device) +
+                                                 " device " + std::to_string(given.device_ordinal) +
+                                                 "; the device of this rank is " + std::to_string(device->ordinal()) +
+                                                 ": keep its tensors there (torch.cuda.set_device)");
   auto prepared = runtime->runtime->prepare(given.name, std::move(signature), given.process_set);
   if (!prepared) return fail(prepared.error());
   *op = to_c(*prepared);
@@ -495,6 +501,7 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
     if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
     submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};
+    submissions[i].stream = {use.stream};
     if (use.splits != nullptr) submissions[i].splits = {use.splits, use.split_count};
     if (use.on_done != nullptr)
       submissions[i].on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
@@ -555,14 +562,17 @@ hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t ind
 }
 
 hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
-                           void (**free_data)(void* owner)) {
+                           void (**free_data)(void* owner), hvd_device* device) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (data == nullptr || owner == nullptr || free_data == nullptr)
     return fail(ErrorCode::invalid_argument, "hvd_result_take needs places for the data, its owner and how to free it");
   auto* result = find_result(runtime, handle, index);
   if (result == nullptr) return HVD_INVALID_ARGUMENT;
-  *data = *owner = result->data.release();
-  *free_data = [](void* memory) { std::free(memory); };
+  if (device != nullptr) *device = static_cast<hvd_device>(result->device);
+  const auto parts = result->data.release();
+  *data = parts.data;
+  *owner = parts.owner;
+  *free_data = parts.free_owner;
   return HVD_OK;
 }
 
@@ -573,7 +583,10 @@ hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index
   if (bytes != result->bytes)
     return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
                                                  " bytes; room was given for " + std::to_string(bytes));
-  if (bytes > 0) std::memcpy(destination, result->data.get(), bytes);
+  if (result->device != hvd::DeviceKind::host)
+    return fail(ErrorCode::unsupported, std::string("the result lies in ") + name_of(result->device) +
+                                            " memory; take it over (hvd_result_take), and copy it on a stream");
+  if (bytes > 0) std::memcpy(destination, result->data.data(), bytes);
   return HVD_OK;
 }
 

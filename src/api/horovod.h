@@ -178,9 +178,9 @@ typedef struct hvd_op_description {
   int process_set;            /* 0: all ranks */
   int transient;              /* the name will not come again: do not cache what is agreed about it */
   int reserved;               /* was padding in the first release; ignored */
-  hvd_device device;          /* where input and output are; 0: host memory */
-  int device_ordinal;
-  const char* group; /* null, or a name that operations share which are to be fused with each other alone, if
+  hvd_device device;          /* where input and output are; 0: host memory. Part of what the ranks agree on */
+  int device_ordinal;         /* the rank's own device of that kind, as the kind's library counts them */
+  const char* group;          /* null, or a name that operations share which are to be fused with each other alone, if
                       * HOROVOD_DISABLE_GROUP_FUSION is set */
 } hvd_op_description;
 
@@ -203,8 +203,11 @@ typedef struct hvd_start_arguments {
   int64_t first_dimension; /* allgather, alltoall: rows of this call's input; else ignored */
   const int64_t* splits;   /* alltoall: rows for each rank of the set, by place; copied. Null: equal parts */
   size_t split_count;
-  void* stream; /* device memory: the caller's stream. The input is ready when the stream gets there, the output is
-                 * ordered on it. Null for host memory */
+  void* stream; /* device memory: the caller's stream (CUDA: a CUstream; of the default stream CU_STREAM_LEGACY or
+                 * CU_STREAM_PER_THREAD). The input is ready when the stream gets to this call, and the output when it
+                 * gets to what is queued on it after the handle is done: nobody waits for the device, and memory may be
+                 * given back in the order of the stream. Null: the input is ready, and when the handle is done the
+                 * output is there. Null for host memory */
   /* Called when this operation is over, before its handle is done; null: not wanted. On a thread of the runtime that
    * holds no lock: it may start operations, must not wait for one (hvd_wait and hvd_stop refuse) and should be short.
    * `message` explains a failure and is valid during the call. */
@@ -223,8 +226,8 @@ static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void
   return arguments;
 }
 
-/* Submits `count` operations together: they become visible to the other ranks at once, or none does. Returns at once.
- * One handle for all: it is done when all are, and fails if one does. */
+/* Submits `count` operations together, whose tensors lie in one kind of memory: they become visible to the other ranks at
+ * once, or none does. Returns at once. One handle for all: it is done when all are, and fails if one does. */
 HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                              hvd_handle* handle);
 
@@ -243,12 +246,15 @@ HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, siz
 /* The rows that came from each rank of the set, by place; `count` is the size of the set. Allgather, alltoall. */
 HVD_API hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t index, int64_t* splits,
                                      size_t count);
+/* Of a result in host memory. */
 HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination,
                                    size_t bytes);
-/* Hands the memory of the result over, without a copy; once for each result. free_data(owner) gives it back, at any
- * time and on any thread, also after hvd_shutdown(). */
+/* Hands the memory of the result over, without a copy; once for each result. It lies where the input did: `device`, if
+ * not null, receives where that is. free_data(owner) gives it back, at any time and on any thread, also after
+ * hvd_shutdown(); memory of a device is used again when the stream of the start has done what was queued on it by
+ * then. */
 HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
-                                   void (**free_data)(void* owner));
+                                   void (**free_data)(void* owner), hvd_device* device);
 
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 

@@ -12,11 +12,13 @@ namespace hvd {
 enum class Progress : std::uint8_t {
   pending,  // waits for a peer; step again
   done,
+  issued,  // what is left happens on a device: event() says when it is over. The task may be restarted at once
   failed,  // failure() says why; the task is over
 };
 
 // Owned and stepped by one thread. Between restart() and the step() that returns done or failed the task borrows
-// the segments' memory; the spans themselves are read during restart() only.
+// the segments' memory, and what was issued borrows it until its event is there; the spans themselves are read during
+// restart() only. Where a task has queued work on a device, its destructor waits until that touches no memory any more.
 class Task {
  public:
   virtual ~Task() = default;
@@ -33,6 +35,8 @@ class Task {
   virtual void resize(std::span<const std::int64_t> /*sent*/, std::span<const std::int64_t> /*received*/) {}
   // Valid after step() returned failed.
   virtual const Error& failure() const = 0;
+  // After step() returned issued: when all of it is over. While it is pending: what it waits for on a device.
+  virtual Event event() const { return {}; }
   // The seat that the task waits for, for reports about stalls; Seat{-1} if it cannot tell.
   virtual Seat waiting_for() const { return Seat{-1}; }
 };

@@ -7,15 +7,20 @@
 
 namespace hvd {
 
+// A kind of memory. The values are part of the C API (horovod.h).
 enum class DeviceKind : std::uint8_t { host, cuda };
+inline constexpr int device_kind_count = 2;
 
-struct Device {
-  DeviceKind kind = DeviceKind::host;
-  std::int32_t ordinal = 0;
-  friend bool operator==(Device, Device) = default;
+const char* name_of(DeviceKind kind) noexcept;
+
+// A queue of work on a device, which is done in its order: the handle by which the device's library knows it. Null: none.
+struct Stream {
+  void* handle = nullptr;
+  explicit operator bool() const noexcept { return handle != nullptr; }
+  friend bool operator==(Stream, Stream) = default;
 };
 
-// A point on a device's timeline; token 0 is the past. The device that made it can wait for it.
+// A point on a stream, which the device that recorded it knows. Token 0 is the past.
 struct Event {
   std::uint64_t token = 0;
 };
@@ -24,7 +29,6 @@ struct TensorView {
   void* data = nullptr;
   std::int64_t count = 0;
   DataType dtype = DataType::f32;
-  Device device;
 
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count) * size_of(dtype); }
 };
@@ -32,7 +36,6 @@ struct TensorView {
 // One tensor of a batch. Null data with count > 0 stands for zeros (a rank that has joined).
 struct Segment {
   TensorView view;
-  Event ready;
 };
 
 }  // namespace hvd

@@ -1,4 +1,4 @@
-# Google Highway: headers only (devices/kernel_table.hpp chooses the instruction set itself), so nothing is linked.
+# Google Highway: headers only (devices/host/kernel_table.hpp chooses the instruction set itself), so nothing is linked.
 find_path(HVD_HIGHWAY_INCLUDE_DIRECTORY hwy/highway.h)
 if(NOT HVD_HIGHWAY_INCLUDE_DIRECTORY)
   message(FATAL_ERROR "The headers of Google Highway (hwy/highway.h, 1.0.3 or later) were not found: install "
@@ -11,6 +11,6 @@ target_include_directories(hvd_devices SYSTEM PUBLIC ${HVD_HIGHWAY_INCLUDE_DIREC
 if(HVD_SANITIZE MATCHES "undefined")
   # Asking before every access in them whether a pointer is null, which is seen without asking, took the compiler a
   # minute.
-  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/devices/reduce_*.cpp)
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/devices/host/reduce_*.cpp)
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-O1;-fno-sanitize=null")
 endif()

@@ -21,7 +21,7 @@
 #include "collectives/schedule/peer_links.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::collectives {
 

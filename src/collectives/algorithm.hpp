@@ -6,6 +6,7 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
+#include "devices/device.hpp"
 #include "transport/segments/segment_array.hpp"
 #include "transport/transport.hpp"
 
@@ -29,6 +30,10 @@ struct Team {
   // hierarchical then does only allreduce and barrier, which need no numbers.
   std::span<const std::int32_t> node_of;
   const Selector* selector = nullptr;  // chooses the algorithms of the stages
+  // For tensors in other memory than the host's: their device, and the same ranks over links that carry host memory, for
+  // what no link carries from device to device. Null otherwise.
+  devices::Device* device = nullptr;
+  Team* host = nullptr;
 
   int size() const { return group.size(); }
 };

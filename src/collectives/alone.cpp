@@ -1,5 +1,6 @@
 // A team of one: nothing to communicate, but scales apply, and results must appear where they are expected.
 #include "collectives/algorithm.hpp"
+#include "collectives/alone/on_device.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
 
@@ -14,10 +15,12 @@ class Alone final : public Algorithm {
   std::string_view addition_order(const Collective&, const Team&) const override { return "fixed pairing"; }
   Cost cost(const Collective& collective, const Team& team) const override {
     bool is_refused = row_of(collective.verb).takes_floats_only() && !is_floating(collective.dtype);
-    bool is_mine = does(collective.verb) && team.size() == 1 && collective.device == DeviceKind::host;
+    const DeviceKind kind = team.device == nullptr ? DeviceKind::host : team.device->kind();
+    bool is_mine = does(collective.verb) && team.size() == 1 && collective.device == kind;
     return is_mine && !is_refused ? Cost{0, true} : Cost::impossible();
   }
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
+    if (team.device != nullptr) return alone::plan_on_device(collective, team);
     return make_program_task(collective, team, Programs{});
   }
 };

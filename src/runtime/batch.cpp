@@ -1,6 +1,5 @@
 #include "runtime/batch.hpp"
 
-#include <cstdlib>
 #include <numeric>
 #include <string>
 
@@ -8,14 +7,15 @@
 
 namespace hvd::runtime {
 
-BatchOfTensors::BatchOfTensors(const Group& group) : group_(group), ones_(static_cast<std::size_t>(group.size()), 1) {}
+BatchOfTensors::BatchOfTensors(const Group& group, devices::Device& device)
+    : group_(group), device_(device), ones_(static_cast<std::size_t>(group.size()), 1) {}
 
 bool BatchOfTensors::needs_sizes(const QueuedBatch& batch) const {
   return batch.operations.front()->signature.row().sizes != VerbRow::Sizes::nothing;
 }
 
 void BatchOfTensors::add(std::vector<Segment>& list, const void* data, std::int64_t count) {
-  if (count > 0) list.push_back({{const_cast<void*>(data), count, dtype_, {}}, {}});
+  if (count > 0) list.push_back({{const_cast<void*>(data), count, dtype_}});
 }
 
 BatchOfTensors::Move BatchOfTensors::sizes(const QueuedBatch& batch) {
@@ -190,13 +190,15 @@ Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_
                       ? operation.count / operation.signature.shape[0] * rows
                       : operation.count * rows;
   result.bytes = static_cast<std::size_t>(elements) * size_of(operation.signature.dtype);
-  result.data.reset(static_cast<std::byte*>(std::malloc(std::max<std::size_t>(result.bytes, 1))));
-  if (!result.data)
+  const Submission& submission = operation.submission;
+  auto memory = device_.allocate(result.bytes, devices::Where::on_device, submission.stream);
+  if (!memory)
     return Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
                                                " bytes of the result of " + name_of(operation.signature.verb) + " '" +
-                                               operation.entry->name + "'");
-  const Submission& submission = operation.submission;
-  std::byte* data = result.data.get();
+                                               operation.entry->name + "': " + memory.error().message);
+  result.device = device_.kind();
+  result.data = std::move(*memory);
+  std::byte* data = result.data.data();
   auto& results = submission.handle->results;
   if (results.size() <= submission.index) results.resize(submission.index + 1);
   results[submission.index] = std::move(result);

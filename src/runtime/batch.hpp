@@ -14,6 +14,7 @@
 #include "base/collective.hpp"
 #include "base/group.hpp"
 #include "base/result.hpp"
+#include "devices/device.hpp"
 #include "runtime/operation.hpp"
 
 namespace hvd::runtime {
@@ -23,12 +24,14 @@ using Finished = std::function<void(Operation&, Sequence, const Error*)>;
 
 struct QueuedBatch {
   Sequence sequence;
-  std::vector<Operation*> operations;  // never none; all of one kind (Signature::fuses_with)
+  std::vector<Operation*> operations;  // all of one kind (Signature::fuses_with); of an issued one those not over yet
+  Event end{};                         // of an issued one
 };
 
 class BatchOfTensors {
  public:
-  explicit BatchOfTensors(const Group& group);
+  // `device`: where the tensors lie.
+  BatchOfTensors(const Group& group, devices::Device& device);
 
   struct Move {
     Collective collective;  // its counts are borrowed from the batch
@@ -53,6 +56,7 @@ class BatchOfTensors {
   void take_splits(const Operation& operation);
 
   const Group& group_;
+  devices::Device& device_;
   DataType dtype_ = DataType::u8;
   Collective collective_;
   std::vector<Segment> in_, out_;

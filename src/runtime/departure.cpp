@@ -104,7 +104,8 @@ bool Departure::decide() {
 
 void Departure::end(const Error& reason) {
   bool refuses_to_start = phase_ == Phase::connecting && reason.code != ErrorCode::timeout;
-  bool concerns_all = reason.code == ErrorCode::peer_lost || refuses_to_start;
+  bool is_mine_alone = reason.code == ErrorCode::out_of_memory || reason.code == ErrorCode::system;
+  bool concerns_all = reason.code == ErrorCode::peer_lost || refuses_to_start || is_mine_alone;
   phase_ = concerns_all ? Phase::announcing : Phase::telling;
   reason_ = reason;
   lost_ = whose();

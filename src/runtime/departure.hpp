@@ -10,7 +10,8 @@
 //  4. A loss ends the rank: the one that the leader has heard of, else the one that a rank of this node has announced,
 //     else the one that this rank has noticed itself.
 //  5. A failed batch ends the rank, unless a loss is known: that is why it failed. If something else made it fail,
-//     the rank that knows the cause has HOROVOD_PEER_TIMEOUT to announce it.
+//     the rank that knows the cause has HOROVOD_PEER_TIMEOUT to announce it. What this rank alone could not do, for
+//     want of memory or because its device failed, it announces: the others wait for it.
 //  6. Announcing: a rank that ends because of a loss says so on the board before anything else, so that its own end is
 //     not taken for the cause.
 //  7. Telling: the neighbours in the tree of nodes are told, of the loss or that this rank leaves in order.

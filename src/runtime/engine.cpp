@@ -62,6 +62,7 @@ Engine::Engine(Parts parts)
   runner.observers = &observers_.all();
   runner.send = [this](const Request& request) { send(request); };
   runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
+    has_finished_some_ = true;
     if (error == nullptr)
       for (Observer* observer : observers_.all()) observer->finished(operation, batch);
     settle(operation, error);
@@ -253,7 +254,7 @@ bool Engine::hear_of_the_end() {
     if (auto loss = board_.loss()) departure_.loss_announced(loss->rank, loss->why);
     else departure_.loss_noticed(Rank{lost});
   }
-  if (departure_.has_log_ended() && runner_->batches_in_flight() == 0) departure_.work_done();
+  if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
   return false;
 }
@@ -372,9 +373,7 @@ void Engine::execute(const Record& record) {
                  [&](const AddSetRecord& it) { add_set(it); },
                  [&](const RemoveSetRecord& it) { remove_set(it.set); },
                  [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
-                 [&](const PublishedRecord& it) {
-                   if (Lane* lane = runner_->find(it.set)) lane->exchange().published(it);
-                 },
+                 [&](const PublishedRecord& it) { runner_->published(it); },
              },
              record);
 }
@@ -500,11 +499,12 @@ void Engine::give_back(SlotId slot) {
 }
 
 void Engine::queue_batch(const BatchRecord& record) {
-  Lane* lane = runner_->find(record.set);
-  std::vector<Operation*>* batch = lane == nullptr ? nullptr : &lane->queue(record.sequence);
+  const bool is_mine = runner_->has(record.set);
+  std::vector<Operation*>* batch = nullptr;
   for (SlotId slot : record.slots) {
-    if (batch != nullptr) {
+    if (is_mine) {
       Operation& operation = part_in(slot);
+      if (batch == nullptr) batch = &runner_->queue(record.set, operation.signature.device, record.sequence);
       operation.scheduled = true;
       batch->push_back(&operation);
       for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
@@ -542,10 +542,10 @@ Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
 }
 
 bool Engine::run_batches() {
-  int before = runner_->batches_in_flight();
+  has_finished_some_ = false;
   bool news = runner_->step();
   if (news) batch_moved_ = Clock::now();
-  if (runner_->batches_in_flight() < before) handles_.announce();
+  if (has_finished_some_) handles_.announce();
   if (const Error* failure = runner_->failure()) departure_.batch_failed(*failure);
   return news;
 }

@@ -170,7 +170,8 @@ class Engine {
   Buffer scratch_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
-  Clock::time_point batch_moved_;  // one began or ended
+  Clock::time_point batch_moved_;   // one began or ended
+  bool has_finished_some_ = false;  // operations, since the last look at the batches
   Counters counters_;
 };
 

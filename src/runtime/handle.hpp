@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
+#include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::runtime {
@@ -20,12 +20,10 @@ struct Operation;
 
 // A result that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
 struct KeptResult {
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
+  DeviceKind device = DeviceKind::host;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> splits;  // rows that came from each member, by seat
-  std::unique_ptr<std::byte, Free> data;
+  devices::Memory data;
   std::size_t bytes = 0;
 };
 

@@ -4,23 +4,36 @@
 #include <string>
 #include <utility>
 
+#include "base/deadline.hpp"
+
 namespace hvd::runtime {
+
+namespace {
+
+// A staged task runs many collectives over the host team, each with a number of its own.
+constexpr std::uint64_t places_for_chunks = 1 << 20;
+
+}  // namespace
 
 Lane::Lane(Parts parts)
     : teams_(std::move(parts.teams)),
-      exchange_(std::move(parts.exchange)),
+      device_(teams_->device()),
       world_(*parts.world),
       counters_(*parts.counters),
       observers_(*parts.observers),
       finished_(std::move(parts.finished)),
-      tensors_(teams_->all().group) {}
+      tensors_(teams_->all().group, device_) {}
 
 Progress Lane::connect() {
   if (is_connected_) return Progress::done;
-  Progress progress = teams_->connect(*exchange_);
+  Progress progress = teams_->connect();
   if (progress == Progress::failed) failure_ = teams_->failure();
+  if (progress == Progress::done && !is_of_host()) {
+    auto stream = device_.stream();
+    if (!stream) return fail(stream.error()), Progress::failed;
+    stream_ = std::move(*stream);
+  }
   is_connected_ = progress == Progress::done;
-  if (is_connected_) exchange_->end();
   return progress;
 }
 
@@ -33,7 +46,9 @@ std::vector<Operation*>& Lane::queue(Sequence sequence) {
 }
 
 bool Lane::step() {
-  if (queued_.empty() || failure_) return false;
+  if (failure_) return false;
+  if (!issued_.empty() && end_issued()) return true;
+  if (queued_.empty()) return false;
   if (!is_connected_ && connect() != Progress::done) return failure_.has_value();
   bool began = !started_;
   if (began) {
@@ -44,12 +59,13 @@ bool Lane::step() {
     if (failure_) return true;
   }
   switch (task_->step()) {
-    case Progress::pending: return began;
+    case Progress::pending: return began || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
       // Its operations are settled with the end of all, in the words of who knows the cause: not before others were
       // told of it, since a program may leave as soon as it hears.
       failure_ = task_->failure();
       return true;
+    case Progress::issued: issue(); return true;
     case Progress::done: break;
   }
   if (stage_ == Stage::sizes) {
@@ -60,12 +76,31 @@ bool Lane::step() {
   return true;
 }
 
+// Tasks wait for what they have under way on a device, all but those that are issued as a whole: they wait for streams of
+// the caller's. Nobody else is told when an operation without a stream is over.
 void Lane::abandon() {
-  idle_.splice(idle_.end(), queued_);
   started_ = false;
   task_ = nullptr;
   plans_.clear();
   plans_by_seat_.clear();
+  for (QueuedBatch& batch : issued_) {
+    Naps naps;
+    if (batch.operations.empty()) (void)device_.query(batch.end, &devices::nobody());
+    while (!batch.operations.empty()) {
+      auto there = device_.query(batch.end, nullptr);
+      if (!there || *there) break;
+      naps.take();
+    }
+  }
+  idle_.splice(idle_.end(), issued_);
+  idle_.splice(idle_.end(), queued_);
+}
+
+// Whether what the task waits for has come since it looked; else the engine is woken when it does. The past says nothing.
+bool Lane::is_there(Event event) {
+  if (event.token == 0) return false;
+  auto there = device_.query(event, teams_->wake());
+  return !there || *there;  // the task finds out what failed
 }
 
 Rank Lane::waiting_for(const Operation& operation) const {
@@ -98,22 +133,27 @@ void Lane::begin_data() {
 }
 
 void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
-  auto algorithm = teams_->choose(move.collective);
+  collectives::Team& team = stage_ == Stage::sizes ? teams_->host() : teams_->all();
+  auto algorithm = team.selector->choose(move.collective, team);
   if (!algorithm) {
     refusal_ = std::move(algorithm.error());
     return;
   }
-  task_ = find_plan(move.collective, *algorithm);
+  if (!is_of_host() && stage_ == Stage::data) wait_for_inputs();
+  if (failure_) return;
+  task_ = find_plan(move.collective, *algorithm, team);
   for (Observer* observer : observers_) {
     if (stage_ == Stage::sizes) observer->stage(batch, "EXCHANGE_SIZES");
     else observer->started(batch, teams_->transport(), (*algorithm)->name());
   }
   task_->rescale(move.collective.prescale, move.collective.postscale);
   if (!move.sent.empty()) task_->resize(move.sent, move.received);
-  task_->restart(move.in, move.out, Sequence{task_sequence_++});
+  task_->restart(move.in, move.out, Sequence{task_sequence_});
+  task_sequence_ += is_of_host() ? 1 : places_for_chunks;
 }
 
-Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm) {
+Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm, collectives::Team& team) {
+  wanted_.device = collective.device;
   wanted_.verb = collective.verb;
   wanted_.dtype = collective.dtype;
   wanted_.op = collective.op;
@@ -123,12 +163,14 @@ Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm
   Plans& plans = wanted_.counts.empty() ? plans_ : plans_by_seat_;
   if (auto* known = plans.find(wanted_)) return known->get();
   counters_.plans.add();
-  return plans.put(wanted_, algorithm->plan(collective, teams_->all())).get();
+  Collective planned = collective;
+  planned.stream = {stream_.get()};
+  return plans.put(wanted_, algorithm->plan(planned, team)).get();
 }
 
 std::size_t Lane::HashOfKind::operator()(const Kind& kind) const {
-  std::size_t all = static_cast<std::size_t>(kind.verb) << 16 | static_cast<std::size_t>(kind.dtype) << 8 |
-                    static_cast<std::size_t>(kind.op);
+  std::size_t all = static_cast<std::size_t>(kind.device) << 24 | static_cast<std::size_t>(kind.verb) << 16 |
+                    static_cast<std::size_t>(kind.dtype) << 8 | static_cast<std::size_t>(kind.op);
   all = mix_hash(all, std::hash<Seat>{}(kind.root));
   all = mix_hash(all, std::hash<const void*>{}(kind.algorithm));
   for (std::int64_t count : kind.counts) all = mix_hash(all, static_cast<std::size_t>(count));
@@ -147,6 +189,45 @@ void Lane::finish(const Error* error) {
   idle_.splice(idle_.end(), queued_, queued_.begin());
   QueuedBatch& batch = idle_.back();
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error);
+}
+
+void Lane::wait_for_inputs() {
+  for (const Operation* operation : queued_.front().operations) {
+    if (operation->submission.ready.token == 0) continue;
+    if (auto waits = device_.wait({stream_.get()}, operation->submission.ready); !waits) return fail(waits.error());
+  }
+}
+
+void Lane::issue() {
+  started_ = false;
+  issued_.splice(issued_.end(), queued_, queued_.begin());
+  QueuedBatch& batch = issued_.back();
+  batch.end = task_->event();
+  std::erase_if(batch.operations, [&](Operation* operation) {
+    const Stream stream = operation->submission.stream;
+    if (!stream || failure_) return false;
+    if (auto waits = device_.wait(stream, batch.end); !waits) return fail(waits.error()), false;
+    finished_(*operation, batch.sequence, nullptr);
+    return true;
+  });
+}
+
+// True if an issued batch is over.
+bool Lane::end_issued() {
+  for (auto batch = issued_.begin(); batch != issued_.end(); ++batch) {
+    auto there = device_.query(batch->end, teams_->wake());
+    if (!there) return fail(there.error()), true;
+    if (!*there) continue;
+    idle_.splice(idle_.end(), issued_, batch);
+    for (Operation* operation : batch->operations) finished_(*operation, batch->sequence, nullptr);
+    return true;
+  }
+  return false;
+}
+
+// Of the device; whoever is affected hears of it from this rank.
+void Lane::fail(const Error& error) {
+  if (!failure_) failure_ = Error(error.code, error.message + " on " + describe(world_, world_.rank));
 }
 
 void Lane::close() {

@@ -40,6 +40,8 @@ struct Submission {
   // alltoall: rows for each seat; none: equal parts. Memory of the caller's, read until the use is submitted.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
+  Stream stream{};  // device memory: the caller's; the result is ordered on it
+  Event ready{};    // where that stream had got to when the operation was submitted
 };
 
 struct NameEntry;

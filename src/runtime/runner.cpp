@@ -3,84 +3,98 @@
 namespace hvd::runtime {
 
 void Runner::add(const ProcessSet& set) {
+  sets_[set.id] = set;
+  (void)lane_of(set, DeviceKind::host);
+}
+
+Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
+  std::unique_ptr<Lane>& place = lanes_[{set.id, kind}];
+  if (place) return *place;
   Lane::Parts lane;
-  lane.teams = std::make_unique<Teams>(*parts_.teams, set);
-  lane.exchange = std::make_unique<LogExchange>(set.id, parts_.send);
+  lane.teams = std::make_unique<Teams>(*parts_.teams, set, kind, parts_.send);
   lane.world = parts_.world;
   lane.counters = parts_.counters;
   lane.observers = parts_.observers;
   lane.finished = parts_.finished;
-  lanes_[set.id] = std::make_unique<Lane>(std::move(lane));
+  place = std::make_unique<Lane>(std::move(lane));
+  return *place;
 }
 
 void Runner::remove(ProcessSetId set) {
-  if (Lane* lane = find(set)) {
-    lane->close();
-    has_closed_ = true;
-  }
+  if (sets_.erase(set) == 0) return;
+  for (auto& [key, lane] : lanes_)
+    if (key.first == set) lane->close();
+  has_closed_ = true;
 }
 
-Lane* Runner::find(ProcessSetId set) {
-  auto found = lanes_.find(set);
-  return found == lanes_.end() ? nullptr : found->second.get();
+std::vector<Operation*>& Runner::queue(ProcessSetId set, DeviceKind kind, Sequence sequence) {
+  auto found = lanes_.find({set, kind});
+  return (found == lanes_.end() ? lane_of(sets_.at(set), kind) : *found->second).queue(sequence);
+}
+
+void Runner::published(const PublishedRecord& record) {
+  for (auto& [key, lane] : lanes_)
+    if (key.first == record.set) lane->teams().published(record);
 }
 
 int Runner::batches_in_flight(ProcessSetId set) const {
-  auto found = lanes_.find(set);
-  return found == lanes_.end() ? 0 : found->second->batches_in_flight();
+  int all = 0;
+  for (auto it = lanes_.lower_bound({set, DeviceKind::host}); it != lanes_.end() && it->first.first == set; ++it)
+    all += it->second->batches_in_flight();
+  return all;
 }
 
-int Runner::batches_in_flight() const {
-  int all = 0;
-  for (const auto& [set, lane] : lanes_) all += lane->batches_in_flight();
-  return all;
+bool Runner::is_idle() const {
+  for (const auto& [key, lane] : lanes_)
+    if (!lane->is_idle()) return false;
+  return true;
 }
 
 bool Runner::step() {
   bool news = false;
-  for (auto& [set, lane] : lanes_) news |= lane->step();
+  for (auto& [key, lane] : lanes_) news |= lane->step();
   if (has_closed_) {
     std::erase_if(lanes_, [](const auto& it) { return it.second->is_over(); });
     has_closed_ = false;
-    for (const auto& [set, lane] : lanes_) has_closed_ |= lane->is_closed();
+    for (const auto& [key, lane] : lanes_) has_closed_ |= lane->is_closed();
   }
   return news;
 }
 
 const Error* Runner::failure() const {
-  for (const auto& [set, lane] : lanes_)
+  for (const auto& [key, lane] : lanes_)
     if (const Error* failure = lane->failure()) return failure;
   return nullptr;
 }
 
 void Runner::abandon() {
-  for (auto& [set, lane] : lanes_) lane->abandon();
+  for (auto& [key, lane] : lanes_) lane->abandon();
 }
 
 Rank Runner::waiting_for(const Operation& operation) const {
-  for (const auto& [set, lane] : lanes_)
+  for (const auto& [key, lane] : lanes_)
     if (Rank rank = lane->waiting_for(operation); rank.value >= 0) return rank;
   return Rank{-1};
 }
 
 void Runner::arm() noexcept {
-  for (auto& [set, lane] : lanes_) lane->teams().arm();
+  for (auto& [key, lane] : lanes_) lane->teams().arm();
 }
 
 bool Runner::needs_polling() noexcept {
   bool any = false;
-  for (auto& [set, lane] : lanes_) any |= lane->teams().needs_polling();
+  for (auto& [key, lane] : lanes_) any |= lane->teams().needs_polling();
   return any;
 }
 
 bool Runner::progresses_only_when_polled() noexcept {
-  for (auto& [set, lane] : lanes_)
+  for (auto& [key, lane] : lanes_)
     if (lane->teams().progresses_only_when_polled()) return true;
   return false;
 }
 
 void Runner::abort(const Error& reason) noexcept {
-  for (auto& [set, lane] : lanes_) lane->teams().abort(reason);
+  for (auto& [key, lane] : lanes_) lane->teams().abort(reason);
 }
 
 }  // namespace hvd::runtime

@@ -1,8 +1,10 @@
 #pragma once
-// The lanes of a rank: one for each process set that it is a member of. Batches of one lane run in order, different
-// lanes run at the same time.
+// The lanes of a rank: one for each process set that it is a member of and each kind of memory that was used in it.
+// Batches of one lane run in order, different lanes run at the same time.
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "runtime/lane.hpp"
 
@@ -23,12 +25,17 @@ class Runner {
   void add(const ProcessSet& set);
   // Batches that are queued are still carried out.
   void remove(ProcessSetId set);
-  // Null if this rank is no member of the set.
-  Lane* find(ProcessSetId set);
+  // This rank is a member of the set.
+  bool has(ProcessSetId set) const { return sets_.contains(set); }
+  // Opens a batch at the end of the lane's queue; the caller fills in its operations. Of a set that the rank is in.
+  std::vector<Operation*>& queue(ProcessSetId set, DeviceKind kind, Sequence sequence);
+  // A word that the members of a set need to make their links.
+  void published(const PublishedRecord& record);
   Lane& world() { return *lanes_.begin()->second; }
 
+  // That wait or run; what has been issued makes nobody wait.
   int batches_in_flight(ProcessSetId set) const;
-  int batches_in_flight() const;
+  bool is_idle() const;
   // True if a batch began or ended. After a failure of links the error is in failure().
   bool step();
   const Error* failure() const;
@@ -43,8 +50,12 @@ class Runner {
   void abort(const Error& reason) noexcept;
 
  private:
+  using Key = std::pair<ProcessSetId, DeviceKind>;
+  Lane& lane_of(const ProcessSet& set, DeviceKind kind);
+
   Parts parts_;
-  std::map<ProcessSetId, std::unique_ptr<Lane>> lanes_;
+  std::map<ProcessSetId, ProcessSet> sets_;
+  std::map<Key, std::unique_ptr<Lane>> lanes_;
   bool has_closed_ = false;  // some lane is removed when its batches are over
 };
 

@@ -51,6 +51,7 @@ Runtime::Runtime(Parts parts)
       peers_(std::move(parts.peers)),
       threads_(std::move(parts.threads)),
       mpi_(std::move(parts.mpi)),
+      devices_(std::make_shared<devices::Devices>(parts.devices)),
       observers_(std::move(parts.observers)),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
                &operations_) {
@@ -62,6 +63,7 @@ Runtime::Runtime(Parts parts)
 Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
   auto net_listener = std::exchange(parts.net, std::nullopt);
   auto sets = std::exchange(parts.sets, {});
+  auto transports = std::exchange(parts.transports, {});
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
   if (runtime->layout_.nodes > 1) {
     if (!net_listener) panic("a world of several nodes needs a listener for the connections between them");
@@ -84,10 +86,11 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.offer<connections::NodePeers>(runtime->peers_);
   surroundings.offer<connections::NetPeers>(runtime->net_);
   surroundings.offer<connections::MpiPeers>(runtime->mpi_);
+  surroundings.offer<devices::Devices>(runtime->devices_);
   surroundings.offer<transport::shm::SharedRegions>(std::make_shared<transport::shm::SharedRegions>());
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
-  auto teams = TeamMaker::make(surroundings);
+  auto teams = TeamMaker::make(surroundings, transports);
   if (!teams) return teams.error();
   runtime->teams_ = std::move(*teams);
 
@@ -128,7 +131,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     });
   if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::info)) runtime->report_networks();
   if (runtime->world_.rank == Rank{0} && log::enabled(log::Level::debug))
-    log::debug("algorithms by verb and size: " + runtime->teams_->selector().table(world.all()));
+    log::debug("algorithms by verb and size: " + runtime->teams_->selector().table(world.host()));
   return runtime;
 }
 
@@ -241,6 +244,10 @@ Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
   if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
     return Error(ErrorCode::mismatch,
                  std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
+  if (devices_->find(signature.device) == nullptr)
+    return Error(ErrorCode::unsupported,
+                 std::string(row.name) + ": the tensor lies in " + name_of(signature.device) +
+                     " memory, for which this rank has no device; give a tensor in host memory (tensor.cpu())");
   for (std::int64_t extent : signature.shape)
     if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
   if (!signature.bytes(1))
@@ -286,9 +293,37 @@ Status Runtime::check_set_of(const Submission& submission) const {
                "the process set of '" + submission.operation->entry->name + "' has been removed");
 }
 
+// What is submitted together lies in one kind of memory. Where a stream has got to is known here alone: the program may
+// queue more on it as soon as this call is over.
+Status Runtime::note_streams(std::span<Submission> submissions) const {
+  const Operation* first = nullptr;
+  const Submission* last = nullptr;
+  for (Submission& submission : submissions) {
+    const Operation& operation = *submission.operation;
+    if (!operation.signature.row().has_tensor()) continue;
+    if (first == nullptr) first = &operation;
+    if (operation.signature.device != first->signature.device)
+      return Error(ErrorCode::unsupported, "'" + first->entry->name + "' lies in " + name_of(first->signature.device) +
+                                               " memory, '" + operation.entry->name + "' in " +
+                                               name_of(operation.signature.device) +
+                                               " memory; start operations of different kinds of memory one by one");
+    if (!submission.stream) continue;
+    if (last == nullptr || last->stream != submission.stream) {
+      auto ready = device(operation.signature.device)->record(submission.stream);
+      if (!ready) return ready.error();
+      submission.ready = *ready;
+    } else {
+      submission.ready = last->ready;
+    }
+    last = &submission;
+  }
+  return {};
+}
+
 Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
   for (const Submission& submission : submissions) HVD_RETURN_IF_ERROR(check_set_of(submission));
+  HVD_RETURN_IF_ERROR(note_streams(submissions));
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     NameEntry& entry = *submissions[i].operation->entry;
     if (!entry.in_flight.exchange(true, std::memory_order_acq_rel)) continue;

@@ -18,13 +18,14 @@
 #include "connections/node_peers.hpp"
 #include "connections/thread_hub.hpp"
 #include "control/node_board.hpp"
+#include "devices/of_rank/devices.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
-#include "transport/transport.hpp"
+#include "transport/registry.hpp"
 
 namespace hvd::runtime {
 
@@ -41,10 +42,12 @@ class Runtime {
     Config config;
     std::shared_ptr<connections::NodePeers> peers;  // null if one rank is alone, and for threads
     std::optional<connections::NetListener> net;  // the endpoints in the world's members are its own; none on one node
-    std::shared_ptr<connections::ThreadHub> threads;  // ranks as threads
-    std::shared_ptr<connections::MpiPeers> mpi;       // null without an MPI that all ranks have
-    std::vector<Observer*> observers;                 // outlive the runtime
-    std::vector<std::vector<Rank>> sets;              // process sets that exist from the start; ascending, none twice
+    std::shared_ptr<connections::ThreadHub> threads;        // ranks as threads
+    std::shared_ptr<connections::MpiPeers> mpi;             // null without an MPI that all ranks have
+    std::vector<std::shared_ptr<devices::Device>> devices;  // beside those of the registry
+    std::vector<transport::Maker> transports;               // beside those of the registry
+    std::vector<Observer*> observers;                       // outlive the runtime
+    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start; ascending, none twice
   };
   // Collective over the world. Blocks until the links are there or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);
@@ -72,6 +75,8 @@ class Runtime {
   Result<Handles::Number> submit(std::span<Submission> submissions);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  // Null: this rank has no device of the kind.
+  devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
 
   // Collective over the world; they block until this rank knows of the change. add returns the number of the set.
@@ -104,6 +109,7 @@ class Runtime {
   // Returns when it has run here. The result is the same error, or one that says that another rank had one.
   Status take_starts(std::span<Submission> submissions);
   Status check_set_of(const Submission& submission) const;
+  Status note_streams(std::span<Submission> submissions) const;
   Status carry_out(OpNameView name, Signature signature);
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
@@ -120,6 +126,7 @@ class Runtime {
   std::shared_ptr<connections::NetPeers> net_;
   std::shared_ptr<connections::ThreadHub> threads_;
   std::shared_ptr<connections::MpiPeers> mpi_;
+  const std::shared_ptr<devices::Devices> devices_;
   std::vector<Observer*> observers_;
   Position position_;
   bool spin_ = false;

@@ -143,8 +143,8 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
     return differ("ways of preparing it", first.transient ? "an operation for one use" : "one that comes again",
                   second.transient ? "an operation for one use" : "one that comes again", same);
   if (first.device != second.device)
-    return differ("devices", first.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor",
-                  second.device == DeviceKind::host ? "a CPU tensor" : "a GPU tensor", same);
+    return differ("devices", std::string("a tensor in ") + name_of(first.device) + " memory",
+                  std::string("one in ") + name_of(second.device) + " memory", same);
   return std::nullopt;
 }
 

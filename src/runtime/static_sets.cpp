@@ -56,7 +56,7 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
   if (status) {
     const KeptResult& result = cell->results.front();
     all.resize(result.bytes / sizeof(std::int64_t));
-    std::memcpy(all.data(), result.data.get(), result.bytes);
+    std::memcpy(all.data(), result.data.data(), result.bytes);
   }
   runtime.handles().release(*cell);
   if (!status) return status.error();

@@ -6,7 +6,6 @@
 #include "base/log.hpp"
 #include "base/transports.hpp"
 #include "runtime/network_report.hpp"
-#include "transport/registry.hpp"
 #include "transport/shm/regions.hpp"
 
 namespace hvd::runtime {
@@ -18,100 +17,133 @@ int preference_of(std::string_view name) {
   return static_cast<int>(found - std::begin(transports_by_preference));
 }
 
-// The ranks of a set as one of them sees them. The names of links are equal on all members and used once.
-std::string name_of_link(ProcessSetId set, const std::string& name) {
+// The names of links are equal on all members and used once.
+std::string name_of_link(ProcessSetId set, DeviceKind kind, std::string name) {
+  if (kind != DeviceKind::host) name = std::string(hvd::name_of(kind)) + " " + name;
   return set == global_process_set ? name : "set " + std::to_string(set.value) + " " + name;
 }
 
 }  // namespace
 
-TeamMaker::Transports TeamMaker::make_transports(const transport::Surroundings& surroundings) {
+TeamMaker::Transports TeamMaker::make_transports(const transport::Surroundings& surroundings,
+                                                 std::span<const transport::Maker> others) {
   Transports transports;
   for (const transport::Maker& maker : transport::registry()) transports.push_back(maker.make(surroundings));
+  for (const transport::Maker& maker : others) transports.push_back(maker.make(surroundings));
   std::stable_sort(transports.begin(), transports.end(),
                    [](const auto& a, const auto& b) { return preference_of(a->name()) < preference_of(b->name()); });
   return transports;
 }
 
-Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings& surroundings) {
+Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings& surroundings,
+                                                   std::span<const transport::Maker> others) {
   auto selector = collectives::Selector::make(*surroundings.config);
   if (!selector) return selector.error();
   std::unique_ptr<TeamMaker> maker(new TeamMaker());
   maker->selector_ = std::move(*selector);
   maker->surroundings_ = surroundings;
-  maker->of_world_ = make_transports(surroundings);
+  maker->devices_ = surroundings.ask<devices::Devices>();
+  maker->with_regions_ = make_transports(surroundings, others);
   transport::Surroundings without_regions = surroundings;
   without_regions.offer<transport::shm::SharedRegions>(nullptr);
-  maker->of_sets_ = make_transports(without_regions);
+  maker->without_regions_ = make_transports(without_regions, others);
   return maker;
 }
 
-transport::Transport* TeamMaker::find(const Group& group, ProcessSetId set) const {
-  const Transports& transports = set == global_process_set ? of_world_ : of_sets_;
+transport::Transport* TeamMaker::find(const Group& group, DeviceKind kind, bool regions) const {
+  const Transports& transports = regions ? with_regions_ : without_regions_;
   auto able = std::find_if(transports.begin(), transports.end(),
-                           [&](const auto& transport) { return transport->reaches(group, DeviceKind::host); });
+                           [&](const auto& transport) { return transport->reaches(group, kind); });
   return able == transports.end() ? nullptr : able->get();
 }
 
-Teams::Teams(const TeamMaker& maker, const ProcessSet& set)
-    : maker_(maker), set_(set.id), layout_(topology::layout_of(maker.world(), set.ranks)) {
-  all_.group = layout_.world;
-  add(all_, "world");
+Teams::Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, LogExchange::Send send)
+    : maker_(maker),
+      set_(set.id),
+      device_(*maker.devices().find(kind)),
+      exchange_(set.id, std::move(send)),
+      layout_(topology::layout_of(maker.world(), set.ranks)) {
+  host_.group = layout_.world;
+  add(host_, "world");
+  if (!is_of_host()) {
+    all_.group = layout_.world;
+    all_.device = &device_;
+    all_.host = &host_;
+    add(all_, "devices");
+  }
   if (layout_.nodes == 1) return;
-  all_.nodes = layout_.nodes;
-  all_.rails = layout_.rails;
-  all_.node_of = layout_.node_of;
+  host_.nodes = layout_.nodes;
+  host_.rails = layout_.rails;
+  host_.node_of = layout_.node_of;
   node_.group = layout_.node;
-  all_.node = &node_;
+  host_.node = &node_;
   add(node_, "node " + std::to_string(layout_.my_node));
   if (!layout_.rail.has_me()) return;
   rail_.group = layout_.rail;
-  all_.rail = &rail_;
+  host_.rail = &rail_;
   add(rail_, "rail " + std::to_string(layout_.node.me.value));
 }
 
 void Teams::add(collectives::Team& team, const std::string& name) {
   team.selector = &maker_.selector();
-  connections_.push_back({&team, name_of_link(set_, name), nullptr, nullptr});
+  connections_.push_back({&team, name_of_link(set_, device_.kind(), name), nullptr, nullptr});
 }
 
-Progress Teams::connect(transport::Exchange& exchange) {
+transport::Transport* Teams::transport_for(const Connection& connection) const {
+  const DeviceKind kind = connection.team == &all_ ? device_.kind() : DeviceKind::host;
+  return maker_.find(connection.team->group, kind, set_ == global_process_set && is_of_host());
+}
+
+// All ranks are reached by way of node and rail, or of the host.
+bool Teams::can_do_without(const Connection& connection) const {
+  return connection.team == &all_ || (connection.team == &host_ && host_.node != nullptr);
+}
+
+Progress Teams::connect() {
   for (; next_ < connections_.size(); ++next_) {
     Connection& connection = connections_[next_];
     if (connection.team->size() == 1) continue;
     if (!connection.connecting) {
-      transport::Transport* able = maker_.find(connection.team->group, set_);
+      transport::Transport* able = transport_for(connection);
       if (able == nullptr) {
-        if (connection.team == &all_ && all_.node != nullptr) continue;  // reached by way of node and rail
+        if (connection.team == &all_) note_staging();
+        if (can_do_without(connection)) continue;
         return fail({ErrorCode::unsupported, "no transport reaches all ranks of the " + connection.name +
                                                  "; ranks on several machines need a network transport"});
       }
       if (auto status = note(connection, able->name()); !status) return fail(status.error());
-      auto connecting = able->connect(connection.team->group, connection.name, exchange);
+      auto connecting = able->connect(connection.team->group, connection.name, exchange_);
       if (!connecting) return fail(connecting.error());
       connection.connecting = std::move(*connecting);
       log::debug("the link '" + connection.name + "' of " + std::to_string(connection.team->size()) +
                  " ranks is made over " + able->name());
     }
-    switch (connection.connecting->step()) {
-      case Progress::pending: return Progress::pending;
-      case Progress::failed: return fail(connection.connecting->failure());
-      case Progress::done: break;
-    }
+    Progress progress = connection.connecting->step();
+    if (progress == Progress::failed) return fail(connection.connecting->failure());
+    if (progress != Progress::done) return progress;
     connection.link = connection.connecting->take();
     connection.connecting.reset();
     connection.team->link = connection.link.get();
   }
+  exchange_.end();
   return Progress::done;
 }
 
 // Of the hop that the connection makes.
 Status Teams::note(const Connection& connection, std::string_view transport) {
-  bool is_between = all_.node != nullptr && connection.team != &node_;
-  (is_between ? transport_between_ : transport_inside_) = transport;
+  bool is_between = host_.node != nullptr && connection.team != &node_;
+  (connection.team == &all_ ? transport_of_devices_ : is_between ? transport_between_ : transport_inside_) = transport;
   if (!is_between || !maker_.config().require_fabric) return {};
   return require_fabric(transport, NetworkFacts::of_this_host(Environment::of_this_process()),
                         maker_.world().me().host);
+}
+
+// Once for each set; in the words of its first rank.
+void Teams::note_staging() const {
+  if (all_.group.me != Seat{0}) return;
+  log::warning("the tensors in " + std::string(hvd::name_of(device_.kind())) + " memory of " +
+               (set_ == global_process_set ? "all ranks" : "process set " + std::to_string(set_.value)) +
+               " are staged through host memory: no transport carries them from device to device");
 }
 
 Progress Teams::fail(Error error) {

@@ -1,17 +1,21 @@
 #pragma once
-// The teams of a process set: its ranks, those of them on my node, my rail, with the links that the transports offer.
-// Links are made when the set is first used; those of the world at the start.
+// The teams of a process set, for one kind of memory: its ranks, those of them on my node, my rail, with the links that
+// the transports offer. Links are made when they are first used; those of the world for host memory at the start.
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/selection/selector.hpp"
+#include "devices/of_rank/devices.hpp"
+#include "runtime/log_exchange.hpp"
 #include "runtime/process_sets.hpp"
 #include "topology/layout.hpp"
+#include "transport/registry.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::runtime {
@@ -19,46 +23,58 @@ namespace hvd::runtime {
 // What all process sets of a rank share to make their teams of.
 class TeamMaker {
  public:
-  // Needs an algorithm choice that can be made (HOROVOD_ALGORITHM).
-  static Result<std::unique_ptr<TeamMaker>> make(const transport::Surroundings& surroundings);
+  // Needs an algorithm choice that can be made (HOROVOD_ALGORITHM). `others`: transports beside those of the registry.
+  static Result<std::unique_ptr<TeamMaker>> make(const transport::Surroundings& surroundings,
+                                                 std::span<const transport::Maker> others = {});
 
   const World& world() const { return *surroundings_.world; }
   const Config& config() const { return *surroundings_.config; }
   collectives::Selector& selector() const { return *selector_; }
-  // The preferred transport that reaches the group; null if none does.
-  transport::Transport* find(const Group& group, ProcessSetId set) const;
+  const devices::Devices& devices() const { return *devices_; }
+  posix::WaitWord* wake() const { return surroundings_.wake; }
+  // The preferred transport that carries this kind of memory between the group; null if none does. `regions`: tensors may
+  // lie in memory that the ranks of a node share.
+  transport::Transport* find(const Group& group, DeviceKind kind, bool regions) const;
 
  private:
   using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // preferred first
   TeamMaker() = default;
-  static Transports make_transports(const transport::Surroundings& surroundings);
+  static Transports make_transports(const transport::Surroundings& surroundings,
+                                    std::span<const transport::Maker> others);
 
   transport::Surroundings surroundings_;
   std::unique_ptr<collectives::Selector> selector_;
+  std::shared_ptr<devices::Devices> devices_;
   // Memory that tensors share with the ranks of a node comes and goes in the order of the world's batches, which those
-  // of other sets do not keep: they do without it.
-  Transports of_world_, of_sets_;
+  // of other lanes do not keep: they do without it.
+  Transports with_regions_, without_regions_;
 };
 
 class Teams {
  public:
-  // The rank is a member of the set.
-  Teams(const TeamMaker& maker, const ProcessSet& set);
+  // The rank is a member of the set, and has a device of the kind.
+  Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, LogExchange::Send send);
 
   // Connects all links, on the engine's thread, in the same order on all members. Never blocks.
-  Progress connect(transport::Exchange& exchange);
+  Progress connect();
   const Error& failure() const { return *failure_; }
+  // A word of the links' that was read in the log.
+  void published(const PublishedRecord& record) { exchange_.published(record); }
 
-  collectives::Team& all() { return all_; }
-  const collectives::Team& all() const { return all_; }
-  Result<const collectives::Algorithm*> choose(const Collective& collective) const {
-    return maker_.selector().choose(collective, all_);
-  }
+  devices::Device& device() const { return device_; }
+  posix::WaitWord* wake() const { return maker_.wake(); }
+  // For tensors in this kind of memory: those of the host have no other team.
+  collectives::Team& all() { return is_of_host() ? host_ : all_; }
+  collectives::Team& host() { return host_; }
+  const collectives::Team& host() const { return host_; }
   // Transports of the hops, as they were chosen; empty where nobody is to be reached.
   std::string_view transport_inside() const { return transport_inside_; }
   std::string_view transport_between() const { return transport_between_; }
-  // Of the longest hop.
-  std::string_view transport() const { return transport_between_.empty() ? transport_inside_ : transport_between_; }
+  // From device to device, or of the longest hop.
+  std::string_view transport() const {
+    if (!transport_of_devices_.empty()) return transport_of_devices_;
+    return transport_between_.empty() ? transport_inside_ : transport_between_;
+  }
   // The engine is about to sleep (transport::Link::arm).
   void arm() noexcept;
   // Some link cannot wake the engine (transport::Link::needs_polling).
@@ -74,16 +90,23 @@ class Teams {
     std::unique_ptr<transport::Connecting> connecting;
     std::unique_ptr<transport::Link> link;
   };
+  bool is_of_host() const { return device_.kind() == DeviceKind::host; }
   void add(collectives::Team& team, const std::string& name);
+  transport::Transport* transport_for(const Connection& connection) const;
+  bool can_do_without(const Connection& connection) const;
   Progress fail(Error error);
   Status note(const Connection& connection, std::string_view transport);
+  void note_staging() const;
 
   const TeamMaker& maker_;
   const ProcessSetId set_;
+  devices::Device& device_;
+  LogExchange exchange_;
   const topology::Layout layout_;
-  collectives::Team all_, node_, rail_;
+  collectives::Team host_, node_, rail_;
+  collectives::Team all_;  // from device to device, where a transport carries that
   std::vector<Connection> connections_;
-  std::string_view transport_inside_, transport_between_;
+  std::string_view transport_inside_, transport_between_, transport_of_devices_;
   std::size_t next_ = 0;  // the connection to make
   std::optional<Error> failure_;
 };

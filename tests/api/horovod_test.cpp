@@ -252,9 +252,9 @@ TEST(Api, hands_a_result_over_once_and_it_outlives_the_job) {
     horovod::check(hvd_start(job.get(), &use, 1, &handle));
     horovod::check(hvd_wait(job.get(), handle, -1));
     void* data = nullptr;
-    ASSERT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data), HVD_OK);
+    ASSERT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data, nullptr), HVD_OK);
     taken = static_cast<float*>(data);
-    EXPECT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data), HVD_INVALID_ARGUMENT);
+    EXPECT_EQ(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data, nullptr), HVD_INVALID_ARGUMENT);
     hvd_release(job.get(), handle);
   }
   EXPECT_EQ(taken[1], 4);

@@ -44,7 +44,7 @@ struct TensorOfRanks {
     for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
       auto segment = [&](Buffer& buffer) {
         auto count = static_cast<std::int64_t>(buffer.size() / size_of(dtype));
-        return Segment{TensorView{buffer.data(), count, dtype, {}}, {}};
+        return Segment{TensorView{buffer.data(), count, dtype}};
       };
       list[rank].in = {segment(inputs[rank])};
       list[rank].out = {segment(outputs[rank])};

@@ -49,7 +49,7 @@ class Tensors {
       for (std::size_t rank = 0; rank < ranks; ++rank)
         for (std::size_t tensor : batch) {
           auto view = [&](std::vector<float>& values) {
-            return Segment{TensorView{values.data(), sizes_[tensor], DataType::f32, {}}, {}};
+            return Segment{TensorView{values.data(), sizes_[tensor], DataType::f32}};
           };
           parts[rank].in.push_back(view(input(rank, tensor)));
           parts[rank].out.push_back(view(results[rank * count() + tensor]));
@@ -201,8 +201,8 @@ TEST(Bits, of_six_ranks_follow_the_documented_addition_tree) {
   std::vector<float> x{1e8f, 3.0f, -1e8f, 0.25f, 7.5f, -2e7f}, found(6);
   std::vector<Part> parts(6);
   for (std::size_t rank = 0; rank < 6; ++rank) {
-    parts[rank].in = {Segment{TensorView{&x[rank], 1, DataType::f32, {}}, {}}};
-    parts[rank].out = {Segment{TensorView{&found[rank], 1, DataType::f32, {}}, {}}};
+    parts[rank].in = {Segment{TensorView{&x[rank], 1, DataType::f32}}};
+    parts[rank].out = {Segment{TensorView{&found[rank], 1, DataType::f32}}};
   }
   for (const Maker& maker : registry()) {
     std::string_view name = maker.name;

@@ -32,7 +32,7 @@ using testing::run_ranks;
 const std::vector<std::string> inproc{"inproc"};
 
 std::vector<Segment> whole(std::vector<std::int32_t>& values) {
-  return {Segment{TensorView{values.data(), static_cast<std::int64_t>(values.size()), DataType::i32, {}}, {}}};
+  return {Segment{TensorView{values.data(), static_cast<std::int64_t>(values.size()), DataType::i32}}};
 }
 
 Collective integers(Verb verb, std::size_t count, int size) {
@@ -87,7 +87,7 @@ class Scene {
       auto tensor = [&](std::size_t which) {
         auto* data = reinterpret_cast<std::int32_t*>(part(rank)) + which * elements_;
         std::fill_n(data, elements_, rank + 1);
-        return Segment{TensorView{data, static_cast<std::int64_t>(elements_), DataType::i32, {}}, {}};
+        return Segment{TensorView{data, static_cast<std::int64_t>(elements_), DataType::i32}};
       };
       Segment in = tensor(0), out = in_regions_ ? in : tensor(1);
       parts.push_back(part_of(verb, rank, size_, in, out));

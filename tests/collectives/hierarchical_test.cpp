@@ -54,7 +54,7 @@ TEST(NodeShares, let_the_rails_carry_every_element_once_and_evenly_for_uneven_sh
       std::iota(numbers.begin(), numbers.end(), 0.0);
       auto total = static_cast<std::int64_t>(numbers.size());
       SegmentArray batch;
-      batch.assign(std::vector{Segment{TensorView{numbers.data(), total, DataType::f64, {}}, {}}}, DataType::f64);
+      batch.assign(std::vector{Segment{TensorView{numbers.data(), total, DataType::f64}}}, DataType::f64);
       NodeShares shares(ranks.team(0), by_seat(counts));
       shares.restart(total);
       std::vector<int> seen(numbers.size(), 0);
@@ -197,7 +197,7 @@ TEST(Hierarchical, does_every_verb_without_a_link_between_all_ranks) {
         in[index].assign(static_cast<std::size_t>(verb == Verb::allgather ? share : count), rank + 1);
         out[index].assign(static_cast<std::size_t>(verb == Verb::reduce_scatter ? share : count), -1);
         auto whole = [](std::vector<std::int32_t>& values) {
-          return Segment{TensorView{values.data(), static_cast<std::int64_t>(values.size()), DataType::i32, {}}, {}};
+          return Segment{TensorView{values.data(), static_cast<std::int64_t>(values.size()), DataType::i32}};
         };
         parts.push_back(verb == Verb::barrier ? Part{} : Part{{whole(in[index])}, {whole(out[index])}});
       }

@@ -25,7 +25,7 @@ std::vector<Segment> tensors_of(std::vector<std::int32_t>& data, const std::vect
   std::vector<Segment> list;
   std::int64_t begin = 0;
   for (std::int64_t count : counts) {
-    list.push_back({TensorView{data.data() + begin, count, DataType::i32, {}}, {}});
+    list.push_back({TensorView{data.data() + begin, count, DataType::i32}});
     begin += count;
   }
   return list;
@@ -47,7 +47,7 @@ TEST(SegmentArray, reads_and_writes_across_the_borders_of_its_tensors) {
 TEST(SegmentArray, reads_zeros_from_tensors_that_are_not_there_and_drops_what_is_written_to_them) {
   std::vector<std::int32_t> data{1, 2}, buffer(5, -1);
   std::vector<Segment> list = tensors_of(data, {2});
-  list.push_back({TensorView{nullptr, 3, DataType::i32, {}}, {}});
+  list.push_back({TensorView{nullptr, 3, DataType::i32}});
   SegmentArray array;
   array.assign(list, DataType::i32);
   array.gather(0, 5, reinterpret_cast<std::byte*>(buffer.data()));
@@ -221,7 +221,7 @@ TEST(Algorithms, reduce_more_than_2_to_the_31_elements_slow) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     for (std::size_t i = 0; i < data[rank].size(); ++i)
       data[rank][i] = static_cast<std::uint8_t>(i * (rank + 1) + (i >> 31));
-    std::vector<Segment> whole{{TensorView{data[rank].data(), count, DataType::u8, {}}, {}}};
+    std::vector<Segment> whole{{TensorView{data[rank].data(), count, DataType::u8}}};
     parts.push_back({whole, whole});
   }
   RanksInTurn::Tasks tasks = ranks.plan(*ranks.selector->choose(collective, ranks.team(0)).value(), collective);

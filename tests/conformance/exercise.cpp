@@ -34,7 +34,7 @@ std::vector<Segment> segments_in(std::byte* data, DataType dtype, std::int64_t c
                        : index % 3 == 1      ? begin
                                              : std::min(count, begin + count / segments + index);
     std::byte* at = data == nullptr ? nullptr : data + static_cast<std::size_t>(begin) * size_of(dtype);
-    list.push_back({TensorView{at, end - begin, dtype, {}}, {}});
+    list.push_back({TensorView{at, end - begin, dtype}});
     begin = end;
   }
   return list;
@@ -284,6 +284,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
   collective.postscale = what.postscale;
   collective.root = Seat{what.root};
   collective.count = what.count;
+  collective.device = ranks.device();
   if ((verb == Verb::allgather || verb == Verb::reduce_scatter) && !what.even_counts) collective.counts = counts;
 
   std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
@@ -317,7 +318,7 @@ void exchange_giants(Performers& ranks, const collectives::Algorithm& algorithm)
     return buffer;
   };
   auto add = [](std::vector<Segment>& list, Buffer& buffer) {
-    list.push_back({TensorView{buffer.data(), static_cast<std::int64_t>(buffer.size()), DataType::u8, {}}, {}});
+    list.push_back({TensorView{buffer.data(), static_cast<std::int64_t>(buffer.size()), DataType::u8}});
   };
   std::vector<Buffer> sent, sent_ends, received(2, Buffer(block)), received_ends(2, Buffer(end));
   std::vector<Part> parts(2);

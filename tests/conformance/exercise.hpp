@@ -33,9 +33,11 @@ class Performers {
   virtual ~Performers() = default;
   virtual int size() const = 0;
   virtual bool is_here(int rank) const = 0;
+  virtual DeviceKind device() const { return DeviceKind::host; }
   // Of any rank that is here.
   virtual collectives::Team& team() = 0;
   virtual Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) = 0;
+  // The parts lie in host memory, whatever the device.
   virtual Progress run(Tasks& tasks, const std::vector<Part>& parts) = 0;
   virtual void abort() = 0;
 };

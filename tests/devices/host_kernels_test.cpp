@@ -1,4 +1,4 @@
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "devices/kernel_table.hpp"
+#include "devices/host/kernel_table.hpp"
 #include "devices/naive_reduction.hpp"
 #include "guarded_memory.hpp"
 #include "sanitized.hpp"

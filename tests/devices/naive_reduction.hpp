@@ -10,7 +10,7 @@
 
 #include "base/collective.hpp"
 #include "base/data_type.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::devices::naive {
 

@@ -402,7 +402,7 @@ TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
         std::vector<Segment> batch;
         for (std::size_t left = 1 + shared() % 20; left > 0 && at < order.size(); --left) {
           auto& tensor = values[order[at++]];
-          batch.push_back({TensorView{tensor.data(), static_cast<std::int64_t>(tensor.size()), DataType::f32, {}}, {}});
+          batch.push_back({TensorView{tensor.data(), static_cast<std::int64_t>(tensor.size()), DataType::f32}});
         }
         ASSERT_EQ(run(*task, rank, batch, batch, 0), Progress::done);
       }
@@ -444,7 +444,7 @@ TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
       std::vector<Segment> batch;
       for (std::int64_t i = 0; i < 4; ++i) {
         float* data = i == 3 && is_elsewhere ? elsewhere.data() : mine + i * 60'000;
-        batch.push_back({TensorView{data, 50'000 - i, DataType::f32, {}}, {}});
+        batch.push_back({TensorView{data, 50'000 - i, DataType::f32}});
         for (std::int64_t k = 0; k < 50'000 - i; ++k) data[k] = static_cast<float>(me + k % 13);
       }
       std::vector<Segment> given = batch;

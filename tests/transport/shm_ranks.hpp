@@ -55,7 +55,7 @@ class Tensors {
   Tensors(DataType dtype, const std::vector<std::int64_t>& lengths) {
     for (std::int64_t length : lengths) {
       memory_.emplace_back(static_cast<std::size_t>(length));
-      segments_.push_back({TensorView{memory_.back().data(), length, dtype, {}}, {}});
+      segments_.push_back({TensorView{memory_.back().data(), length, dtype}});
     }
   }
   std::span<const Segment> segments() const { return segments_; }

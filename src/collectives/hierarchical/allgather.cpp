@@ -6,9 +6,9 @@
 
 #include "base/panic.hpp"
 #include "collectives/hierarchical/node_shares.hpp"
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {
@@ -117,7 +117,7 @@ class Allgather final : public Task {
   }
   // Room for what already lies in the output.
   void append_nothing(std::int64_t count) {
-    if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
+    if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
   }
 
   const DataType dtype_;

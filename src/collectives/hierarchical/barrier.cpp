@@ -1,6 +1,6 @@
 // Barrier: on the node, then among one rank of every node, then on the node again.
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/hierarchical/tasks.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {

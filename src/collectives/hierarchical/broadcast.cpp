@@ -87,7 +87,7 @@ class Broadcast final : public Task {
         data =
             memory_[turn.lane].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
       position += static_cast<std::size_t>(part) * element_bytes;
-      to.push_back({TensorView{data, part, dtype_, Device{}}, Event{}});
+      to.push_back({TensorView{data, part, dtype_}});
     });
   }
 

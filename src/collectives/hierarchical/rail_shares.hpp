@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -58,7 +58,7 @@ class RailShares {
   // `count` elements of memory that has room for a padded share; all stages of the chunk use the same memory.
   Segment padded_segment(Scratch& memory, std::int64_t chunk, std::int64_t count) const {
     std::byte* data = memory.reserve(static_cast<std::size_t>(padded_count(chunk, 0)) * size_of(dtype_));
-    return {TensorView{data, count, dtype_, Device{}}, Event{}};
+    return {TensorView{data, count, dtype_}};
   }
   // The task of a node's stage in which the rank of rail k gives or gets its padded share, and the other ranks nothing.
   Task& node_task(StageTasks& tasks, std::int64_t chunk) {
@@ -71,7 +71,7 @@ class RailShares {
     for (int rail = 0; rail < rails_; ++rail) {
       tensors.append_range(begin(chunk, rail), count(chunk, rail), to);
       if (std::int64_t padding = padded_count(chunk, rail) - count(chunk, rail); padding > 0)
-        to.push_back({TensorView{nullptr, padding, dtype_, Device{}}, Event{}});
+        to.push_back({TensorView{nullptr, padding, dtype_}});
     }
   }
 

@@ -6,9 +6,9 @@
 
 #include "base/panic.hpp"
 #include "collectives/hierarchical/node_shares.hpp"
-#include "collectives/hierarchical/stage_tasks.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/scratch.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {
@@ -89,7 +89,7 @@ class ReduceScatter final : public Task {
     for (Seat seat : shares_.members()) {
       std::int64_t count = shares_.piece_count(turn.chunk, seat);
       if (seat == me_) append_own(turn.chunk);
-      else if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_, Device{}}, Event{}});
+      else if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
     }
     return begin(last_, turn);
   }
@@ -105,7 +105,7 @@ class ReduceScatter final : public Task {
   void append_memory(Scratch& memory, std::int64_t count, std::vector<Segment>& to) {
     if (count == 0) return;
     std::byte* data = memory.reserve(static_cast<std::size_t>(count) * size_of(dtype_));
-    to.push_back({TensorView{data, count, dtype_, Device{}}, Event{}});
+    to.push_back({TensorView{data, count, dtype_}});
   }
 
   const DataType dtype_;

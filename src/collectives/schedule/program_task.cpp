@@ -20,7 +20,7 @@
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
 #include "collectives/schedule/scratch.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::collectives {
 

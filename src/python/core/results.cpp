@@ -64,7 +64,7 @@ PyObject* take_result(PyObject*, PyObject* arguments) {
   DlpackTensor& tensor = result->managed.tensor;
   hvd_status status = hvd_result_shape(runtime, handle, place, &tensor.dimensions, result->shape);
   if (status == HVD_OK)
-    status = hvd_result_take(runtime, handle, place, &tensor.data, &result->owner, &result->free_data);
+    status = hvd_result_take(runtime, handle, place, &tensor.data, &result->owner, &result->free_data, nullptr);
   if (status != HVD_OK) return raise_refused(status);
   tensor.device_type = dlpack_host;
   tensor.type = types[static_cast<std::size_t>(dtype)];

@@ -73,9 +73,7 @@ void SegmentArray::scatter_scaled(std::int64_t begin, std::int64_t range, const 
 }
 
 void SegmentArray::append_range(std::int64_t begin, std::int64_t range, std::vector<Segment>& to) const {
-  visit(begin, range, [&](std::byte* data, std::int64_t part) {
-    to.push_back({TensorView{data, part, dtype_, Device{}}, Event{}});
-  });
+  visit(begin, range, [&](std::byte* data, std::int64_t part) { to.push_back({TensorView{data, part, dtype_}}); });
 }
 
 }  // namespace hvd::transport

@@ -8,7 +8,7 @@
 
 #include "base/data_type.hpp"
 #include "base/tensor_view.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::transport {
 
@@ -19,6 +19,7 @@ class SegmentArray {
   void assign(std::span<const Segment> segments, DataType dtype);
 
   std::int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+  bool is_same_memory_as(const SegmentArray& other) const { return ends_ == other.ends_ && data_ == other.data_; }
   // Where the range begins, if it lies in one piece of memory; else null.
   std::byte* contiguous(std::int64_t begin, std::int64_t count) const;
   // Copies the range to one place, or from there. A piece that is already at its place is not copied.

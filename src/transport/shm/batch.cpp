@@ -1,7 +1,7 @@
 #include "transport/shm/batch.hpp"
 
 #include "base/panic.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::transport::shm {
 

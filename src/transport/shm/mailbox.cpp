@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/panic.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::transport::shm {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/collective.hpp"
 #include "base/task.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 #include "transport/shm/link_state.hpp"
 #include "transport/transport.hpp"
 

@@ -1,18 +1,18 @@
 // f16 and bf16: widened to f32, reduced and post-scaled there, and rounded once, to nearest even.
 // Rounding is our own where Highway's is none: its bf16 conversion truncates, and so does its f16 conversion on CPUs
 // that have none. bf16 conversion instructions are left alone: they flush denormal numbers to zero.
-#include "devices/highway_targets.hpp"
+#include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "devices/reduce_halves.cpp"
+#define HWY_TARGET_INCLUDE "devices/host/reduce_halves.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <cstring>
 
-#include "devices/adasum_loops.inl"
-#include "devices/kernel_table.hpp"
-#include "devices/reduce_loops.inl"
+#include "devices/host/adasum_loops.inl"
+#include "devices/host/kernel_table.hpp"
+#include "devices/host/reduce_loops.inl"
 
 #undef HVD_CPU_CONVERTS_F16
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/data_type.hpp"
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 namespace hvd::devices {
 

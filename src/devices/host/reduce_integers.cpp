@@ -1,8 +1,8 @@
 // The integers and bool. Sums and products wrap; scaling is done in double and truncated toward zero.
-#include "devices/highway_targets.hpp"
+#include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "devices/reduce_integers.cpp"
+#define HWY_TARGET_INCLUDE "devices/host/reduce_integers.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -11,8 +11,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "devices/kernel_table.hpp"
-#include "devices/reduce_loops.inl"
+#include "devices/host/kernel_table.hpp"
+#include "devices/host/reduce_loops.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {

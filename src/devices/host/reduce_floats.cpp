@@ -1,14 +1,14 @@
 // f32 and f64: reduced and scaled in their own precision; products and weighted sums in double.
-#include "devices/highway_targets.hpp"
+#include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "devices/reduce_floats.cpp"
+#define HWY_TARGET_INCLUDE "devices/host/reduce_floats.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "devices/adasum_loops.inl"
-#include "devices/kernel_table.hpp"
-#include "devices/reduce_loops.inl"
+#include "devices/host/adasum_loops.inl"
+#include "devices/host/kernel_table.hpp"
+#include "devices/host/reduce_loops.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {

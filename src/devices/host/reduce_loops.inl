@@ -20,7 +20,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 #undef HVD_UNROLL
 #if HWY_TARGET == HWY_SCALAR

@@ -1,5 +1,6 @@
 #pragma once
-// The tasks of one stage in one lane: planned when they are first wanted, kept for all batches of the same shape.
+// The tasks of one stage of a collective that is made of others: planned when they are first wanted, kept for all batches
+// of the same shape.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,7 +9,7 @@
 #include "base/task.hpp"
 #include "collectives/algorithm.hpp"
 
-namespace hvd::collectives::hierarchical {
+namespace hvd::collectives {
 
 // The collective of a stage; `count` elements go through one task. Of all stages only one scales before, and only one
 // after.
@@ -39,4 +40,4 @@ class StageTasks {
   std::vector<Entry> entries_;
 };
 
-}  // namespace hvd::collectives::hierarchical
+}  // namespace hvd::collectives

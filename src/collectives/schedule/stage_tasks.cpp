@@ -1,11 +1,11 @@
-#include "collectives/hierarchical/stage_tasks.hpp"
+#include "collectives/schedule/stage_tasks.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "collectives/selection/selector.hpp"
 
-namespace hvd::collectives::hierarchical {
+namespace hvd::collectives {
 
 Collective stage_of(const Collective& whole, Verb verb, Scales scales, std::int64_t count, Seat root) {
   Collective stage = whole;
@@ -38,4 +38,4 @@ void StageTasks::rescale(double prescale, double postscale) {
   for (Entry& entry : entries_) entry.task->rescale(prescale, postscale);
 }
 
-}  // namespace hvd::collectives::hierarchical
+}  // namespace hvd::collectives

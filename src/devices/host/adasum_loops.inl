@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {

@@ -1,7 +1,7 @@
-#include "devices/host_kernels.hpp"
+#include "devices/host/host_kernels.hpp"
 
-#include "devices/highway_targets.hpp"  // before highway.h
-#include "devices/kernel_table.hpp"
+#include "devices/host/highway_targets.hpp"  // before highway.h
+#include "devices/host/kernel_table.hpp"
 
 #include <hwy/highway.h>
 

@@ -1,0 +1,501 @@
+// Whole runtimes whose tensors lie in the memory of a late device: staged through the host, or carried by a transport.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "fixtures/late_device/direct_transport.hpp"
+#include "fixtures/late_device/late_device.hpp"
+#include "ranks_as_threads.hpp"
+#include "runtime/runtime.hpp"
+
+namespace hvd::runtime {
+namespace {
+
+using testing::Ensemble;
+using testing::LateDevice;
+using testing::RankThread;
+
+constexpr auto patience = std::chrono::seconds(20);
+
+// How the tensors travel, between which ranks.
+struct Way {
+  std::string name;
+  std::vector<int> shape;
+  bool is_direct = false;
+  int ranks() const { return std::accumulate(shape.begin(), shape.end(), 0); }
+  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+};
+
+// A rank's runtime with a device, and the program's stream on it.
+class DeviceRig {
+ public:
+  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct)
+      : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
+        owner_(device->stream().value()),
+        stream{owner_.get()} {
+    Runtime::Parts parts;
+    parts.world = ensemble.world;
+    parts.world.rank = thread.rank();
+    parts.config = ensemble.config;
+    parts.threads = ensemble.hub;
+    parts.devices = {device};
+    if (is_direct) parts.transports = {testing::direct_transport};
+    auto started = Runtime::start(std::move(parts), Deadline::after(patience));
+    if (started) runtime = std::move(*started);
+    else ADD_FAILURE() << started.error().message;
+  }
+
+  struct Use {
+    std::string name;
+    Verb verb = Verb::allreduce;
+    std::vector<std::int64_t> shape;
+    const void* input = nullptr;
+    void* output = nullptr;
+    bool has_stream = true;
+    DeviceKind device = DeviceKind::cuda;
+  };
+  Result<Handles::Number> start(const std::vector<Use>& uses) {
+    std::vector<Submission> submissions;
+    for (const Use& use : uses) {
+      Signature signature;
+      signature.verb = use.verb;
+      signature.shape = use.shape;
+      signature.device = use.device;
+      if (signature.row().agreed == VerbRow::Agreed::all_but_first) signature.shape[0] = 0;
+      auto operation = runtime->prepare(use.name, signature);
+      if (!operation) return operation.error();
+      Submission submission{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0], nullptr, 0};
+      if (use.has_stream) submission.stream = stream;
+      submissions.push_back(submission);
+    }
+    return runtime->submit(submissions);
+  }
+  HandleCell& cell(Handles::Number handle) { return *runtime->handles().find(handle); }
+  bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
+  // "" or the error's text.
+  std::string wait(Handles::Number handle) {
+    EXPECT_TRUE(runtime->wait(cell(handle), Deadline::after(patience)));
+    return cell(handle).error ? cell(handle).error->message : "";
+  }
+  std::string finish(Handles::Number handle) {
+    std::string text = wait(handle);
+    runtime->handles().release(cell(handle));
+    return text;
+  }
+  std::string run(const Use& use) {
+    auto handle = start({use});
+    return handle ? finish(*handle) : handle.error().message;
+  }
+
+  devices::Memory upload(const std::vector<float>& values) {
+    return device->upload(stream, values.data(), values.size() * sizeof(float));
+  }
+  // When the program's stream gets there.
+  std::vector<float> read(const void* address, std::size_t count) {
+    auto bytes = device->download(stream, address, count * sizeof(float));
+    std::vector<float> values(count);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  std::shared_ptr<LateDevice> device;
+  std::shared_ptr<void> owner_;
+  Stream stream;
+  std::unique_ptr<Runtime> runtime;
+};
+
+std::vector<float> part_of(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>((rank + 1) * static_cast<int>(i % 13));
+  return values;
+}
+std::vector<float> sum_of(int ranks, std::size_t count) {
+  std::vector<float> values(count);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i) values[i] += static_cast<float>((rank + 1) * static_cast<int>(i % 13));
+  return values;
+}
+
+void with_devices(Ensemble& ensemble, bool is_direct, const std::function<void(DeviceRig&, int rank)>& program) {
+  const int strays = LateDevice::strays();
+  run_ranks(ensemble, [&](RankThread& thread) {
+    DeviceRig rig(ensemble, thread, is_direct);
+    if (rig.runtime) program(rig, thread.rank().value);
+    rig.runtime.reset();
+    devices::finish(*rig.device, rig.stream);
+    EXPECT_EQ(rig.device->allocations(), 0u) << "memory was not given back on rank " << thread.rank().value;
+  });
+  EXPECT_EQ(LateDevice::strays(), strays) << "memory was used that nobody had";
+}
+
+class DeviceBatches : public ::testing::TestWithParam<Way> {
+ protected:
+  void run(const std::function<void(DeviceRig&, int rank)>& program) {
+    Ensemble ensemble(testing::made_up_world(GetParam().shape));
+    with_devices(ensemble, GetParam().is_direct, program);
+  }
+  int ranks() const { return GetParam().ranks(); }
+};
+INSTANTIATE_TEST_SUITE_P(of, DeviceBatches,
+                         ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true}),
+                         [](const auto& way) { return way.param.name; });
+
+TEST_P(DeviceBatches, reduce_in_place_and_out_of_place_with_a_stream_and_without) {
+  run([&](DeviceRig& rig, int rank) {
+    for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{300'000}})
+      for (bool has_stream : {true, false})
+        for (bool in_place : {true, false}) {
+          devices::Memory in = rig.upload(part_of(rank, count)), out = rig.upload(std::vector<float>(count));
+          if (!has_stream) devices::finish(*rig.device, rig.stream);
+          void* output = in_place ? in.data() : out.data();
+          DeviceRig::Use use{"sum" + std::to_string(count),
+                             Verb::allreduce,
+                             {static_cast<std::int64_t>(count)},
+                             in.data(),
+                             output,
+                             has_stream};
+          EXPECT_EQ(rig.run(use), "");
+          EXPECT_EQ(rig.read(output, count), sum_of(ranks(), count));
+          if (!in_place) {
+            EXPECT_EQ(rig.read(in.data(), count), part_of(rank, count));
+          }
+        }
+  });
+}
+
+TEST_P(DeviceBatches, of_every_verb_give_their_results_where_the_input_lies) {
+  run([&](DeviceRig& rig, int rank) {
+    const int size = ranks();
+    for (int round = 0; round < 3; ++round)
+      for (bool has_stream : {true, false}) {
+        auto keep = [&](const char* name, Verb verb, std::vector<std::int64_t> shape, const std::vector<float>& values,
+                        const std::vector<float>& expected) {
+          devices::Memory in = rig.upload(values);
+          devices::finish(*rig.device, rig.stream);
+          auto handle = rig.start({{name, verb, std::move(shape), in.data(), nullptr, has_stream}});
+          ASSERT_TRUE(handle) << handle.error().message;
+          EXPECT_EQ(rig.wait(*handle), "") << name;
+          KeptResult& result = rig.cell(*handle).results.at(0);
+          EXPECT_EQ(result.device, DeviceKind::cuda);
+          EXPECT_EQ(result.bytes, expected.size() * sizeof(float));
+          devices::Memory taken = std::move(result.data);
+          rig.finish(*handle);
+          EXPECT_EQ(rig.read(taken.data(), expected.size()), expected) << name;
+        };
+        const auto each = static_cast<float>(round);
+        // Rank r gives r + 1 rows of two.
+        std::vector<float> gathered;
+        for (int from = 0; from < size; ++from)
+          gathered.insert(gathered.end(), 2 * static_cast<std::size_t>(from + 1), each + static_cast<float>(from));
+        keep("gather", Verb::allgather, {rank + 1, 2},
+             std::vector<float>(2 * static_cast<std::size_t>(rank + 1), each + static_cast<float>(rank)), gathered);
+        // One row to each.
+        std::vector<float> rows(static_cast<std::size_t>(size)), columns;
+        for (int to = 0; to < size; ++to) {
+          rows[static_cast<std::size_t>(to)] = each + static_cast<float>(10 * rank + to);
+          columns.push_back(each + static_cast<float>(10 * to + rank));
+        }
+        keep("exchange", Verb::alltoall, {size}, rows, columns);
+        std::vector<float> shares{static_cast<float>(size) * each * 2};
+        keep("share", Verb::reduce_scatter, {size}, std::vector<float>(rows.size(), 2 * each), shares);
+
+        devices::Memory data = rig.upload({each, static_cast<float>(rank)});
+        devices::finish(*rig.device, rig.stream);
+        EXPECT_EQ(rig.run({"root", Verb::broadcast, {2}, data.data(), data.data(), has_stream}), "");
+        EXPECT_EQ(rig.read(data.data(), 2), (std::vector<float>{each, 0}));
+        EXPECT_EQ(rig.run({"barrier", Verb::barrier, {}, nullptr, nullptr, false, DeviceKind::host}), "");
+      }
+  });
+}
+
+TEST_P(DeviceBatches, read_what_a_late_producer_writes_and_are_read_by_the_next_on_the_stream) {
+  run([&](DeviceRig& rig, int rank) {
+    for (int round = 0; round < 10; ++round) {
+      rig.device->hold(rig.stream);
+      devices::Memory data = rig.upload(part_of(rank, 5000));  // later, while it is reduced
+      auto handle = rig.start({{"sum", Verb::allreduce, {5000}, data.data(), data.data()}});
+      ASSERT_TRUE(handle) << handle.error().message;
+      rig.device->let_go(rig.stream);
+      EXPECT_EQ(rig.finish(*handle), "");
+      EXPECT_EQ(rig.read(data.data(), 5000), sum_of(ranks(), 5000));
+    }
+  });
+}
+
+TEST_P(DeviceBatches, may_be_given_back_on_the_stream_as_soon_as_the_handle_is_done) {
+  run([&](DeviceRig& rig, int rank) {
+    std::vector<std::vector<float>> results(20);
+    for (std::vector<float>& result : results) {
+      devices::Memory in = rig.upload(part_of(rank, 3000)), out = rig.upload(std::vector<float>(3000));
+      EXPECT_EQ(rig.run({"sum", Verb::allreduce, {3000}, in.data(), out.data()}), "");
+      in = {};
+      result.resize(3000);
+      rig.device->launch(rig.stream, [&result, from = LateDevice::seen(out.data())] {
+        std::memcpy(result.data(), from, result.size() * sizeof(float));
+        return true;
+      });
+    }
+    devices::finish(*rig.device, rig.stream);
+    for (const std::vector<float>& result : results) EXPECT_EQ(result, sum_of(ranks(), 3000));
+  });
+}
+
+TEST_P(DeviceBatches, plan_nothing_and_send_no_strings_once_they_repeat) {
+  run([&](DeviceRig& rig, int rank) {
+    auto step = [&] {
+      std::vector<devices::Memory> data;
+      std::vector<DeviceRig::Use> uses;
+      for (int i = 0; i < 20; ++i) {
+        data.push_back(rig.upload(part_of(rank, 100)));
+        uses.push_back(
+            {"gradient" + std::to_string(i), Verb::allreduce, {100}, data.back().data(), data.back().data()});
+      }
+      auto handle = rig.start(uses);
+      ASSERT_TRUE(handle);
+      EXPECT_EQ(rig.finish(*handle), "");
+      EXPECT_EQ(rig.read(data.back().data(), 100), sum_of(ranks(), 100));
+    };
+    step();
+    step();
+    auto requests = rig.runtime->counters().requests_sent.get(), plans = rig.runtime->counters().plans.get();
+    for (int i = 0; i < 10; ++i) step();
+    EXPECT_EQ(rig.runtime->counters().requests_sent.get(), requests);
+    EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
+  });
+}
+
+TEST_P(DeviceBatches, run_beside_those_of_the_host) {
+  run([&](DeviceRig& rig, int rank) {
+    for (int round = 0; round < 20; ++round) {
+      devices::Memory data = rig.upload(part_of(rank, 2000));
+      std::vector<float> host = part_of(rank, 2000);
+      auto on_device = rig.start({{"device", Verb::allreduce, {2000}, data.data(), data.data()}});
+      auto on_host = rig.start({{"host", Verb::allreduce, {2000}, host.data(), host.data(), false, DeviceKind::host}});
+      ASSERT_TRUE(on_device && on_host);
+      EXPECT_EQ(rig.finish(*on_host), "");
+      EXPECT_EQ(rig.finish(*on_device), "");
+      EXPECT_EQ(host, sum_of(ranks(), 2000));
+      EXPECT_EQ(rig.read(data.data(), 2000), host);
+    }
+  });
+}
+
+TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_even_written) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  std::barrier all_issued(2);
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    rig.device->hold(rig.stream);
+    devices::Memory first = rig.upload(part_of(rank, 100)), second = rig.upload(part_of(rank, 200));
+    // One after the other, so that they are two batches.
+    EXPECT_EQ(rig.run({"first", Verb::allreduce, {100}, first.data(), first.data()}), "");
+    EXPECT_EQ(rig.run({"second", Verb::allreduce, {200}, second.data(), second.data()}), "");
+    EXPECT_EQ(rig.run({"first", Verb::allreduce, {100}, first.data(), first.data()}), "");
+    for (const LateDevice::Entry& entry : rig.device->log())
+      EXPECT_EQ(entry.when, LateDevice::Entry::When::queued) << "the stream is held";
+    all_issued.arrive_and_wait();
+    rig.device->let_go(rig.stream);
+    std::vector<float> twice = sum_of(2, 100);
+    for (float& value : twice) value *= 2;
+    EXPECT_EQ(rig.read(first.data(), 100), twice);
+    EXPECT_EQ(rig.read(second.data(), 200), sum_of(2, 200));
+  });
+}
+
+TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    devices::Memory late = rig.upload(part_of(rank, 100)), data = rig.upload(part_of(rank, 100));
+    devices::finish(*rig.device, rig.stream);
+    rig.device->hold(rig.stream);
+    // Behind one that waits for a stream: issued, and not there.
+    EXPECT_EQ(rig.run({"late", Verb::allreduce, {100}, late.data(), late.data()}), "");
+    auto handle = rig.start({{"no stream", Verb::allreduce, {100}, data.data(), data.data(), false}});
+    ASSERT_TRUE(handle);
+    EXPECT_EQ(rig.run({"after it", Verb::allreduce, {100}, late.data(), late.data()}), "");
+    EXPECT_FALSE(rig.is_done(*handle));
+    rig.device->let_go(rig.stream);
+    EXPECT_EQ(rig.finish(*handle), "");
+  });
+}
+
+TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
+    constexpr std::size_t count = 1'000'000;  // eight chunks
+    devices::Memory data = rig.upload(part_of(rank, count));
+    EXPECT_EQ(rig.run({"long", Verb::allreduce, {count}, data.data(), data.data()}), "");
+    int out = 0, back = 0;
+    for (const LateDevice::Entry& entry : rig.device->log()) {
+      if (entry.when != LateDevice::Entry::When::queued) continue;
+      if (entry.what == LateDevice::Entry::What::to_host) ++out;
+      if (entry.what != LateDevice::Entry::What::to_device) continue;
+      ++back;
+      if (back == 1) {
+        EXPECT_EQ(out, 3) << "the next chunks are under way when the first one comes back";
+      }
+      EXPECT_LE(out, back + 2) << "there are three slots";
+    }
+    EXPECT_EQ(out, 8);
+    EXPECT_EQ(back, 8);
+    EXPECT_EQ(rig.read(data.data(), count), sum_of(2, count));
+  });
+}
+
+TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_reason) {
+  for (int copies : {0, 1, 3, 9, 12}) {  // on the way out, and on the way back
+    Ensemble ensemble(testing::made_up_world({3}));
+    with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
+      constexpr std::size_t count = 1'000'000;
+      devices::Memory data = rig.upload(part_of(rank, count));
+      devices::finish(*rig.device, rig.stream);
+      if (rank == 1) rig.device->fail_copy_after(copies);
+      std::string text;
+      // What was issued before the copy failed is found by the next one.
+      for (int i = 0; i < 1000 && text.empty(); ++i)
+        text = rig.run({"long", Verb::allreduce, {count}, data.data(), data.data(), false});
+      EXPECT_NE(text.find("failed on the device"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    });
+  }
+}
+
+// The stream of the survivor never gets to its tensor, and must not keep it from hearing of the loss.
+TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
+  for (bool is_direct : {false, true}) {
+    Ensemble ensemble(testing::made_up_world({2}));
+    std::barrier have_started(2);
+    with_devices(ensemble, is_direct, [&](DeviceRig& rig, int rank) {
+      devices::Memory warm = rig.upload(part_of(rank, 100));
+      EXPECT_EQ(rig.run({"warm", Verb::allreduce, {100}, warm.data(), warm.data()}), "");
+      devices::finish(*rig.device, rig.stream);
+      rig.device->hold(rig.stream);
+      devices::Memory data = rig.upload(part_of(rank, 100'000)), out = rig.upload(part_of(7, 100'000));
+      auto handle = rig.start({{"lost", Verb::allreduce, {100'000}, data.data(), out.data()}});
+      ASSERT_TRUE(handle);
+      have_started.arrive_and_wait();
+      if (rank == 0) rig.runtime->report_lost(Rank{1});
+      const std::string text = rig.finish(*handle);
+      // What was issued is over for the host; who comes later hears of it.
+      const std::string later = rig.run({"later", Verb::allreduce, {100}, warm.data(), warm.data()});
+      EXPECT_NE((is_direct ? later : text).find("rank 1"), std::string::npos) << text << later;
+      rig.runtime.reset();
+      rig.device->let_go(rig.stream);
+      EXPECT_EQ(rig.read(out.data(), 100'000), part_of(7, 100'000)) << "written after the end";
+    });
+  }
+}
+
+TEST(DeviceBatch, fails_by_name_where_a_rank_has_no_memory_for_its_result) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
+    devices::Memory data = rig.upload(part_of(rank, 10));
+    EXPECT_EQ(rig.run({"gather", Verb::allgather, {10}, data.data(), nullptr}), "");
+    if (rank == 1) rig.device->run_out_after(0);
+    const std::string text = rig.run({"gather", Verb::allgather, {10}, data.data(), nullptr});
+    EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    if (rank == 1) {
+      EXPECT_NE(text.find("no memory left"), std::string::npos) << text;
+    }
+  });
+}
+
+TEST(DeviceBatch, is_refused_where_ranks_or_tensors_disagree_about_the_kind_of_memory) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
+    devices::Memory data = rig.upload(part_of(rank, 10));
+    std::vector<float> host = part_of(rank, 10);
+    DeviceRig::Use here{"a", Verb::allreduce, {10}, host.data(), host.data(), false, DeviceKind::host};
+    DeviceRig::Use there{"a", Verb::allreduce, {10}, data.data(), data.data()};
+    const std::string text = rig.run(rank == 0 ? here : there);
+    EXPECT_NE(text.find("Mismatched devices for 'a'"), std::string::npos) << text;
+    EXPECT_NE(text.find("cuda"), std::string::npos) << text;
+    // Together.
+    there.name = "b";
+    auto mixed = rig.start({here, there});
+    ASSERT_FALSE(mixed);
+    for (const char* word : {"'a'", "'b'", "host", "cuda"})
+      EXPECT_NE(mixed.error().message.find(word), std::string::npos) << mixed.error().message;
+    EXPECT_EQ(rig.run(here), "");
+    EXPECT_EQ(rig.run(there), "");
+    EXPECT_EQ(rig.read(data.data(), 10), host);
+  });
+}
+
+TEST(DeviceBatch, takes_zeros_for_what_a_joined_rank_lacks) {
+  Ensemble ensemble(testing::made_up_world({3}));
+  with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
+    for (int round = 0; round < 2; ++round) {
+      std::int32_t last = -1;
+      if (rank > 0) {
+        devices::Memory data = rig.upload(part_of(rank, 200'000));
+        EXPECT_EQ(rig.run({"a", Verb::allreduce, {200'000}, data.data(), data.data()}), "");
+        std::vector<float> expected = sum_of(3, 200'000), mine = part_of(0, 200'000);
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= mine[i];
+        EXPECT_EQ(rig.read(data.data(), 200'000), expected);
+      }
+      EXPECT_EQ(rig.run({"join", Verb::join, {}, nullptr, &last, false, DeviceKind::host}), "");
+      EXPECT_GE(last, 0);
+    }
+  });
+}
+
+TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
+  for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 1, 1}}) {
+    Ensemble ensemble(testing::made_up_world(shape));
+    ensemble.config.network_interfaces = "lo";
+    std::barrier all_did(ensemble.world.size());  // who leaves ends the job
+    const int strays = LateDevice::strays();
+    run_ranks(ensemble, [&](RankThread& thread) {
+      auto device = std::make_shared<LateDevice>(5);
+      auto stream = device->stream().value();
+      Runtime::Parts parts;
+      parts.net = ensemble.take_listener(thread.rank());
+      parts.world = ensemble.world;
+      parts.world.rank = thread.rank();
+      parts.config = ensemble.config;
+      parts.threads = ensemble.hub;
+      parts.devices = {device};
+      if (shape.size() == 1) parts.net.reset();
+      auto runtime = Runtime::start(std::move(parts), Deadline::after(patience));
+      ASSERT_TRUE(runtime) << runtime.error().message;
+      auto set = (*runtime)->add_process_set({Rank{0}, Rank{2}});
+      ASSERT_TRUE(set) << set.error().message;
+      const int rank = thread.rank().value;
+      for (int number : {0, *set}) {
+        if (number != 0 && rank != 0 && rank != 2) continue;
+        std::vector<float> expected = sum_of(ensemble.world.size(), 5000);
+        if (number != 0)
+          for (std::size_t i = 0; i < 5000; ++i) expected[i] = part_of(0, 5000)[i] + part_of(2, 5000)[i];
+        const std::vector<float> mine = part_of(rank, 5000);
+        devices::Memory data = device->upload({stream.get()}, mine.data(), 5000 * sizeof(float));
+        Signature signature;
+        signature.shape = {5000};
+        signature.device = DeviceKind::cuda;
+        auto operation = (*runtime)->prepare("a", signature, number);
+        ASSERT_TRUE(operation);
+        Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
+        submission.stream = {stream.get()};
+        auto handle = (*runtime)->submit({&submission, 1});
+        ASSERT_TRUE(handle);
+        HandleCell& cell = *(*runtime)->handles().find(*handle);
+        EXPECT_TRUE((*runtime)->wait(cell, Deadline::after(patience)));
+        EXPECT_EQ(cell.error, nullptr) << cell.error->message;
+        (*runtime)->handles().release(cell);
+        auto bytes = device->download({stream.get()}, data.data(), 5000 * sizeof(float));
+        EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << "in set " << number;
+      }
+      all_did.arrive_and_wait();
+    });
+    EXPECT_EQ(LateDevice::strays(), strays);
+  }
+}
+
+}  // namespace
+}  // namespace hvd::runtime
