@@ -41,7 +41,7 @@ class WithCheckpoints : public testing::InOwnFolder {
     state.push_back({"/model/scalar", "ndarray", Tensor{"int64", {}, floats_.data(), ""}});
     state.push_back({"/model/void", "", Tensor{"float64", {4, 0, 2}, nullptr, ""}});
     state.push_back({"/model/flags", "", Tensor{"bool", {3000}, flags_.data(), ""}});
-    state.push_back({"/model/large", "", Tensor{"float32", {2300000}, floats_.data(), ""}});
+    state.push_back({"/model/large", "", Tensor{"float32", {1100000}, floats_.data(), ""}});
     return state;
   }
 
@@ -73,7 +73,7 @@ class WithCheckpoints : public testing::InOwnFolder {
   }
 
   const hdf5::Library* library_ = nullptr;
-  std::vector<float> floats_ = numbers(2300000);
+  std::vector<float> floats_ = numbers(1100000);
   std::vector<std::uint8_t> flags_ = std::vector<std::uint8_t>(3000, 1);
 };
 

@@ -11,7 +11,7 @@ namespace hvd::hdf5 {
 class Handle {
  public:
   Handle() = default;
-  Handle(Id id, Outcome (*close)(Id)) : id_(id), close_(close) {}
+  Handle(Id id, Outcome (*give_back)(Id)) : id_(id), close_(give_back) {}
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(id_, other.id_);
