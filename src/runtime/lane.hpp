@@ -3,9 +3,9 @@
 // the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned and nothing
 // is allocated.
 //
-// A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins. Where
-// the caller gave a stream, that waits for the end of the batch and the operation is over; else it is over when the end
-// is there.
+// A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins. If
+// the caller gave a stream, the operation is over at once and the stream waits for the end of the batch. Otherwise the
+// operation is over when that end is there.
 #include <list>
 #include <memory>
 #include <optional>
