@@ -1,7 +1,7 @@
 #pragma once
-// Runs the batches of one process set in one kind of memory one after the other, in the order of the log: finds or plans
-// the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned and nothing
-// is allocated.
+// Runs the batches of one process set in one kind of memory one after the other, in the order of the log: finds or
+// plans the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned and
+// nothing is allocated.
 //
 // A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins. If
 // the caller gave a stream, the operation is over at once and the stream waits for the end of the batch. Otherwise the
