@@ -193,7 +193,7 @@ class AsPods(unittest.TestCase):
     def test_script_of_the_indexed_job_starts_the_ranks_of_all_pods(self):
         text = (installed.ROOT / "containers/kubernetes/job.yaml").read_text(encoding="utf-8")
         script = re.search(r"- -euc\n +- \|\n((?: {14}.*\n)+)", text)[1].replace("\n" + " " * 14, "\n").lstrip()
-        ssh = re.search(r"value: >-\n +(ssh .*)\n", text)[1]
+        ssh = " ".join(re.search(r"value: >-\n((?: {16}.*\n)+)", text)[1].split())
         keys = work / "keys"
         keys.mkdir()
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / "id_ed25519"], check=True)
@@ -208,11 +208,11 @@ class AsPods(unittest.TestCase):
             mkdir pod/root/keys && mount --bind {keys} pod/root/keys
             cp /etc/hosts pod/root/etc/hosts && hostname horovod-$JOB_COMPLETION_INDEX
             . pod/root/.singularity.d/env/90-environment.sh
+            export HOME=/root
             exec chroot pod/root sh -euc "$SCRIPT" horovod python {PROGRAM}"""
         start = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c", pod]
-        variables = {"SCRIPT": script, "PODS": "2", "HOROVOD_SSH": ssh, "HOME": "/root", "HVD_CLUSTER": cluster}
+        variables = {"SCRIPT": script, "PODS": "2", "HOROVOD_SSH": ssh, "HVD_CLUSTER": cluster}
         environment = {**os.environ, **variables, "HOROVOD_START_TIMEOUT": "120"}
-        environment.pop("HVD_BUILD", None)
         server = subprocess.Popen([NODES, "on", "n2", *start], env={**environment, "JOB_COMPLETION_INDEX": "1"})
         try:
             done = installed.run(NODES, "on", "n1", "timeout", "200", *start,
