@@ -17,6 +17,12 @@ STANDINS = os.path.join(HERE, "..", "fixtures", "schedulers")
 DOCS = os.path.join(HERE, "..", "..", "docs")
 
 
+BUILD = os.path.realpath(sys.argv[1])
+HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
+RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
+NEEDS_PMIX = unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
+
+
 def command(*words, **environment):
     return subprocess.run(words, env=dict(os.environ, **environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=200, check=False)
@@ -97,9 +103,64 @@ class InAJobOfGridEngine(SchedulersTest):
         self.assertEqual(text.count("trained by"), 4, text)
 
 
+@NEEDS_PMIX
+class InAJobOfSlurm(SchedulersTest):
+    def in_allocation(self, options, *words):
+        return command(NODES, "on", "login", "salloc", "--quiet", *options, *words)
+
+    def test_without_a_number_every_slot_gets_a_rank_also_in_uneven_and_heterogeneous_jobs(self):
+        for options, hosts in ((("-N2", "-n4", "--ntasks-per-node=2"), "n1,n1,n2,n2"), (("-N2", "-n3"), "n1,n1,n2"),
+                               (("-N1", "-n1", "-w", "n1", ":", "-N1", "-n2", "-w", "n2"), "n1,n2,n2")):
+            result = self.in_allocation(options, HOROVODRUN, RANK, "pmix", "2", hosts)
+            self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_tasks_of_an_array_are_jobs_of_their_own(self):
+        script = self.script(f"{HOROVODRUN} --explain true; {HOROVODRUN} echo rank")
+        result = command(NODES, "on", "login", "sbatch", "--quiet", "--wait", "--array=1-2", "-N1", "-n2", "-o",
+                         os.path.join(self.folder, "output.%a"), script)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        for task in "12":
+            with open(os.path.join(self.folder, "output." + task), encoding="utf-8") as file:
+                text = file.read()
+            self.assertRegex(text, rf"scheduler +Slurm, job \d+_{task}, since SLURM_JOB_ID=\d+\n +1 host with 2 slots")
+            self.assertRegex(text, rf"put back into the queue by `scontrol requeue \d+_{task}`")
+            self.assertEqual(text.count("<stdout>:rank"), 2, text)
+
+    def test_the_time_that_is_left_is_told(self):
+        result = self.in_allocation(("-n1", "-t", "10"), HOROVODRUN, "--explain", "true")
+        self.assertRegex(result.stdout, r"it ends in 0:(09:\d\d|10:00) at the latest")
+
+
+class InJobsOfStandIns(SchedulersTest):
+    """Over both nodes: Slurm's server of PMIx or PMI-2 stands behind each launcher."""
+
+    def check(self, folders, submit, *words):
+        path = ":".join([*(os.path.join(STANDINS, folder) for folder in folders), os.environ["PATH"]])
+        environment = {"PATH": path, "HVD_STANDIN_SPOOL": self.folder, "HVD_STANDIN_HOSTS": "n1 n2"}
+        result = command(NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n8", "--ntasks-per-node=4", "-w", "n[1-2]",
+                         "env", "-u", "TMPDIR", *submit, "--", *words, **environment)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    @NEEDS_PMIX
+    def test_lsf_with_jsrun(self):
+        lsf = (("lsf",), ("bsub", "-P", "ABC123", "-nnodes", "2"))
+        self.check(*lsf, HOROVODRUN, "-np", "4", RANK, "pmix", "2", "n1,n1,n2,n2")
+        self.check(*lsf, HOROVODRUN, "-np", "3", "--jsrun-erf", RANK, "pmix", "2", "n1,n1,n2")
+        self.check(*lsf, HOROVODRUN, "-np", "3", "--jsrun-erf", "-H", "n2:2,n1:1", RANK, "pmix", "2", "n2,n2,n1")
+
+    def test_lsf_with_blaunch(self):
+        self.check(("lsf-without-jsm",), ("bsub", "-n", "4"), HOROVODRUN, RANK, "rendezvous", "2", "n1,n1,n2,n2")
+
+    @NEEDS_PMIX
+    def test_pbs_with_pals(self):
+        self.check(("pbs", "pbs/pals/bin"), ("qsub", "-l", "select=2:ncpus=4:mpiprocs=2"),
+                   HOROVODRUN, RANK, "pmix", "2", "n1,n1,n2,n2")
+
+    def test_flux(self):
+        self.check(("flux",), ("flux", "batch", "-N", "2"), HOROVODRUN, "-np", "3", RANK, "pmi", "2", "n1,n1,n2")
+
+
 if __name__ == "__main__":
     enter(2, sys.argv[1], sys.argv[1:])
-    BUILD = os.path.realpath(sys.argv.pop(1))
-    HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
-    RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
+    sys.argv.pop(1)
     unittest.main()
