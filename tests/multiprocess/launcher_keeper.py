@@ -135,7 +135,8 @@ class Keeper(LauncherTest):
     def test_does_not_hand_on_what_a_launcher_sent_to_all_processes_of_its_host(self):
         """SIGUSR2 goes to the gate alone, and comes to the rank after everything else that does."""
         for one, asked in ((signal.SIGUSR1, False), (signal.SIGTERM, True)):
-            job = Kept(f"exec {sys.executable} -c 'import os, signal, sys\nfor one in (signal.SIGUSR1, signal.SIGTERM):\n"
+            job = Kept(f"exec {sys.executable} -c 'import os, signal, sys\n"
+                       "for one in (signal.SIGUSR1, signal.SIGTERM):\n"
                        "    signal.signal(one, lambda number, _: os.write(1, b\"%d\\n\" % number))\n"
                        "signal.signal(signal.SIGUSR2, lambda *_: sys.exit())\nos.write(1, b\"ready\\n\")\n"
                        "while True: signal.pause()'")
