@@ -103,7 +103,7 @@ class Launches:
         if quick:
             largest = 16384 if peer == "mpich" else 16 << 20
         four = ["--rounds", rounds, "--seconds", "0.005" if quick else "0.02", "--largest", str(largest), "--workloads",
-                "allreduce" if peer == "mpich" else "allreduce,broadcast,allgather,fused"]
+                "allreduce" if peer == "mpich" else "allreduce,broadcast,allgather,reducescatter,alltoall,fused"]
         self.mpi(peer, 4, "data_plane", four, launch=launch)
 
     def _whole_library(self, peer, launch, rounds):

@@ -91,6 +91,14 @@ def data_plane_checks():
         yield _data_plane("18", "allgather", "uint8", 2, size, "openmpi", 0.95, 1.05)
     for size in (16 * MB, 64 * MB):
         yield _data_plane("18", "allgather", "uint8", 4, size, "openmpi", 1.2, 1.45)
+    for size in (64 * KB, MB, 16 * MB, 64 * MB):
+        for peer, target in (("openmpi", 1.4), ("mpich", 2.0)):
+            yield _data_plane("19", "reducescatter", "float32", 2, size, peer, 1.0, target)
+        for peer in ("openmpi", "mpich"):
+            yield _data_plane("20", "alltoall", "uint8", 2, size, peer, 1.0, 1.2)
+    for size in (64 * KB, MB, 16 * MB):
+        yield _data_plane("19", "reducescatter", "float32", 4, size, "openmpi", 1.0, 1.4)
+        yield _data_plane("20", "alltoall", "uint8", 4, size, "openmpi", 1.0, 1.5)
 
 
 def gloo_checks():
