@@ -226,8 +226,8 @@ static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void
   return arguments;
 }
 
-/* Submits `count` operations together, whose tensors lie in one kind of memory: they become visible to the other ranks at
- * once, or none does. Returns at once. One handle for all: it is done when all are, and fails if one does. */
+/* Submits `count` operations together, whose tensors lie in one kind of memory: they become visible to the other ranks
+ * at once, or none does. Returns at once. One handle for all: it is done when all are, and fails if one does. */
 HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                              hvd_handle* handle);
 

@@ -13,7 +13,8 @@ inline constexpr int device_kind_count = 2;
 
 const char* name_of(DeviceKind kind) noexcept;
 
-// A queue of work on a device, which is done in its order: the handle by which the device's library knows it. Null: none.
+// A queue of work on a device, which is done in its order: the handle by which the device's library knows it. Null:
+// none.
 struct Stream {
   void* handle = nullptr;
   explicit operator bool() const noexcept { return handle != nullptr; }

@@ -30,8 +30,8 @@ struct Team {
   // hierarchical then does only allreduce and barrier, which need no numbers.
   std::span<const std::int32_t> node_of;
   const Selector* selector = nullptr;  // chooses the algorithms of the stages
-  // For tensors in other memory than the host's: their device, and the same ranks over links that carry host memory, for
-  // what no link carries from device to device. Null otherwise.
+  // For tensors in other memory than the host's: their device, and the same ranks over links that carry host memory,
+  // for what no link carries from device to device. Null otherwise.
   devices::Device* device = nullptr;
   Team* host = nullptr;
 

@@ -76,8 +76,8 @@ bool Lane::step() {
   return true;
 }
 
-// Tasks wait for what they have under way on a device, all but those that are issued as a whole: they wait for streams of
-// the caller's. Nobody else is told when an operation without a stream is over.
+// Tasks wait for what they have under way on a device, all but those that are issued as a whole: they wait for
+// streams of the caller's. Nobody else is told when an operation without a stream is over.
 void Lane::abandon() {
   started_ = false;
   task_ = nullptr;
@@ -96,7 +96,8 @@ void Lane::abandon() {
   idle_.splice(idle_.end(), queued_);
 }
 
-// Whether what the task waits for has come since it looked; else the engine is woken when it does. The past says nothing.
+// Whether what the task waits for has come since it looked; else the engine is woken when it does. The past says
+// nothing.
 bool Lane::is_there(Event event) {
   if (event.token == 0) return false;
   auto there = device_.query(event, teams_->wake());

@@ -1,11 +1,11 @@
 #pragma once
-// Runs the batches of one process set in one kind of memory one after the other, in the order of the log: finds or plans
-// the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned and nothing
-// is allocated.
+// Runs the batches of one process set in one kind of memory one after the other, in the order of the log: finds or
+// plans the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned
+// and nothing is allocated.
 //
-// A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins. Where
-// the caller gave a stream, that waits for the end of the batch and the operation is over; else it is over when the end
-// is there.
+// A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins.
+// Where the caller gave a stream, that waits for the end of the batch and the operation is over; else it is over when
+// the end is there.
 #include <list>
 #include <memory>
 #include <optional>

@@ -32,8 +32,8 @@ class TeamMaker {
   collectives::Selector& selector() const { return *selector_; }
   const devices::Devices& devices() const { return *devices_; }
   posix::WaitWord* wake() const { return surroundings_.wake; }
-  // The preferred transport that carries this kind of memory between the group; null if none does. `regions`: tensors may
-  // lie in memory that the ranks of a node share.
+  // The preferred transport that carries this kind of memory between the group; null if none does. `regions`: tensors
+  // may lie in memory that the ranks of a node share.
   transport::Transport* find(const Group& group, DeviceKind kind, bool regions) const;
 
  private:

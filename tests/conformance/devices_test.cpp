@@ -1,5 +1,5 @@
-// The algorithms of tensors in the memory of a device, compared with the naive reference: staged through every transport
-// that carries host memory, from device to device, and of one rank alone.
+// The algorithms of tensors in the memory of a device, compared with the naive reference: staged through every
+// transport that carries host memory, from device to device, and of one rank alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

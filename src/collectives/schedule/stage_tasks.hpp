@@ -1,6 +1,6 @@
 #pragma once
-// The tasks of one stage of a collective that is made of others: planned when they are first wanted, kept for all batches
-// of the same shape.
+// The tasks of one stage of a collective that is made of others: planned when they are first wanted, kept for all
+// batches of the same shape.
 #include <cstdint>
 #include <memory>
 #include <span>
