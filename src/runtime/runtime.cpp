@@ -179,6 +179,7 @@ Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std
     if (!created) return created.error();
     *owner = std::move(*created);
     HVD_RETURN_IF_ERROR(peers_->offer(node, name, owner->descriptor()));
+    owner->give_up_descriptor();
   } else {
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(name))) {

@@ -68,7 +68,10 @@ class ShmConnecting final : public Connecting {
     Status offered;
     if (made && group_.size() > 1)
       offered = surroundings_.ask<connections::NodePeers>()->offer(group_, name_, made->descriptor());
-    if (made && offered) return keep(std::move(*made));
+    if (made && offered) {
+      made->give_up_descriptor();
+      return keep(std::move(*made));
+    }
     Error error = made ? std::move(offered.error()) : std::move(made.error());
     auto told = exchange_.put(name_ + "/failed", as_bytes(error.message));
     if (!told) error.message += "; the other ranks could not be told: " + told.error().message;

@@ -23,6 +23,8 @@ TEST(SharedMemory, is_zeroed_and_the_same_for_all_who_map_it) {
   EXPECT_TRUE(std::all_of(bytes, bytes + 100'000, [](char byte) { return byte == 0; }));
   auto mapped = SharedMemory::map(FileDescriptor(::fcntl(made->descriptor(), F_DUPFD_CLOEXEC, 0)), 100'000);
   ASSERT_TRUE(mapped) << mapped.error().message;
+  made->give_up_descriptor();
+  EXPECT_EQ(made->descriptor(), -1);
   bytes[99'999] = 7;
   EXPECT_EQ(static_cast<char*>(mapped->data())[99'999], 7);
   EXPECT_EQ(mapped->descriptor(), -1);

@@ -27,6 +27,8 @@ class SharedMemory {
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   int descriptor() const noexcept { return descriptor_.get(); }  // -1 for a mapped one
+  // Once it was handed to all who map it: a process may have many more memories than descriptors.
+  void give_up_descriptor() noexcept { descriptor_.reset(); }
 
  private:
   FileDescriptor descriptor_;
