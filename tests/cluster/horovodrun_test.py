@@ -229,7 +229,8 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual(result.returncode, 7, result.stderr)
         self.assertIn("FIRST FAILURE: rank 2 on host n2", result.stderr)
         self.assertRegex(in_slurm(HOROVODRUN, "--explain", "-np", "3", "true", options=components).stdout,
-                         r"Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 3 slots \(n1:2, n2:1\), by .*\n(.*\n)*"
+                         r"Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 3 slots \(n1:2, n2:1\), by .*\n"
+                         r"(.*\n)*"
                          r"launcher +srun "
                          r".*--het-group=0 -n 2 -N 1 .* true : .*--het-group=1 -n 1 -N 1 .* true\n")
         self.assertIn("-H inside of a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true",
