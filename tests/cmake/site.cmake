@@ -11,7 +11,7 @@ function(hvd_site_test)
   cmake_parse_arguments(site "" "NAME;LABEL;TIMEOUT" "COMMAND" ${ARGN})
   add_test(NAME ${site_NAME} COMMAND Python3::Interpreter ${site_COMMAND})
   if(NOT site_TIMEOUT)
-    set(site_TIMEOUT 180)
+    set(site_TIMEOUT 300)
   endif()
   set_tests_properties(${site_NAME} PROPERTIES LABELS ${site_LABEL} TIMEOUT ${site_TIMEOUT} SKIP_RETURN_CODE 77
                        ENVIRONMENT "HVD_BUILD=${PROJECT_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
@@ -22,10 +22,12 @@ hvd_site_test(NAME modules.serve_in_environment_modules LABEL ranks
               COMMAND ${site}/modules_test.py EnvironmentModules)
 hvd_site_test(NAME modules.are_written_where_the_site_wants_them LABEL ranks
               COMMAND ${site}/modules_test.py Installation)
-hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site COMMAND ${site}/modules_test.py Training)
+hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site TIMEOUT 600
+              COMMAND ${site}/modules_test.py Training)
 
 hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMMAND ${site}/recipes_test.py Tree)
-hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site COMMAND ${site}/recipes_test.py EasyBuild)
+hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site TIMEOUT 600
+              COMMAND ${site}/recipes_test.py EasyBuild)
 
 hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
               COMMAND ${site}/containers_test.py)
