@@ -7,7 +7,9 @@ FROM nvcr.io/nvidia/cuda:12.6.3-base-ubuntu24.04 AS build
 ARG DEBIAN_FRONTEND=noninteractive
 COPY CMakeLists.txt /src/horovod/CMakeLists.txt
 COPY LICENSE /src/horovod/LICENSE
+COPY jobscripts /src/horovod/jobscripts
 COPY modules /src/horovod/modules
+COPY schedulers /src/horovod/schedulers
 COPY src /src/horovod/src
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ cmake ninja-build pkg-config libhwy-dev libpmix-dev libhwloc-dev libmpich-dev libopenmpi-dev python3-dev \

@@ -6,7 +6,9 @@
 FROM docker.io/rockylinux/rockylinux:9 AS build
 COPY CMakeLists.txt /src/horovod/CMakeLists.txt
 COPY LICENSE /src/horovod/LICENSE
+COPY jobscripts /src/horovod/jobscripts
 COPY modules /src/horovod/modules
+COPY schedulers /src/horovod/schedulers
 COPY src /src/horovod/src
 RUN dnf install --assumeyes dnf-plugins-core epel-release \
  && dnf config-manager --set-enabled crb \
