@@ -134,6 +134,8 @@ TEST_P(Conformance, every_root_even_shares_and_joined_ranks_give_what_the_refere
 TEST_P(Conformance, a_million_elements_give_what_the_reference_gives) {
   int turn = 0;
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
+    // What other numbers of ranks do differently shows with fewer elements.
+    if (ranks.size() != 2 && ranks.size() != 3 && ranks.size() != 5 && ranks.size() != 8) return;
     // A type, a placement and a number of tensors per number of ranks; over all rank counts and algorithms each has its
     // turn.
     Exercise what;
