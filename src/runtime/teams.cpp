@@ -4,6 +4,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "connections/mpi_peers.hpp"
 #include "runtime/network_report.hpp"
 #include "transport/registry.hpp"
 #include "transport/shm/regions.hpp"
@@ -42,9 +43,11 @@ Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings
   maker->selector_ = std::move(*selector);
   maker->surroundings_ = surroundings;
   maker->of_world_ = make_transports(surroundings);
-  transport::Surroundings without_regions = surroundings;
-  without_regions.offer<transport::shm::SharedRegions>(nullptr);
-  maker->of_sets_ = make_transports(without_regions);
+  transport::Surroundings of_sets = surroundings;
+  of_sets.offer<transport::shm::SharedRegions>(nullptr);
+  // The communicator of a set is made by a thread while the engine's calls MPI for others.
+  if (surroundings.config->mpi_threads_disable) of_sets.offer<connections::MpiPeers>(nullptr);
+  maker->of_sets_ = make_transports(of_sets);
   return maker;
 }
 
