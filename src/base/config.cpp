@@ -105,7 +105,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
     {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>, equal},
-    {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>},
+    {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>, equal},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},

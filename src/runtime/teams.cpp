@@ -5,6 +5,7 @@
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/transports.hpp"
+#include "connections/mpi_peers.hpp"
 #include "runtime/network_report.hpp"
 #include "transport/shm/regions.hpp"
 
@@ -46,6 +47,8 @@ Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings
   maker->with_regions_ = make_transports(surroundings, others);
   transport::Surroundings without_regions = surroundings;
   without_regions.offer<transport::shm::SharedRegions>(nullptr);
+  // These links are made while others are in use: a thread makes the communicator while the engine calls MPI.
+  if (surroundings.config->mpi_threads_disable) without_regions.offer<connections::MpiPeers>(nullptr);
   maker->without_regions_ = make_transports(without_regions, others);
   return maker;
 }
