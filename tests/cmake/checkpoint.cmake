@@ -2,7 +2,8 @@
 if(NOT TARGET horovodrun OR NOT TARGET horovod)
   return()
 endif()
-add_executable(checkpoint_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/checkpoint_rank.cpp)
+add_executable(checkpoint_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/checkpoint_rank.cpp
+                               ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 target_link_libraries(checkpoint_rank PRIVATE horovod)
 foreach(ranks 1 3)
   set(name checkpoint.is_saved_and_restored_by_${ranks}_ranks)

@@ -61,7 +61,8 @@ TEST(HostLists, in_lines_are_counted_host_by_host) {
   EXPECT_EQ((*hosts)[0].name, "n1");
   EXPECT_EQ((*hosts)[0].slots, 2);
   EXPECT_EQ((*hosts)[1].slots, 1);
-  for (const char* text : {"", "\n", "n1\nn 2\n", "n1\n-x\n"}) EXPECT_FALSE(hosts_by_lines(text)) << text;
+  static constexpr std::string_view wrong[] = {"", "\n", "n1\nn 2\n", "n1\n-x\n"};
+  for (std::string_view text : wrong) EXPECT_FALSE(hosts_by_lines(text)) << text;
 }
 
 TEST(NumbersPerNode, are_read_and_nothing_else_is) {
