@@ -20,7 +20,8 @@ gtest_discover_tests(test_programs ${options} TEST_FILTER "*_slow" PROPERTIES LA
 
 # As processes: "horovodrun -np N programs_rank FIRST COUNT" repeats them.
 if(TARGET horovodrun)
-  add_executable(programs_rank ${programs}/programs_rank.cpp ${program_sources})
+  add_executable(programs_rank ${programs}/programs_rank.cpp ${program_sources}
+                               ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
   target_include_directories(programs_rank PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(programs_rank PRIVATE horovod hvd_base)
   foreach(ranks 2 3 4)
