@@ -42,7 +42,7 @@ class Mirror {
   void download() {
     for (Piece& piece : pieces_) {
       auto bytes = device_.download(stream_, piece.memory.data(), static_cast<std::size_t>(piece.end - piece.begin));
-      std::memcpy(piece.begin, bytes.data(), bytes.size());
+      std::copy(bytes.begin(), bytes.end(), piece.begin);
     }
   }
 

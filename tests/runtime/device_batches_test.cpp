@@ -1,6 +1,7 @@
 // Whole runtimes whose tensors lie in the memory of a late device: staged through the host, or carried by a transport.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstring>
 #include <functional>
@@ -101,7 +102,7 @@ class DeviceRig {
   std::vector<float> read(const void* address, std::size_t count) {
     auto bytes = device->download(stream, address, count * sizeof(float));
     std::vector<float> values(count);
-    std::memcpy(values.data(), bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(values.data()));
     return values;
   }
 
