@@ -135,7 +135,7 @@ TEST_P(Conformance, a_million_elements_give_what_the_reference_gives) {
   int turn = 0;
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
     // What other numbers of ranks do differently shows with fewer elements.
-    if (ranks.size() != 2 && ranks.size() != 3 && ranks.size() != 5 && ranks.size() != 8) return;
+    if (ranks.size() == 4 || ranks.size() == 6 || ranks.size() == 7 || ranks.size() == 9) return;
     // A type, a placement and a number of tensors per number of ranks; over all rank counts and algorithms each has its
     // turn.
     Exercise what;
