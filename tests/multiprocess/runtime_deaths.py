@@ -46,13 +46,13 @@ class Deaths(LauncherTest):
         # Leaving without a word is no failure of that rank; the others name it when the start has waited long enough.
         # (Where there is no PMIx, horovodrun's own store knows at once.)
         self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",),
-                   HOROVOD_START_TIMEOUT="2")
+                   HOROVOD_START_TIMEOUT="4")
 
     def test_start_abort(self):
         self.check("start", "abort", self.ABORTED)
 
     def test_start_stop(self):
-        self.check("start", "stop", (3,), self.ABSENT, HOROVOD_START_TIMEOUT="2")
+        self.check("start", "stop", (3,), self.ABSENT, HOROVOD_START_TIMEOUT="4")
 
     def harm_in_fence(self, kind, codes, says=()):
         """The victim waits in hvd_init for a rank that has not come yet."""
@@ -60,7 +60,7 @@ class Deaths(LauncherTest):
             victim = number % RANKS
             way = WAYS[number % len(WAYS)]
             job = Job(RANKS, [VICTIM, "fence", kind, str(victim)], HOROVOD_BOOTSTRAP=way, HOROVOD_LOG_LEVEL="trace",
-                      HOROVOD_START_TIMEOUT="3")
+                      HOROVOD_START_TIMEOUT="6")
             job.wait_for_lines(1, b"<stdout>:late")
             line, = job.wait_for_lines(1, b"<stdout>:victim ")
             # What comes after it is the wait for the others.
