@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "base/result.hpp"
+
 namespace hvd::connections::tcp {
 
 bool Talk::move() {
