@@ -81,10 +81,13 @@ void OurLink::share_wake_words() {
 }
 
 void OurLink::connect() {
-  teams_ = ranks_.value_of(runtime::Teams::make(surroundings_));
-  NoExchange exchange;
+  surroundings_.offer<devices::Devices>(std::make_shared<devices::Devices>());
+  sets_ = std::make_unique<runtime::ProcessSets>(world_.size());
+  maker_ = ranks_.value_of(runtime::TeamMaker::make(surroundings_));
+  // Only failures would travel over the log, and a failure ends the benchmark.
+  teams_ = std::make_unique<runtime::Teams>(*maker_, sets_->world(), DeviceKind::host, [](const runtime::Request&) {});
   Progress progress = Progress::pending;
-  while ((progress = teams_->connect(exchange)) == Progress::pending) {
+  while ((progress = teams_->connect()) == Progress::pending) {
     if (deadline_.passed()) ranks_.fail("the links were not made in time");
     std::this_thread::yield();
   }
@@ -92,9 +95,9 @@ void OurLink::connect() {
 }
 
 std::function<void()> OurLink::call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out) {
-  const collectives::Algorithm* algorithm = ranks_.value_of(teams_->choose(collective, teams_->world()));
+  const collectives::Algorithm* algorithm = ranks_.value_of(maker_->selector().choose(collective, teams_->all()));
   planned_.push_back(
-      std::make_unique<Planned>(Planned{algorithm->plan(collective, teams_->world()), std::move(in), std::move(out)}));
+      std::make_unique<Planned>(Planned{algorithm->plan(collective, teams_->all()), std::move(in), std::move(out)}));
   return [this, planned = planned_.back().get()] { run(*planned); };
 }
 

@@ -13,6 +13,7 @@
 #include "link/exchange_bootstrap.hpp"
 #include "native/posix/shared_memory.hpp"
 #include "native/posix/wait_word.hpp"
+#include "runtime/process_sets.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
 #include "transport/transport.hpp"
@@ -55,6 +56,8 @@ class OurLink {
   std::shared_ptr<connections::NetPeers> net_;  // null on one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
+  std::unique_ptr<runtime::ProcessSets> sets_;  // the world alone
+  std::unique_ptr<runtime::TeamMaker> maker_;
   std::unique_ptr<runtime::Teams> teams_;
   std::vector<std::unique_ptr<Planned>> planned_;
   std::uint64_t sequence_ = 0;

@@ -150,7 +150,8 @@ int main(int count, char** arguments) {
   std::string folder = count > 1 ? arguments[1] : std::filesystem::temp_directory_path().string();
   ::setenv("HOROVOD_TIMELINE", "DYNAMIC", 1);
   Session session;
-  auto runtime = session.start(Environment::of_this_process());
+  StaticSets sets;
+  auto runtime = session.start(Environment::of_this_process(), sets);
   if (!runtime) fail(runtime.error().message);
   std::string path = folder + "/hvd_timeline_overhead.json";
   if ((*runtime)->world().rank == Rank{0})
