@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "base/environment.hpp"
+#include "base/shell_word.hpp"
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/ending.hpp"
 #include "native/posix/plugin.hpp"
@@ -106,9 +107,7 @@ std::vector<std::string> remote_agent_words(const std::string& program, millisec
 }
 
 std::string remote_agent_command(const std::string& program, milliseconds grace) {
-  std::string quoted = "'";
-  for (char letter : program) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return "exec " + quoted + "' " + remote_agent_flag + " " + std::to_string(grace.count());
+  return "exec " + in_shell_quotes(program) + " " + remote_agent_flag + " " + std::to_string(grace.count());
 }
 
 }  // namespace hvd::launcher

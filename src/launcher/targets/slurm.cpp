@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/shell_word.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
@@ -135,11 +136,7 @@ std::vector<std::string> of_the_step_around(const Environment& environment) {
 std::vector<std::string> without_a_keeper(const std::vector<std::string>& command) {
   if (std::find(command.begin(), command.end(), ":") == command.end()) return command;
   std::string text = "exec";
-  for (const std::string& word : command) {
-    text += " '";
-    for (char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-    text += "'";
-  }
+  for (const std::string& word : command) text += " " + in_shell_quotes(word);
   return {"sh", "-c", text};
 }
 
