@@ -1,4 +1,6 @@
-# cmake -DFOLDER=… -DOUTPUT=… -P embed.cmake: the files of sites/ and templates/ as a C++ table.
+# cmake -DFOLDER=… -DOUTPUT=… -P embed.cmake: the files of sites/ and templates/ as a C++ table. Here "%include NAME" in
+# a template becomes templates/parts/NAME.sh.
+file(GLOB parts ${FOLDER}/templates/parts/*.sh)
 string(CONCAT text "// Generated from the files of jobscripts/.\n#include \"jobscripts/site.hpp\"\n\n"
                    "namespace hvd::jobscripts {\n")
 foreach(kind sites templates)
@@ -7,6 +9,12 @@ foreach(kind sites templates)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     file(READ ${file} content HEX)
+    foreach(part IN LISTS parts)
+      get_filename_component(part_name ${part} NAME_WE)
+      string(HEX "%include ${part_name}\n" line)
+      file(READ ${part} lines HEX)
+      string(REPLACE "${line}" "${lines}" content "${content}")
+    endforeach()
     string(REGEX REPLACE "(..)" "\\\\x\\1" content "${content}")
     string(LENGTH "${content}" length)
     math(EXPR length "${length} / 4")

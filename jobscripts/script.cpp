@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/shell_word.hpp"
 #include "jobscripts/duration.hpp"
 
 namespace hvd::jobscripts {
@@ -81,7 +82,7 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
 }
 
 // The lists of the site and those of the user, and the lines that depend on both.
-void put_lists(Values& values, const Site& site, const ScriptRequest& request) {
+void put_lists(Values& values, const Site& site, const ScriptRequest& request, const Size& size) {
   for (const char* key : {"directive", "export", "note", "module"})
     if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;
   std::string flags;
@@ -95,9 +96,7 @@ void put_lists(Values& values, const Site& site, const ScriptRequest& request) {
   if (!request.environment.empty()) values["environment"] = {quoted(request.environment)};
   if (request.container.empty()) return;
   std::string wrapper = site.get("container");
-  if (wrapper.empty())
-    wrapper =
-        request.gpus_per_node.value_or(site.number("gpus_per_node", 0)) > 0 ? "apptainer exec --nv" : "apptainer exec";
+  if (wrapper.empty()) wrapper = size.gpus_per_node > 0 ? "apptainer exec --nv" : "apptainer exec";
   values["container"] = {wrapper + " " + quoted(request.container)};
 }
 
@@ -106,9 +105,7 @@ void put_lists(Values& values, const Site& site, const ScriptRequest& request) {
 std::string quoted(const std::string& word) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  return in_shell_quotes(word);
 }
 
 Result<std::string> write_script(const Site& site, const ScriptRequest& request) {
@@ -137,7 +134,6 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
     if (value > 0) values[name] = {std::to_string(value)};
   };
   put("title", chosen(site.get("title"), site.name));
-  put("site", site.name);
   put(("launcher_is_" + chosen(site.get("launcher"), "horovodrun")).c_str(), "yes");
   put("select", site.get("select"));
   put("job_name", chosen(request.job_name, name_of(request.command)));
@@ -159,11 +155,8 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
     put_number("warning_minutes", static_cast<int>(warning_before_the_end.count() / 60));
     put_number("seconds_until_warning", static_cast<int>((*time - warning_before_the_end).count()));
   }
-  put_lists(values, site, request);
-
-  auto templates = compiled_templates();
-  auto found = std::ranges::find(templates, site.scheduler, &CompiledFile::name);
-  return fill_in(found->text, values, "templates/" + site.scheduler + ".sh");
+  put_lists(values, site, request, *size);
+  return fill_in(find_file(compiled_templates(), site.scheduler)->text, values, "templates/" + site.scheduler + ".sh");
 }
 
 }  // namespace hvd::jobscripts

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/comma_list.hpp"
 #include "base/number.hpp"
+#include "base/trimmed.hpp"
 
 namespace hvd::jobscripts {
 
@@ -24,16 +26,10 @@ constexpr Key keys[] = {
     {"note", Kind::list},
 };
 
-std::string_view trimmed(std::string_view text) {
-  std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 std::string known_keys() {
-  std::string all;
-  for (const Key& key : keys) all += (all.empty() ? "" : ", ") + std::string(key.name);
-  return all;
+  std::vector<std::string> names;
+  for (const Key& key : keys) names.emplace_back(key.name);
+  return joined(names, ", ");
 }
 
 Status put(Site& site, std::string_view line) {
@@ -78,26 +74,28 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
                                                     std::string(line) + "'): " + status.error().message);
   }
   site.scheduler = site.get("scheduler");
-  if (site.scheduler != "slurm" && site.scheduler != "lsf" && site.scheduler != "pbs")
-    return Error(
-        ErrorCode::invalid_argument,
-        "the site '" + site.name + "': scheduler = slurm, lsf or pbs is expected, not '" + site.scheduler + "'");
+  if (find_file(compiled_templates(), site.scheduler) == nullptr)
+    return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': a scheduler of " +
+                                                  names_of(compiled_templates()) + " is expected, not '" +
+                                                  site.scheduler + "'");
   return site;
 }
 
-std::vector<std::string_view> site_names() {
-  std::vector<std::string_view> names;
-  for (const CompiledFile& file : compiled_sites()) names.push_back(file.name);
-  return names;
+const CompiledFile* find_file(std::span<const CompiledFile> files, std::string_view name) {
+  auto found = std::ranges::find(files, name, &CompiledFile::name);
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::string names_of(std::span<const CompiledFile> files) {
+  std::vector<std::string> names;
+  for (const CompiledFile& file : files) names.emplace_back(file.name);
+  return joined(names, ", ");
 }
 
 Result<Site> find_site(std::string_view name) {
-  std::string names;
-  for (const CompiledFile& file : compiled_sites()) {
-    if (file.name == name) return parse_site(file.text, name);
-    names += (names.empty() ? "" : ", ") + std::string(file.name);
-  }
-  return Error(ErrorCode::invalid_argument, "there is no site '" + std::string(name) + "'; the sites are " + names +
+  if (const CompiledFile* file = find_file(compiled_sites(), name)) return parse_site(file->text, name);
+  return Error(ErrorCode::invalid_argument, "there is no site '" + std::string(name) + "'; the sites are " +
+                                                names_of(compiled_sites()) +
                                                 ", or the path of a file of your own (./my.site)");
 }
 

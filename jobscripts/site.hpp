@@ -25,7 +25,6 @@ Result<Site> parse_site(std::string_view text, std::string_view name);
 
 // One of those that come with Horovod.
 Result<Site> find_site(std::string_view name);
-std::vector<std::string_view> site_names();
 
 // A file of sites/ or templates/, as it was compiled in.
 struct CompiledFile {
@@ -34,5 +33,10 @@ struct CompiledFile {
 };
 std::span<const CompiledFile> compiled_sites();
 std::span<const CompiledFile> compiled_templates();
+
+// Null if there is none of that name.
+const CompiledFile* find_file(std::span<const CompiledFile> files, std::string_view name);
+// "lsf, pbs, slurm"
+std::string names_of(std::span<const CompiledFile> files);
 
 }  // namespace hvd::jobscripts

@@ -35,16 +35,7 @@
 # {{it}}
 %end
 
-%each module
-module load {{it}}
-%end
-%if environment
-# shellcheck source=/dev/null
-source {{environment}}/bin/activate
-%end
-%each export
-export {{it}}
-%end
+%include environment
 
 %if launcher_is_jsrun
 # One resource set per node: every rank sees all GPUs of its node and takes its own.
@@ -67,15 +58,7 @@ exec "${launch[@]}" {{command}}
 
 # The ranks are told of the end before it comes. The script then ends with the exit code that puts the job back into the
 # queue, and the program goes on from its last checkpoint.
-end_is_near=""
-trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
-"${launch[@]}" {{command}} &
-ranks=$!
-while true; do
-  wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
-done
+%include warned_ranks
 starts=.{{job_name}}.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
 if [ -n "$end_is_near" ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then

@@ -35,16 +35,7 @@
 %end
 
 cd "$PBS_O_WORKDIR" || exit
-%each module
-module load {{it}}
-%end
-%if environment
-# shellcheck source=/dev/null
-source {{environment}}/bin/activate
-%end
-%each export
-export {{it}}
-%end
+%include environment
 
 %if launcher_is_mpiexec
 # Horovod binds the ranks to the cores beside their GPUs.

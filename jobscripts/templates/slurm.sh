@@ -37,16 +37,7 @@
 # {{it}}
 %end
 
-%each module
-module load {{it}}
-%end
-%if environment
-# shellcheck source=/dev/null
-source {{environment}}/bin/activate
-%end
-%each export
-export {{it}}
-%end
+%include environment
 
 # Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
 # ranks to the cores beside their GPUs.
@@ -67,15 +58,7 @@ exec "${launch[@]}" {{command}}
 
 # The ranks are told of the end before it comes. The job then goes back into the queue, and the program goes on from
 # its last checkpoint.
-end_is_near=""
-trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
-"${launch[@]}" {{command}} &
-ranks=$!
-while true; do
-  wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
-done
+%include warned_ranks
 if [ -n "$end_is_near" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi

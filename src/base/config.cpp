@@ -11,6 +11,7 @@
 
 #include "base/number.hpp"
 #include "base/spelling.hpp"
+#include "base/trimmed.hpp"
 
 namespace hvd {
 
@@ -214,13 +215,6 @@ constexpr Row rows[] = {
     {"HOROVOD_MIXED_INSTALL", text, "", "no effect: of Horovod's tests"},
 };
 // clang-format on
-
-std::string_view trimmed(std::string_view value) {
-  constexpr std::string_view blanks = " \t\r\n";
-  auto first = value.find_first_not_of(blanks);
-  if (first == std::string_view::npos) return {};
-  return value.substr(first, value.find_last_not_of(blanks) - first + 1);
-}
 
 std::string lower(std::string_view value) {
   std::string result(value);

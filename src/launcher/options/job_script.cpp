@@ -17,7 +17,7 @@ std::optional<int> number_of(const Flags& flags, std::string_view name) {
 
 Result<jobscripts::Site> site_of(const Flags& flags, const std::optional<std::string>& site_file) {
   std::string scheduler = flags.get("jobscript"), name = flags.get("script_site");
-  if (scheduler != "slurm" && scheduler != "lsf" && scheduler != "pbs")
+  if (jobscripts::find_file(jobscripts::compiled_templates(), scheduler) == nullptr)
     return Error(ErrorCode::invalid_argument, "--jobscript must be slurm, lsf or pbs, not '" + scheduler + "'");
   if (name.empty()) name = scheduler;
   std::string file_name = name.substr(name.find_last_of('/') + 1);

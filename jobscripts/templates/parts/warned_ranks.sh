@@ -1,0 +1,9 @@
+end_is_near=""
+trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+"${launch[@]}" {{command}} &
+ranks=$!
+while true; do
+  wait "$ranks"
+  status=$?
+  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+done

@@ -1,0 +1,14 @@
+#pragma once
+// What a line or a value of a setting says, apart from the blanks around it.
+#include <string_view>
+
+namespace hvd {
+
+inline std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  std::size_t first = text.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+}  // namespace hvd
