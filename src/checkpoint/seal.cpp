@@ -25,6 +25,18 @@ std::string checksum_line(std::string_view before) {
   return "crc32c " + hex(crc32c(as_bytes(before))) + "\n";
 }
 
+// The numbers of a header behind its layout, in the order in which they are written.
+template <typename AnyHeader, typename Visit>
+void for_each_number(AnyHeader& header, Visit visit) {
+  visit("bytes", header.file_bytes);
+  visit("table", header.table_offset);
+  visit("rows", header.table_rows);
+  visit("table_crc32c", header.table_checksum);
+  visit("step", header.step);
+  visit("sequence", header.sequence);
+  visit("saved_at_unix_s", header.saved_at_s);
+}
+
 // The number behind `name` in "name 12\n".
 std::optional<std::int64_t> number_of(std::string_view text, std::string_view name) {
   std::string wanted = "\n" + std::string(name) + " ";
@@ -44,13 +56,7 @@ std::string encode(const Header& header) {
   std::string text(first_line);
   auto add = [&](const char* name, auto value) { text += std::string(name) + " " + std::to_string(value) + "\n"; };
   add("layout", header.layout);
-  add("bytes", header.file_bytes);
-  add("table", header.table_offset);
-  add("rows", header.table_rows);
-  add("table_crc32c", header.table_checksum);
-  add("step", header.step);
-  add("sequence", header.sequence);
-  add("saved_at_unix_s", header.saved_at_s);
+  for_each_number(header, add);
   text += "The HDF5 file begins at byte 512: h5dump, h5ls and h5py read it as it is.\n";
   text.resize(header_bytes - checksum_line_bytes, ' ');
   text.back() = '\n';
@@ -79,18 +85,11 @@ Result<Header> decode_header(ConstBytes bytes, const std::string& path) {
   Header header;
   header.layout = static_cast<int>(*layout);
   bool is_whole = true;
-  auto take = [&](const char* name, auto& into) {
+  for_each_number(header, [&](const char* name, auto& into) {
     auto number = number_of(body, name);
     is_whole = is_whole && number.has_value();
     into = static_cast<std::remove_reference_t<decltype(into)>>(number.value_or(0));
-  };
-  take("bytes", header.file_bytes);
-  take("table", header.table_offset);
-  take("rows", header.table_rows);
-  take("table_crc32c", header.table_checksum);
-  take("step", header.step);
-  take("sequence", header.sequence);
-  take("saved_at_unix_s", header.saved_at_s);
+  });
   bool fits = header.table_offset >= header_bytes && header.table_offset <= header.file_bytes &&
               header.table_rows == (header.file_bytes - header.table_offset) / table_row_bytes &&
               header.table_rows * table_row_bytes == header.file_bytes - header.table_offset;
