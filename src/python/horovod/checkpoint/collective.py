@@ -52,14 +52,19 @@ def share_outcome(failure, value=None):
     return told[1]
 
 
+def _tried_on_rank_0(do):
+    """What do() returned on rank 0, and what it raised; neither elsewhere."""
+    if rank() != 0:
+        return None, None
+    try:
+        return do(), None
+    except Exception as error:  # whatever it is, the others wait for it
+        return None, error
+
+
 def on_rank_0(do):
     """The result of do() on rank 0, plain data, on every rank; or its exception on every rank."""
-    value = failure = None
-    if rank() == 0:
-        try:
-            value = do()
-        except Exception as error:  # whatever it is, the others wait for it
-            failure = error
+    value, failure = _tried_on_rank_0(do)
     return share_outcome(failure, value)
 
 
@@ -112,12 +117,7 @@ def collect(model, optimizer, step, extra, objects, with_random):
 
 def on_this_rank_0(do):
     """The result of do() on rank 0 and None elsewhere; an exception is raised on all ranks."""
-    value = failure = None
-    if rank() == 0:
-        try:
-            value = do()
-        except Exception as error:  # whatever it is, the others wait for it
-            failure = error
+    value, failure = _tried_on_rank_0(do)
     share_outcome(failure)
     return value
 
