@@ -102,7 +102,7 @@ Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& e
   return request;
 }
 
-// Sets the number of ranks, where nothing is said, to that of the slots of the job.
+// Sets the number of ranks to the number of the job's slots if the user has not given one.
 Status complete(launcher::JobRequest& request) {
   if (request.ranks > 0) return {};
   const std::string missing = "-np is missing: the number of ranks to start (horovodrun -np 4 command)";
@@ -130,7 +130,7 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   return launcher::explain(*request);
 }
 
-// The user's command, or that command inside of the image that the user named.
+// Makes the user's command run inside of the image that the user named, if one was named.
 Status put_into_image(Flags& flags, Environment& environment) {
   if (!flags.has("container")) return {};
   for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);
@@ -165,7 +165,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   return options;
 }
 
-// What Horovod's launcher says with --verbose, and scripts look for.
+// Prints what Horovod's launcher prints with --verbose. Scripts look for these lines.
 void print_verbose_start(const launcher::JobOptions& options) {
   std::string remote;
   for (const launcher::HostPlan& host : options.hosts)
@@ -182,7 +182,7 @@ int answer_about_pmix() {
   return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
 }
 
-// The exit code, where the user only wants to be told something.
+// Prints what the user only asked to be told. Returns the exit code, or nullopt if there is a job to run.
 std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment) {
   if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
@@ -198,9 +198,9 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   return std::fputs(text->c_str(), stdout), 0;
 }
 
-// `code` is for when it cannot be found.
+// Finds the user's program. `code` gets the exit code for a program that cannot be found.
 Status find_program(launcher::JobOptions& options, const Environment& environment, int& code) {
-  if (options.site) return {};  // its hosts look for the command; it is looked for itself by the agent
+  if (options.site) return {};  // the hosts look for the command; the agent looks for the site's launcher
   options.program = options.command[0];
   if (options.is_on_several_machines()) return {};  // every host looks for itself
   auto program =
@@ -227,15 +227,16 @@ int run(int count, char** arguments) {
   if (auto found = find_program(*options, environment, code); !found) return complain(found.error().message, code);
   if (options->verbose) print_verbose_start(*options);
   launcher::JobEnd end = launcher::run_job(*options, environment);
-  // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
+  // A shell that runs us in a loop must see that a signal ended us. Otherwise Ctrl-C would end only this round of the
+  // loop.
   if (end.by_signal != 0) posix::end_by_signal(end.by_signal);
   return end.exit_code;
 }
 
 }  // namespace
 
-// Asked by the sanitizers, if there are any. libpmix keeps what its initialisation allocates, and is not compiled for
-// the thread sanitizer, which then takes its locks for none.
+// The sanitizers call these functions, if the program has sanitizers. libpmix keeps what its initialisation allocates.
+// It is not compiled for the thread sanitizer, which therefore does not see its locks.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
@@ -253,7 +254,7 @@ const char* __tsan_default_suppressions() {
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-// The user's horovodrun starts others with these first words.
+// The user's horovodrun starts other processes of this program with these first arguments.
 int main(int count, char** arguments) {
   posix::fill_standard_descriptors();
   std::string_view part = count > 1 ? arguments[1] : "";

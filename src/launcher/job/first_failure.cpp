@@ -27,7 +27,7 @@ std::string limit_text(const Exited& end) {
   return end.limit_bytes == 0 ? "it has no memory limit" : "its memory limit is " + size_text(end.limit_bytes);
 }
 
-// A likely reason for a signal that the program did not ask for; empty if there is nothing to add.
+// Returns a likely reason for a signal that the program did not ask for; empty if there is nothing to add.
 std::string likely_reason(const Exited& end, int signal) {
   if (signal == SIGBUS)
     return "likely reason: a file or shared memory that it had mapped was cut, or its disk or /dev/shm is full";

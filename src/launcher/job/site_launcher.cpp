@@ -57,7 +57,7 @@ std::optional<FirstFailure> SiteOutput::failure() const {
 
 void SiteOutput::add(const Output& output, const std::function<void(const Output&)>& print,
                      const std::function<void(std::string_view)>& say) {
-  // Lines do not end at '\r': launchers put no label after it.
+  // Lines do not end at '\r' here, because launchers put no label after it.
   std::string& text = unfinished_[static_cast<std::size_t>(output.stream)];
   text += output.bytes;
   std::size_t at = 0;

@@ -1,5 +1,5 @@
 // Reads the part of YAML that configuration files of Horovod use: sections of "key: value" lines, indented by blanks.
-// Anything may stand below keys that mean nothing here.
+// Below keys that mean nothing here, any text is accepted.
 #include <algorithm>
 #include <cctype>
 
@@ -13,7 +13,7 @@ struct Entry {
   std::string key;  // "section.key", or "key" at the outermost level
   std::string value;
   int line = 0;
-  bool has_keys_below = false;  // or list items
+  bool has_keys_below = false;  // or items of a list
 };
 
 bool is_known_section(std::string_view name) {
@@ -33,7 +33,7 @@ bool is_quote(char c) {
   return c == '"' || c == '\'';
 }
 
-// Where the quotes that begin at `at` are closed; the end of the text if they are not.
+// Returns the place where the quotes that begin at `at` are closed; the end of the text if they are not closed.
 std::size_t closing_quote(std::string_view text, std::size_t at) {
   char quote = text[at];
   for (++at; at < text.size() && (text[at] != quote || text.substr(at, 2) == "''"); ++at)
@@ -41,10 +41,10 @@ std::size_t closing_quote(std::string_view text, std::size_t at) {
   return std::min(at, text.size());
 }
 
-// A '#' begins a comment at the start of a line or after a blank, outside of quotes. Quotes begin where a value
-// begins.
+// Removes a comment. A '#' begins a comment at the start of a line or after a blank, outside of quotes. Quotes begin at
+// the beginning of a value.
 std::string_view without_comment(std::string_view text) {
-  char before = ':';  // the last that is no blank
+  char before = ':';  // the last byte that is not a blank
   for (std::size_t at = 0; at < text.size(); ++at) {
     char c = text[at];
     if (is_quote(c) && (before == ':' || before == '-')) at = closing_quote(text, at);
@@ -54,7 +54,7 @@ std::string_view without_comment(std::string_view text) {
   return text;
 }
 
-// The text of a value; fails for what is none by itself.
+// Returns the text of a value. Fails for a value that is not plain text.
 Result<std::string> plain(std::string_view value) {
   auto wrong = [](const std::string& why) { return Error(ErrorCode::invalid_argument, why); };
   if (value.empty() || !is_quote(value.front())) {
@@ -80,7 +80,7 @@ class Reader {
   explicit Reader(const std::string& file_name) : file_name_(file_name) {}
 
   Result<std::vector<Entry>> read(std::string_view text) {
-    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8, as editors of Windows write it
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8 that editors of Windows write
     for (int line = 1; !text.empty(); ++line) {
       std::size_t end = std::min(text.find('\n'), text.size());
       HVD_RETURN_IF_ERROR(read_line(without_comment(text.substr(0, end)), line));
@@ -123,7 +123,7 @@ class Reader {
     return {};
   }
 
-  // A line that is indented more than the key above it: the key's value, or a part of it.
+  // Handles a line that is indented more than the key above it: it is the key's value, or a part of that value.
   Status add_below(std::string_view content) {
     Entry& above = entries_.back();
     if (content.starts_with("- ") || (!is_quote(content.front()) && colon_in(content) != std::string_view::npos))
@@ -132,7 +132,7 @@ class Reader {
     return {};
   }
 
-  // Of "key: value", or npos.
+  // Returns the place of the colon in "key: value", or npos.
   static std::size_t colon_in(std::string_view content) {
     std::size_t colon = content.find(':');
     bool is_pair = colon != std::string_view::npos && (colon + 1 == content.size() || content[colon + 1] == ' ');
@@ -166,7 +166,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// "1", "0", or the text unchanged for check_value() to refuse.
+// Returns "1" or "0". Any other text is returned unchanged, and check_value() will refuse it.
 std::string as_boolean(const std::string& text) {
   std::string word = lower(text);
   if (word == "true" || word == "yes" || word == "on") return "1";
@@ -201,7 +201,7 @@ std::string notice_of(const Entry& entry, const std::string& file_name) {
          (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
 }
 
-// The value as the flag has it; nothing if the file leaves it open.
+// Returns the value in the form of the flag; nullopt if the file leaves the value open.
 Result<std::optional<std::string>> value_for(const FlagRow& row, const std::string& text, const std::string& where) {
   if (text.empty() || text == "~" || lower(text) == "null") return std::optional<std::string>();
   bool boolean = row.kind == Kind::tristate || row.kind == Kind::toggle;
@@ -240,7 +240,7 @@ Status apply_config_file(Flags& flags, std::string_view text, const std::string&
     if (!*value) continue;
     if (entry.key == "stall_check.enabled") {
       says_enabled = true;
-      **value = **value == "1" ? "0" : "1";  // the flag is the opposite: no_stall_check
+      **value = **value == "1" ? "0" : "1";  // the flag has the opposite meaning: no_stall_check
     }
     from_file.set(row->name, **value);
   }

@@ -1,4 +1,4 @@
-// The flags of horovodrun, one row each. Adding a flag that only sets a variable is adding a row.
+// The flags of horovodrun, one row each. A new flag that only sets a variable needs only a new row.
 #include "launcher/options/flags.hpp"
 
 namespace hvd::launcher {

@@ -42,7 +42,7 @@ const std::vector<Spelling>& spellings() {
 }
 
 Error unknown(const std::string& flag) {
-  // Flags may be shortened, so the user may have meant the beginning of a flag.
+  // Users may shorten flags, so the user may have meant the beginning of a flag.
   std::vector<std::string_view> names;
   for (const Spelling& spelling : spellings())
     names.push_back(std::string_view(spelling.text).substr(0, flag.size() + 1));
@@ -56,8 +56,8 @@ Error unknown(const std::string& flag) {
                 " (horovodrun --help lists all; the command's own flags come after the command)");
 }
 
-// Finds a flag by its whole name, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb, "-n"
-// is -np.
+// Finds a flag by its whole name, or by a beginning that only one flag has: "--fusion" means --fusion-threshold-mb,
+// "-n" means -np.
 Result<Spelling> find_flag(const std::string& flag) {
   std::vector<Spelling> candidates;
   for (const Spelling& spelling : spellings()) {
@@ -74,7 +74,7 @@ Result<Spelling> find_flag(const std::string& flag) {
   return misuse("the flag " + flag + " is ambiguous: it could be " + list);
 }
 
-// -p2222 and -Hhost:4: one letter and its value without a blank.
+// Splits arguments like -p2222 and -Hhost:4: one letter and its value without a blank between them.
 std::optional<std::pair<std::string, std::string>> split_glued(const std::string& argument) {
   if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-' || argument[2] == '=') return std::nullopt;
   std::string flag = argument.substr(0, 2);
@@ -110,7 +110,7 @@ bool in_range(Range range, double value) {
   return true;
 }
 
-// As Python prints it, since scripts compare: 20 is "20.0".
+// Prints a number as Python does, because scripts compare the texts: 20 is "20.0".
 std::string python_float(double value) {
   char text[64];
   double magnitude = std::abs(value);
@@ -128,7 +128,7 @@ std::optional<Number> parse(std::string_view text) {
   return number_in<Number>(text);
 }
 
-// What the flag's value becomes in its variable.
+// Returns what the variable gets for the flag's value.
 std::string written_value(const FlagRow& row, const std::string& value) {
   if (row.written == Written::mebibytes) return std::to_string(parse<std::int64_t>(value).value_or(0) << 20);
   if (row.written == Written::inverted_flag) return value == "1" ? "0" : "1";
@@ -174,14 +174,14 @@ Result<std::string> check_form(const FlagRow& row, const std::string& where, con
   return value;
 }
 
-// A value that fits the flag must fit the variable, too, or it stops every rank.
+// Checks that a value which fits the flag fits its variable, too. Otherwise every rank would refuse it.
 Result<std::string> if_ranks_take_it(const FlagRow& row, const std::string& where, std::string value) {
   std::string fault = row.variable == nullptr ? "" : fault_in(row.variable, written_value(row, value));
   if (fault.empty()) return value;
   return misuse(where + " " + value + " is out of range: the ranks would get " + fault);
 }
 
-// Those that say what a job script should be are of no use to a job.
+// Flags that describe a job script are an error without --jobscript.
 Status check_script_flags(const Flags& flags) {
   if (flags.has("jobscript")) return {};
   for (const FlagRow& row : flag_rows())
@@ -203,7 +203,7 @@ Status check_contradictions(const Flags& flags) {
                    "--gloo, --mpi and --jsrun exclude each other: give one of them");
 }
 
-// One flag at arguments[at], with its value. Moves `at` past both.
+// Reads one flag at arguments[at], with its value. Moves `at` past both.
 Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags& flags) {
   std::string argument = arguments[at++];
   std::optional<std::string> value;
@@ -290,7 +290,7 @@ std::map<std::string, std::string> variables_of(const Flags& flags) {
     if (row.written == Written::when_true && !flags.is_set(row.name)) continue;
     std::string value = written_value(row, flags.get(row.name));
     variables[row.variable] = value;
-    // Some programs read the interface of Horovod's own transport there; it holds one.
+    // Some programs read here the interface of Horovod's own transport. The variable holds only one interface.
     if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
   }
   return variables;
