@@ -104,7 +104,7 @@ Result<WordList> in_enroot(const std::string& program, const Wish& wish) {
   WordList words{program, "start", "--root"};
   for (const Bind& bind : wish.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
   for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
-  // Shifter begins in a folder of its own, so the shell changes to the rank's folder.
+  // Enroot begins in a folder of its own, so the shell changes to the rank's folder.
   add_words(words, {wish.image.word, "sh", "-c", "cd \"$0\" && exec \"$@\"", wish.host.folder});
   add_words(words, wish.command);
   return words;

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 
 class PackedInput {
  public:
-  // Reads this process's standard input. The input is given back when this object ends.
+  // Takes a copy of the descriptor of this process's standard input. The original may be closed then.
   static Result<PackedInput> open();
 
   // The end of the pipe that the rank reads from. Close it in this process once the rank has it.
