@@ -14,13 +14,13 @@ namespace hvd::python {
 namespace {
 
 PyObject* known_type = nullptr;
-PyObject* latest = nullptr;          // of the global process set, by name
-PyObject* latest_of_sets = nullptr;  // of each other one, such a dictionary
+PyObject* latest = nullptr;          // of the global process set: name -> Known
+PyObject* latest_of_sets = nullptr;  // ProcessSet -> a dictionary like `latest`
 
 struct Description {
   TensorLikeness likeness;
   Reference operation, process_set;
-  Reference make_output;  // called with the tensor
+  Reference make_output;  // a function that is called with the tensor
   long reduce_op = 0;
   double prescale = 1, postscale = 1;
 };
@@ -36,7 +36,7 @@ void deallocate_known(PyObject* self) {
   Py_DecRef(type);
 }
 
-// Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
+// The Python constructor: Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
 PyObject* make_known(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject *operation = nullptr, *tensor = nullptr, *make_output = nullptr, *process_set = nullptr;
   auto description = std::unique_ptr<Description>(new (std::nothrow) Description);
@@ -53,7 +53,7 @@ PyObject* make_known(PyTypeObject* type, PyObject* arguments, PyObject*) {
   return reinterpret_cast<PyObject*>(known);
 }
 
-// Whether the argument says what is known; the long way knows what to make of anything else.
+// True if the argument means `number`. For any other kind of argument it is false, and the general path handles it.
 bool says(PyObject* argument, long number) {
   if (argument == Py_None) return number == HVD_AVERAGE;
   if (!PyLong_CheckExact(argument)) return false;
@@ -64,7 +64,7 @@ bool says(PyObject* argument, double number) {
   return PyFloat_CheckExact(argument) && PyFloat_AsDouble(argument) == number;
 }
 
-// What start_again() and start_group_again() are given besides tensors.
+// The arguments of start_again() and start_group_again() besides the tensors.
 struct Wanted {
   PyObject *in_place, *name, *reduce_op, *prescale, *postscale, *process_set;
 };
@@ -74,9 +74,9 @@ bool is_wanted(const Description& known, const Wanted& wanted) {
          says(wanted.postscale, known.postscale) && wanted.process_set == known.process_set.get();
 }
 
-enum class Seen { alike, different, failed };  // failed: with a Python error set
+enum class Seen { alike, different, failed };  // failed: a Python error is set
 
-// Looks at the tensor, and makes what it is reduced into, unless that is in place.
+// Compares the tensor with the known one. Makes the output, unless the reduction is in place.
 Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, Use& use, Reference& made) {
   void* input = nullptr;
   if (!known.likeness.matches(tensor, &input)) return Seen::different;
@@ -90,7 +90,7 @@ Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, U
   return Seen::alike;
 }
 
-// What is known under the name; null if nothing is, or with a Python error set.
+// Returns what is known under the name. Returns null if nothing is known, or if a Python error is set.
 Reference find_latest(const Wanted& wanted) {
   if (!PyUnicode_CheckExact(wanted.name)) return {};
   PyObject* of_set = latest;
@@ -116,7 +116,7 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_again() takes 7 arguments");
   PyObject* tensor = arguments[0];
   const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
-  const Reference found = find_latest(wanted);  // kept: looking at tensors may let other threads run
+  const Reference found = find_latest(wanted);  // kept alive, because other threads may run while tensors are examined
   if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
   if (!is_known(found.get())) return none();
   const Description& known = description_of(found.get());

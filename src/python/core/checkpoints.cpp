@@ -11,7 +11,8 @@
 namespace hvd::python {
 namespace {
 
-// A refusal is the caller's mistake, or of the system around: OSError, which Python's users expect for files.
+// Raises the Python error of a failure. The caller's mistakes get their usual types; failures of files are OSError, as
+// Python's users expect.
 PyObject* raise_about_files(hvd_status status) {
   switch (status) {
     case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
@@ -21,7 +22,7 @@ PyObject* raise_about_files(hvd_status status) {
   }
 }
 
-// What the entries point to, for as long as they are used.
+// The memory that the entries point to. It lives as long as they are used.
 struct Entries {
   std::vector<hvd_checkpoint_entry> all;
   std::deque<std::string> texts;
@@ -57,7 +58,7 @@ struct Entries {
     return entry.dtype != nullptr && keep_shape(shape, entry);
   }
 
-  // (path, kind, type, value)
+  // Adds an entry from a tuple (path, kind, type, value).
   bool add(PyObject* tuple) {
     PyObject *path = nullptr, *kind = nullptr, *value = nullptr;
     int type = 0;

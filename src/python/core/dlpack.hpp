@@ -22,11 +22,11 @@ struct DlpackTensor {
   std::uint64_t byte_offset;
 };
 
-// One that has an owner: what a capsule named "dltensor" holds.
+// A tensor with an owner. A capsule named "dltensor" holds it.
 struct DlpackManagedTensor {
   DlpackTensor tensor;
   void* context;
-  void (*free)(DlpackManagedTensor* self);  // on any thread
+  void (*free)(DlpackManagedTensor* self);  // may be called on any thread
 };
 
 }  // namespace hvd::python

@@ -1,20 +1,22 @@
 #pragma once
-// What was started and is not collected yet, and waiting for it. A table holds, by handle, what waiting returns and
-// what must stay alive until then.
+// Operations that were started and not collected yet, and the functions that wait for them. A table holds for each
+// handle what waiting returns and what must stay alive until then.
 #include "python/core/python_api.hpp"
 
 #include "api/horovod.h"
 
 namespace hvd::python {
 
-// Notes what was started, and gives its number: as users know handles, they count from 1 after each init(). `value` is
-// what synchronize() returns, unless `result` is given: then result(handle of the C API, value); `keep` must not be
-// freed before the operation is done. Null for none. Null with a Python error set.
+// Stores an operation that was started and returns its number. This number is the handle that users see; it counts from
+// 1 after each init(). synchronize() returns `value`, unless `result` is given: then it returns result(handle of the C
+// API, value). `keep` must not be freed before the operation is done. Each may be null. Returns null if a Python error
+// is set.
 PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep);
-// The next number stands for an operation that was refused.
+// Gives the next number to an operation that was refused.
 void skip_number();
 
-// Whether a finish() was interrupted whose operation still goes on: nobody has its handle.
+// True if a finish() was interrupted and its operation is not done yet. Nobody else has the handle of such an
+// operation.
 bool has_interrupted();
 
 // The functions of the module.

@@ -1,5 +1,5 @@
-// horovod._core: the C API of horovod.h for Python, in the limited API, so that one build serves every Python from 3.9
-// on. Pointers travel as integers (tensor.data_ptr()); no framework is known here.
+// horovod._core is the C API of horovod.h for Python. It uses Python's limited API, so one build works with every
+// Python from 3.9 on. Pointers travel as integers (tensor.data_ptr()). This module knows no framework.
 #include "python/core/python_api.hpp"
 
 #include <cstdlib>
@@ -78,7 +78,7 @@ PyObject* world(PyObject*, PyObject*) {
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
 }
 
-// Python's copy of the environment does not have what the library sets.
+// Needed because Python's copy of the environment does not have the variables that the library sets.
 PyObject* owner_mark(PyObject*, PyObject*) {
   const char* mark = std::getenv("HOROVOD_OWNER");  // NOLINT(concurrency-mt-unsafe): under the GIL
   return mark == nullptr ? none() : PyUnicode_FromString(mark);

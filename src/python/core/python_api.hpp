@@ -4,7 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-// Python 3.9 calls METH_FASTCALL functions like every later one; only its headers hide the name from the limited API.
+// Python 3.9 calls METH_FASTCALL functions as later versions do. Only its headers hide the name from the limited API.
 #ifndef METH_FASTCALL
 #define METH_FASTCALL 0x0080
 #endif

@@ -1,5 +1,5 @@
 #pragma once
-// A reference to a Python object that this scope owns.
+// Owns a reference to a Python object.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {
@@ -24,7 +24,7 @@ class Reference {
 
   PyObject* get() const { return object_; }
   explicit operator bool() const { return object_ != nullptr; }
-  // The caller owns it from now on.
+  // Hands the reference over to the caller.
   PyObject* release() {
     PyObject* object = object_;
     object_ = nullptr;

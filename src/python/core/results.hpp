@@ -1,5 +1,5 @@
 #pragma once
-// Results that the runtime kept because their size was not known before: of allgather and alltoall.
+// The results of allgather and alltoall. The runtime keeps their memory, because their size was not known before.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {

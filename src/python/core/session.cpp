@@ -16,7 +16,8 @@ Session::Session() {
   pthread_atfork(nullptr, nullptr, &Session::after_fork_in_child);
 }
 
-// The child has a copy of the runtime's memory but none of its threads: it must neither use nor free it.
+// The child has a copy of the runtime's memory but none of its threads. The child must neither use nor free this
+// memory.
 void Session::after_fork_in_child() {
   Session& session = get();
   if (session.runtime_ != nullptr || session.changing_) session.forked_ = true;
@@ -57,11 +58,11 @@ bool Session::shutdown() {
   place_.reset();
   if (runtime_ == nullptr) return true;
   hvd_runtime* ending = runtime_;
-  runtime_ = nullptr;  // from here on no new call gets in
+  runtime_ = nullptr;  // from here on no new call uses it
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;
-  // What threads wait for ends, and they come out.
+  // hvd_stop ends everything that threads wait for, so all threads leave the runtime.
   hvd_stop(ending);
   while (users_.load() != 0) {
     timespec pause{0, 1'000'000};

@@ -2,7 +2,7 @@
 
 namespace hvd::python {
 
-// DLPack's "C exchange API": the layout is fixed for the major version.
+// DLPack's "C exchange API". Its layout is fixed for a major version.
 struct DlpackExchange {
   std::uint32_t major, minor;
   void* previous;
@@ -19,11 +19,11 @@ const DlpackExchange* exchange_of(PyObject* type) {
   Reference capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
   const DlpackExchange* found = nullptr;
   if (capsule) found = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  if (found == nullptr) PyErr_Clear();  // another version of the framework
+  if (found == nullptr) PyErr_Clear();  // another version of the framework lacks it
   return found != nullptr && found->major == 1 ? found : nullptr;
 }
 
-// What object.name() returns, or object.name, is the given object or equal to it. An error stays set.
+// True if object.name() or the attribute object.name is `expected` or equal to it. An error stays set.
 bool answers(PyObject* object, const char* name, PyObject* expected) {
   Reference said(PyObject_CallMethod(object, name, nullptr));
   return said && PyObject_RichCompareBool(said.get(), expected, Py_EQ) == 1;
@@ -71,8 +71,9 @@ bool TensorLikeness::matches(PyObject* tensor, void** data) const {
 bool TensorLikeness::matches_made(PyObject* tensor, void** data) const {
   bool alike = dlpack_ != nullptr ? matches_by_dlpack(tensor, data) : matches_by_asking(tensor, data);
   if (alike && count_ == 1 && is_neg_) {
-    // Its memory may hold the negative of what it shows: an imaginary part of a conjugate. That has steps of two, but
-    // for a single element, which is contiguous. Asking costs as much as all the rest here.
+    // The tensor's memory may hold the negative of its values: an imaginary part of a conjugate. Such a tensor has
+    // strides of two, unless it is a single element, which is contiguous. The question costs as much as everything else
+    // here.
     Reference negative(PyObject_CallFunctionObjArgs(is_neg_.get(), tensor, nullptr));
     alike = negative.get() == Py_False;
   }
@@ -87,7 +88,7 @@ bool TensorLikeness::matches_by_dlpack(PyObject* tensor, void** data) const {
     return false;
   for (std::size_t i = 0; i < extents_.size(); ++i) {
     if (read.shape[i] != extents_[i]) return false;
-    // As frameworks have it, a step that is never taken does not matter.
+    // As in frameworks, the stride of a dimension of extent 1 does not matter.
     if (read.strides != nullptr && read.strides[i] != strides_[i] && extents_[i] != 1 && count_ > 0) return false;
   }
   *data = read.data;

@@ -1,6 +1,6 @@
 #pragma once
-// A tensor as its framework's Python type shows it, read without the framework: by DLPack's table of C functions where
-// the type has one (torch from 2.10 on: one call instead of six), else by asking the object as a program would.
+// Reads a tensor of a framework's Python type without the framework. If the type has DLPack's table of C functions
+// (torch from 2.10 on), it uses this table: one call instead of six. Otherwise it asks the object as a program would.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace hvd::python {
 
 struct DlpackExchange;
 
-// What a tensor must be like to be communicated as another one was: of the same Python type, element type and shape,
-// dense and contiguous in the host's memory. All members change with the GIL held.
+// Describes a tensor, to recognise others that can be communicated in the same way: they have the same Python type,
+// element type and shape, and are dense and contiguous in the host's memory. All members change with the GIL held.
 class TensorLikeness {
  public:
-  // Learns it from a tensor that was found to be dense and contiguous in the host's memory. False with a Python error
-  // set.
+  // Learns the description from a tensor that was found to be dense and contiguous in the host's memory. False if a
+  // Python error is set.
   bool learn(PyObject* tensor);
-  // If the tensor is alike: true, with its memory. False if it is not, or if that cannot be told: the long way says
-  // what is wrong with it. No Python error is set.
+  // True, with the tensor's memory, if the tensor is alike. False if it is not alike, or if that cannot be told. The
+  // general path then says what is wrong with the tensor. No Python error is set.
   bool matches(PyObject* tensor, void** data) const;
-  // The same for a tensor that was made like such a one, whose Python type may be a plainer one.
+  // The same test for a tensor that was made to be like the described one. Its Python type may be a base type.
   bool matches_made(PyObject* tensor, void** data) const;
 
  private:
@@ -31,7 +31,7 @@ class TensorLikeness {
   bool matches_by_asking(PyObject* tensor, void** data) const;
 
   Reference type_, dtype_, shape_;
-  Reference is_neg_;  // the type's method; null where it has none
+  Reference is_neg_;  // the type's method; null if the type has none
   const DlpackExchange* dlpack_ = nullptr;
   DlpackType dlpack_type_{};
   std::vector<std::int64_t> extents_, strides_;

@@ -1,9 +1,9 @@
-"""The verbs, once for every framework: a runtime per process, prepared operations by what describes them, handles.
+"""The collectives for every framework: one runtime per process, prepared operations found by a key, and handles.
 
-A framework's module turns its tensors into addresses, asks for the operation here (`operation`), submits
-(`submit`, `submit_group`) and waits (`synchronize`, `synchronize_all`). What it submitted once under a name it submits
-again by `_core.start_again`. Operations and handles are plain data of this process; what the ranks agree about is the C
-library's work.
+A framework's module turns its tensors into addresses, gets the operation here (`operation`), submits it (`submit`,
+`submit_group`) and waits (`synchronize`, `synchronize_all`). An operation that was submitted once under a name is
+submitted again by `_core.start_again`. Operations and handles are plain data of this process. The C library makes the
+ranks agree.
 """
 import array
 import atexit
@@ -16,17 +16,18 @@ import weakref
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
-# Held by init and shutdown. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down, exit".
+# init and shutdown hold this lock. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down,
+# exit".
 _changing = threading.RLock()
 _atexit_registered = False
 is_forked = False  # this process is the child of one that may be a rank
 
 
 class RecentlyUsed(dict):
-    """What was used last, by key; `table[key]` is None for what is not there.
+    """A dict of the entries that were used last; `table[key]` is None for a missing key.
 
-    Holds up to twice `most` entries: when it is full, those that are not used before it is full again are forgotten.
-    Finding what is used all the time costs what it costs in a dict.
+    It holds up to twice `most` entries. When it is full, it forgets the entries that are not used before it is full
+    again. To find an entry that is used all the time is as fast as in a dict.
     """
 
     def __init__(self, most):
@@ -51,28 +52,30 @@ class RecentlyUsed(dict):
         self._older = {}
 
 
-# Models have fewer tensors than this. A program with ever new names, shapes or scales uses each of them once.
+# Models have fewer tensors than this. A program that makes new names, shapes or scales all the time uses each only
+# once.
 MOST_OPERATIONS = 8192
-operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
-# name -> _core.Known, or a group's tuple of them, by which a step after the first one starts it without looking at much
+operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the framework modules choose the keys
+# name -> _core.Known, or a tuple of them for a group. With it a step after the first one starts an operation quickly.
 latest = _core.latest
-latest_of_sets = _core.latest_of_sets  # the same for each process set but the global one
-# How many distributed optimizers have had parameters of a name, by (process set id, name); from 0 after each init.
+latest_of_sets = _core.latest_of_sets  # ProcessSet -> a dictionary like `latest`, for all sets but the global one
+# The number of distributed optimizers that have parameters of a name, by (process set id, name). It is 0 after each
+# init.
 optimizers_with = collections.Counter()
-# What has state of a job; its begin_anew() is called after a shutdown, when the next job has begun.
+# Objects that have state of a job. Their begin_anew() is called after a shutdown, when the next job has begun.
 to_begin_anew = weakref.WeakSet()
-_remembered = 0  # operations of `latest`, and those that were replaced there
+_remembered = 0  # operations in `latest`, and those that were replaced there
 _unnamed = {}  # process set id -> counter of its operations without a name
-_first_unnamed = 1  # what such a counter begins with
+_first_unnamed = 1  # the first number of such a counter
 _places = {}  # process set id -> (this rank's place, size)
-are_sets_dynamic = False  # whether process sets may be added and removed
+are_sets_dynamic = False  # True if process sets may be added and removed
 
 
 # ---- the job ----------------------------------------------------------------------------------------------------
 
 
 def init(*members):
-    """Joins the job, and says so; False if this process has done so already. For the arguments see _core.init."""
+    """Joins the job. Returns True, or False if this process has joined already. _core.init describes the arguments."""
     global _atexit_registered
     with _changing:
         begun = not _core.is_initialized()
@@ -92,7 +95,7 @@ def init(*members):
 
 
 def shutdown():
-    """Leaves the job. What was not synchronised stays alive until the C library has let go of it."""
+    """Leaves the job. Tensors of unfinished operations stay alive until the C library no longer uses them."""
     with _changing:
         _core.shutdown()
         _copy_mark()
@@ -100,8 +103,8 @@ def shutdown():
 
 
 def _copy_mark():
-    """The C library marks the environment, so that a child which inherits it does not join in this rank's place.
-    Python's copy of the environment needs the mark too: subprocess may be given os.environ."""
+    """Copies the C library's mark to Python's environment. The mark keeps a child that inherits it from joining in this
+    rank's place. Python's copy of the environment needs the mark, too, because subprocess may be given os.environ."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark
@@ -124,7 +127,7 @@ def _forget_everything():
 
 
 def _after_fork_in_child():
-    # Another thread may have held the lock, and the parent's handles are none of the child's.
+    # Another thread may have held the lock. The handles of the parent do not belong to the child.
     global _changing, is_forked
     _changing = threading.RLock()
     is_forked = True
@@ -138,7 +141,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def place_in(process_set):
-    """(this rank's place, size) of the set with this id; the place is -1 if this rank is not in it.
+    """Returns (this rank's place, size) of the set with this id; the place is -1 if this rank is not in the set.
 
     ValueError if there is no such set.
     """
@@ -150,7 +153,7 @@ def place_in(process_set):
 
 
 def add_process_set(ranks):
-    """The id of the new set. Collective over all ranks."""
+    """Makes a process set and returns its id. Collective over all ranks."""
     _wait_for_all_ranks()
     number = _core.add_process_set(ranks)
     _forget_set(number)
@@ -158,14 +161,14 @@ def add_process_set(ranks):
 
 
 def remove_process_set(process_set):
-    """Collective over all ranks. What is under way in the set fails."""
+    """Removes a process set. Collective over all ranks. Operations that are under way in the set fail."""
     _wait_for_all_ranks()
     _core.remove_process_set(process_set)
     _forget_set(process_set)
 
 
 def _forget_set(process_set):
-    """Its id means another set from now on, or none."""
+    """Forgets a set's id, which means another set from now on, or none."""
     _forget_operations()
     _unnamed.pop(process_set, None)
     _places.pop(process_set, None)
@@ -174,7 +177,8 @@ def _forget_set(process_set):
 
 
 def _wait_for_all_ranks():
-    """With an ear for signals, which the C library does not have while it changes the process sets."""
+    """Waits in a way that signals can interrupt. The C library does not handle signals while it changes the process
+    sets."""
     found = operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ())
     finish(submit(found, 0, 0, 0, None, None))
 
@@ -184,7 +188,7 @@ def _wait_for_all_ranks():
 
 def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """The prepared operation of this key, made of the other arguments if there is none yet."""
+    """Returns the prepared operation of this key. If there is none yet, makes it from the other arguments."""
     found = operations[key]
     if found is None:
         found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group)
@@ -194,12 +198,13 @@ def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, 
 
 def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """An operation for one use, whose name will not come again."""
+    """Makes an operation for one use only, because its name will not come again."""
     return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group)
 
 
 def new_unnamed(process_set):
-    """Numbers the operations without a name in the set, by which its ranks match them; from 1 after each init."""
+    """Returns the next number of an operation without a name in the set. The ranks of the set match such operations by
+    these numbers, which begin with 1 after each init."""
     counter = _unnamed.get(process_set)
     if counter is None:
         counter = _unnamed[process_set] = itertools.count(_first_unnamed)
@@ -207,12 +212,12 @@ def new_unnamed(process_set):
 
 
 def remember(name, known, process_set):
-    """From now on _core.start_again knows what was started last under the name in the ProcessSet."""
+    """Stores what was started last under the name in the ProcessSet, for _core.start_again."""
     global _remembered
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
-        latest.clear()  # an operation that is used again is found among all, and remembered anew
+        latest.clear()  # an operation that is used again is found in `operations` and stored here anew
         latest_of_sets.clear()
         _remembered = count
     of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})
@@ -223,24 +228,26 @@ submit = _core.submit
 submit_group = _core.submit_group
 poll = _core.poll
 synchronize = _core.synchronize
-finish = _core.finish  # what a synchronous verb does with the handle of its own
+finish = _core.finish  # a synchronous collective waits for its own handle with it
 synchronize_all = _core.synchronize_all
 
 
 def barrier(process_set=0):
-    """Returns when every rank of the set has called it."""
+    """Returns when every rank of the set has called barrier()."""
     key = ("barrier", process_set)
     found = operation(key, "barrier.noname", _core.BARRIER, _core.UINT8, (), process_set=process_set)
     finish(submit(found, 0, 0, 0, None, None))
 
 
 def join():
-    """Returns when every rank has called it: the rank that was last. Until then zeros take this rank's place."""
+    """Returns when every rank has called join(): the number of the rank that was last. Until then zeros take this
+    rank's place."""
     global _first_unnamed
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
-    # The ranks have started different numbers of operations without a name. From here on they count together again.
+    # The ranks have started different numbers of operations without a name. From here on all ranks count from the same
+    # number.
     _first_unnamed += 1 << 32
     _unnamed.clear()
     return last[0]

@@ -38,8 +38,8 @@ class Checkpointer:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}; expected a positive number, or None")
         self.folder = collective.path_text(folder)
-        self.stall_seconds = 0.0  # that the training of this rank stood still for checkpoints
-        self.snapshot_bytes = 0  # that the copy takes, on rank 0
+        self.stall_seconds = 0.0  # seconds that the training of this rank stood still for checkpoints
+        self.snapshot_bytes = 0  # bytes that the copy takes, on rank 0
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
         self._asynchronous, self._sharded = asynchronous and not sharded, sharded
@@ -60,7 +60,7 @@ class Checkpointer:
     # ---- saving ---------------------------------------------------------------------------------------------------
 
     def step(self, step, extra=None):
-        """After each step of the training: saves if it is time to, and says whether it did."""
+        """Call it after each step of the training. Saves if it is time to, and returns whether it saved."""
         if not self._is_due(step):
             return False
         self.save(step, extra)
@@ -70,14 +70,14 @@ class Checkpointer:
         if self._first_step is None:
             self._first_step = step - 1
         since = step - (self._first_step if self._saved_step is None else self._saved_step)
-        if since < 0:  # the steps began anew
+        if since < 0:  # the steps began again
             self._saved_step, since = step, 0
         if self._every_steps is not None and since >= self._every_steps:
             return True
         return self._clock is not None and self._clock.is_due()
 
     def save(self, step, extra=None):
-        """Saves now; if asynchronous, what remains of it happens meanwhile."""
+        """Saves now. An asynchronous save writes while the training goes on."""
         began = time.monotonic()
         self.wait()
         if self._sharded:
@@ -113,7 +113,7 @@ class Checkpointer:
                          keep=self._keep)
 
     def wait(self):
-        """Returns when what was begun is safe on the disk. Raises its error, on all ranks."""
+        """Returns when the save that was begun is safe on the disk. Raises the error of this save, on all ranks."""
         if not self._asynchronous:
             return
         collective.on_rank_0(self._finish)
@@ -124,7 +124,7 @@ class Checkpointer:
             writing.finish()
 
     def close(self):
-        """Waits, then lets other jobs have the folder. The checkpointer may be used again afterwards."""
+        """Waits for the save, then lets other jobs use the folder. The checkpointer may be used again afterwards."""
         try:
             self.wait()
         finally:
@@ -139,15 +139,16 @@ class Checkpointer:
         if kind is None:
             self.close()
         elif rank() == 0 and self._writing is not None:
-            try:  # the others may not come here: what was begun is brought to its end, and no more
+            try:  # other ranks may not come here, so only the save that was begun is finished
                 self._finish()
-            except Exception as error:  # the first failure is the one to be shown
+            except Exception as error:  # the first failure is shown
                 print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
 
     # ---- restoring ------------------------------------------------------------------------------------------------
 
     def restore(self, **options):
-        """Loads the newest whole checkpoint; returns what restore() does, {"step": None} if there is none."""
+        """Loads the newest whole checkpoint. Returns what restore() returns, or {"step": None} if there is no
+        checkpoint."""
         self.wait()
         if collective.on_rank_0(self._is_empty):
             return {"step": None}
@@ -167,7 +168,7 @@ class Checkpointer:
 
 
 class _Writing:
-    """A write on a thread of its own. The interpreter waits for it before it ends."""
+    """A write in a thread of its own. The interpreter waits for the thread before it ends."""
 
     def __init__(self, write):
         self._error = None
@@ -187,10 +188,10 @@ class _Writing:
 
 
 class _Clock:
-    """Every so many minutes, by rank 0's clock, without asking it in each step.
+    """Saves after a number of minutes by rank 0's clock, without asking rank 0 in each step.
 
-    The ranks ask at a step that they agreed on the last time: when half of the time that is left will have passed, at
-    the pace so far.
+    All ranks agree on the step at which they ask rank 0 next: the step at which half of the time that is left will have
+    passed, at the pace so far.
     """
 
     def __init__(self, minutes):

@@ -1,4 +1,5 @@
-"""save, restore and latest: collective. Rank 0 alone opens files; the others get what is in them by broadcasts."""
+"""save, restore and latest. They are collective: rank 0 opens the files, and the others get the content by broadcasts.
+"""
 import contextlib
 import datetime
 import importlib.util
@@ -18,7 +19,7 @@ from horovod.torch.functions import allgather_object
 
 FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
-# What the tree has at its top besides the objects that the user names.
+# Names at the top of the tree that belong to Horovod. The user names the other objects there.
 _OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards")
 
 
@@ -31,7 +32,7 @@ def _broadcast(name, address, count, keep):
 
 
 def share(value=None):
-    """Rank 0's JSON value, on every rank."""
+    """Returns rank 0's JSON value on every rank."""
     text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8) if rank() == 0 else None
     length = torch.tensor([text.numel() if rank() == 0 else 0], dtype=torch.int64)
     _ops.finish(_broadcast("length", length.data_ptr(), 8, length))
@@ -42,7 +43,8 @@ def share(value=None):
 
 
 def share_outcome(failure, value=None):
-    """Raises rank 0's failure on every rank; returns its value if there is none. `failure`: an exception, or None."""
+    """Raises rank 0's failure on every rank. If there is none, returns rank 0's value. `failure` is an exception or
+    None."""
     told = share([type(failure).__name__, str(failure)] if failure else ["", value]) if size() > 1 else \
         ["", value] if failure is None else None
     if failure is not None:
@@ -53,23 +55,24 @@ def share_outcome(failure, value=None):
 
 
 def _tried_on_rank_0(do):
-    """What do() returned on rank 0, and what it raised; neither elsewhere."""
+    """Returns the result of do() on rank 0 and the exception that it raised; (None, None) on other ranks."""
     if rank() != 0:
         return None, None
     try:
         return do(), None
-    except Exception as error:  # whatever it is, the others wait for it
+    except Exception as error:  # the others wait for any kind of exception
         return None, error
 
 
 def on_rank_0(do):
-    """The result of do() on rank 0, plain data, on every rank; or its exception on every rank."""
+    """Calls do() on rank 0. Returns its result, which is plain data, on every rank, or raises its exception on every
+    rank."""
     value, failure = _tried_on_rank_0(do)
     return share_outcome(failure, value)
 
 
 def _refuse_together(problem):
-    """Raises on all ranks if there is a problem on any, so that none waits for the others."""
+    """Raises on all ranks if any rank has a problem, so that no rank waits for the others."""
     answers = allgather_object(problem, "checkpoint.problems") if size() > 1 else [problem]
     for who, found in enumerate(answers):
         if found:
@@ -80,7 +83,7 @@ def _refuse_together(problem):
 
 
 def find_library():
-    """Opens the HDF5 library; where the loader finds none, the copy that came with h5py."""
+    """Opens the HDF5 library. If the loader finds none, opens the copy that came with h5py."""
     try:
         _core.checkpoint_library(None)
         return
@@ -106,7 +109,8 @@ def _library_of_h5py():
 
 
 def collect(model, optimizer, step, extra, objects, with_random):
-    """The whole state as a tree.Tensors on rank 0 (None elsewhere). Collective if random numbers are wanted."""
+    """Returns the whole state as a tree.Tensors on rank 0, None on other ranks. Collective if random numbers are
+    wanted."""
     generators = None
     if with_random:
         mine = training.random_state()
@@ -116,7 +120,7 @@ def collect(model, optimizer, step, extra, objects, with_random):
 
 
 def on_this_rank_0(do):
-    """The result of do() on rank 0 and None elsewhere; an exception is raised on all ranks."""
+    """Returns the result of do() on rank 0, None on other ranks. An exception is raised on all ranks."""
     value, failure = _tried_on_rank_0(do)
     share_outcome(failure)
     return value
@@ -175,7 +179,7 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
 
 
 def write(path, entries, kept, step, compression, keep_previous, lease=None, keep=0):
-    """On the one process that writes. `kept`: the tensors behind the addresses."""
+    """Called on the one process that writes. `kept`: the tensors behind the addresses."""
     find_library()
     _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease, keep)
     del kept
@@ -188,7 +192,7 @@ def save_sharded(path, model, optimizer, step, extra, objects, compression, keep
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
-        _core.checkpoint_release(file)  # nobody else knows its name
+        _core.checkpoint_release(file)  # nobody else knows the name of this file
 
     shards, mark = sharded_files.save_shards(path, state, write_shard)
 
@@ -246,7 +250,8 @@ class _ShardsDamaged(Exception):
 
 
 def _one_before(index, tried):
-    """The index of shards before this one: what it replaced, else the next by name in its folder."""
+    """Returns the index of shards before this one: the index that it replaced, else the next one by name in its folder.
+    """
     if os.path.exists(f"{index}.previous"):
         return f"{index}.previous"
     around = os.path.dirname(index) or "."
@@ -273,7 +278,7 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     generators = root.pop("random", None)
     for name, wanted in (("model", model), ("optimizer", optimizer)):
         if wanted is None:
-            root.pop(name, None)  # whoever wants the step alone need not read the rest
+            root.pop(name, None)  # a caller that wants only the step need not read the rest
     if is_sharded:
         own = generators.get(f"rank_{rank()}") if random_numbers and generators else None
     else:
@@ -307,7 +312,7 @@ def _problem_with(root, path, model, optimizer, strict, objects):
 
 
 def _read(opened, wanted, places):
-    """Fills the tensors: rank 0 reads, and what it has read is under way to the others while it reads on."""
+    """Fills the tensors. Rank 0 reads, and broadcasts each tensor to the others while it reads the next one."""
     handles, failure = [], None
     for item in wanted:
         item.tensor = places.get(item.path)
@@ -321,7 +326,8 @@ def _read(opened, wanted, places):
 
 
 def _fetch(opened, item, failure):
-    """After a failure nothing is read, but the broadcasts go on: the others have started theirs."""
+    """Reads a tensor. After a failure nothing is read, but the broadcasts continue, because the others have started
+    theirs."""
     if opened is None or failure is not None or not item.bytes():
         return failure
     try:
@@ -332,7 +338,8 @@ def _fetch(opened, item, failure):
 
 
 def _read_own(opened, generators):
-    """This rank's generators of all ranks', which travel in one piece; None if there was no such rank."""
+    """Returns this rank's generators. The generators of all ranks travel in one piece. None if the saved job had no
+    such rank."""
     items = list(generators.tensors())
     memory = torch.empty(sum(tree.aligned(item.bytes()) for item in items), dtype=torch.uint8)
     at, failure = 0, None
@@ -376,7 +383,7 @@ def _rest_of(root, objects):
 
 
 def latest(folder):
-    """The path of the newest whole checkpoint of a folder, on all ranks; None if there is none. Collective."""
+    """Returns the path of the newest whole checkpoint of a folder, on all ranks; None if there is none. Collective."""
     folder = path_text(folder)
 
     def find():

@@ -23,16 +23,16 @@ class Sampler(torch.utils.data.Sampler):
 
     def __init__(self, dataset, shuffle=True, seed=0):
         self.epoch = 0
-        self.position = 0  # samples of this epoch that the job has done, all ranks together
+        self.position = 0  # samples of this epoch that all ranks of the job together have done
         self._count, self._shuffle, self._seed = len(dataset), shuffle, seed
 
     def set_epoch(self, epoch):
-        """Begins an epoch; the one that a checkpoint was in goes on where it was."""
+        """Begins an epoch. The epoch in which a checkpoint was made continues at the saved position."""
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
 
     def advance(self, samples):
-        """This rank has trained on so many more."""
+        """Adds the number of samples that this rank has trained on."""
         self.position = min(self._count, self.position + samples * size())
 
     def _rest(self):

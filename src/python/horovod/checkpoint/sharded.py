@@ -22,7 +22,7 @@ from horovod.torch.mpi_ops import alltoall
 
 
 class Nodes:
-    """Which ranks share a host, and who speaks for them: the lowest one."""
+    """Tells which ranks share a host, and which rank acts for them: the lowest one."""
 
     def __init__(self, own=None):
         self.of_rank = allgather_object(socket.gethostname() if own is None else own, "checkpoint.nodes")
@@ -36,9 +36,9 @@ class Nodes:
 
 
 def _send(what, data):
-    """Bytes for each rank, {rank: uint8 tensor of a multiple of 64}; what came, as a list by rank.
+    """Sends bytes to each rank, {rank: uint8 tensor of a multiple of 64}. Returns what came, as a list by rank.
 
-    They travel as rows of 64 bytes, since their number has to fit 32 bits.
+    The bytes travel as rows of 64 bytes, because the number of rows has to fit into 32 bits.
     """
     rows = {who: data[who].view(-1, 64) for who in sorted(data)}
     splits = [len(rows[who]) if who in rows else 0 for who in range(size())]
@@ -57,11 +57,11 @@ def _text(tensor):
 
 
 def agree(do):
-    """do() on this rank; if it fails on any, the first failure is raised on all."""
+    """Calls do() on this rank. If it fails on any rank, the first failure is raised on all ranks."""
     value = failure = None
     try:
         value = do()
-    except Exception as error:  # whatever it is, the others wait for it
+    except Exception as error:  # the others wait for any kind of exception
         failure = error
     for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)),
                                                  "checkpoint.agree")):
@@ -77,7 +77,8 @@ def agree(do):
 
 
 def save_shards(path, state, write, nodes=None):
-    """Writes the ranks' tree.Tensors, a file per node: {node: what the index says of it}, and the files' mark."""
+    """Writes the ranks' tree.Tensors, one file per node. Returns {node: the index's entry about it} and the mark of the
+    files."""
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
     memory = torch.empty(state.room_needed(), dtype=torch.uint8)
@@ -109,7 +110,7 @@ def save_shards(path, state, write, nodes=None):
 
 
 def _shard(descriptions, parts, members, mark):
-    """The entries of a node's file, and what has to live until it is written."""
+    """Returns the entries of a node's file, and the objects that have to live until the file is written."""
     entries, kept = [("/", "dict", tree.GROUP, None), ("/mark", "", tree.TEXT, mark)], []
     for who in members:
         part = parts[who].contiguous()
@@ -134,7 +135,8 @@ def remove_shards(path, ending):
 
 
 def remove_old_shards(path):
-    """On rank 0, when the index is in its place: shards that neither it nor the one before names."""
+    """Called on rank 0 when the index is in its place. Removes shards that neither this index nor the one before it
+    names."""
     named = set()
     for index in (path, f"{path}.previous"):
         with contextlib.suppress(OSError, ValueError):
@@ -155,7 +157,8 @@ def remove_old_shards(path):
 
 
 def read_own(path, shards, open_file, nodes=None):
-    """This rank's tree.Node, its tensors in memory. Collective; fails on all ranks if a shard is not whole."""
+    """Returns this rank's tree.Node with its tensors in memory. Collective; fails on all ranks if a shard is not whole.
+    """
     nodes = Nodes() if nodes is None else nodes
     count = sum(len(each["ranks"].split()) for each in shards.values())
     if count != size():

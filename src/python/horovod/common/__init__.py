@@ -1,1 +1,1 @@
-"""What all frameworks share; the module paths are those that Horovod's users know."""
+"""What all frameworks share. The module paths are those that Horovod's users know."""

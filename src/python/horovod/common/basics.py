@@ -9,7 +9,7 @@ from horovod.common.util import get_extension_full_path
 
 
 class HorovodBasics:
-    """Its bound methods are the functions init, rank, size, … of a framework's module."""
+    """Has the functions init, rank, size, … A framework's module exports its bound methods."""
 
     Average = _core.AVERAGE
     Sum = _core.SUM
@@ -19,14 +19,14 @@ class HorovodBasics:
     Product = _core.PRODUCT
 
     def __init__(self, pkg_path=None, *args):
-        """The arguments say where the extension with the C functions lies; see MPI_LIB_CTYPES."""
+        """The arguments say in which file the extension with the C functions is; see MPI_LIB_CTYPES."""
         self._extension = (pkg_path, *args)
         if _process_sets._basics is None:
             _process_sets._setup(self)
 
     @functools.cached_property
     def MPI_LIB_CTYPES(self):
-        """The C functions horovod_rank() and so on, by ctypes."""
+        """The C functions horovod_rank() and so on, through ctypes."""
         return ctypes.CDLL(get_extension_full_path(*self._extension), mode=ctypes.RTLD_GLOBAL)
 
     def init(self, comm=None, process_sets=None):
@@ -63,7 +63,8 @@ class HorovodBasics:
         _ops.shutdown()
 
     def is_initialized(self):
-        """Between init() and shutdown(); also in children forked meanwhile, which know their parent's rank."""
+        """True between init() and shutdown(), also in children that were forked meanwhile: they know their parent's
+        rank."""
         return _core.has_place()
 
     def rank(self):
@@ -91,29 +92,32 @@ class HorovodBasics:
         return _core.world()[5]
 
     def is_homogeneous(self):
-        """Does every node run the same number of processes?"""
+        """True if every node runs the same number of processes."""
         return _core.world()[6]
 
     def mpi_threads_supported(self):
-        """Does the MPI that connects the ranks allow calls from any thread at any time? ValueError without one."""
+        """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError without an MPI.
+        """
         level = _core.mpi_thread_level()  # ValueError before init()
         if level < 0:
             raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
         return level == 3
 
     def mpi_enabled(self):
-        """Are the ranks connected by an MPI? False before init()."""
+        """True if the ranks are connected by an MPI; False before init()."""
         return _core.has_place() and _core.mpi_thread_level() >= 0
 
     def mpi_built(self):
         return _core.mpi_built()
 
     def gloo_enabled(self):
-        """Are the ranks connected by our sockets and shared memory alone, as by Gloo elsewhere? False before init()."""
+        """True if our sockets and shared memory alone connect the ranks, as Gloo does elsewhere; False before init().
+        """
         return _core.has_place() and _core.mpi_thread_level() < 0
 
     def gloo_built(self):
-        """What is meant by Gloo, meeting at a store and communicating without an MPI, is always there."""
+        """True always: what Gloo means elsewhere, to meet at a store and to communicate without an MPI, is always
+        there."""
         return True
 
     def nccl_built(self):
@@ -153,7 +157,7 @@ class HorovodBasics:
     HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
 
     def _get_process_set_ids_and_ranks(self):
-        """{id: ranks} of all sets. ValueError before init(), RuntimeError if a set goes away meanwhile."""
+        """Returns {id: ranks} of all sets. ValueError before init(), RuntimeError if a set is removed meanwhile."""
         ids = _core.process_set_ids()
         try:
             return {number: _core.process_set(number)[1] for number in ids}
@@ -180,7 +184,7 @@ class HorovodBasics:
                              'Horovod is initialised, or by init(process_sets="dynamic")')
 
     def _add_process_set_impl(self, ranks):
-        """The id of the new set."""
+        """Makes a set and returns its id."""
         self._check_dynamic()
         everyone = range(self.size())
         wrong = [rank for rank in ranks if rank not in everyone]
@@ -195,7 +199,7 @@ class HorovodBasics:
         return process_set_id
 
     def _comm_process_set_id(self, comm):
-        """The id of the set that the processes of an mpi4py communicator are; ValueError if there is none."""
+        """Returns the id of the set that has the processes of an mpi4py communicator; ValueError if there is none."""
         ranks = _process_sets._ranks_of(comm, _process_sets.global_process_set.mpi_comm)
         for number, found in self._get_process_set_ids_and_ranks().items():
             if found == ranks:
@@ -204,7 +208,7 @@ class HorovodBasics:
 
 
 def _requested_process_sets(process_sets):
-    """The process sets that init() was asked for; the string "dynamic" asks for none yet."""
+    """Returns the process sets that init() was asked for. The string "dynamic" asks for no set yet."""
     if process_sets is None:
         return []
     if isinstance(process_sets, str):
@@ -230,7 +234,7 @@ def _check_communicator(comm):
 
 
 def _handle_of(comm):
-    """Where the MPI_Comm of an mpi4py communicator lies, and its size."""
+    """Returns the address of an mpi4py communicator's MPI_Comm, and its size."""
     from mpi4py import MPI
 
     return MPI._addressof(comm), MPI._sizeof(comm)

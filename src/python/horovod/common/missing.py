@@ -1,4 +1,5 @@
-"""What of Horovod is not part of this version: each name says so where a program asks for it, and what to do."""
+"""The parts of Horovod that this version lacks. A program that asks for one gets an error that says so, and what to do.
+"""
 
 _INSTEAD = {
     "horovod.tensorflow": "Its binding is to come; horovod.torch is there",
@@ -17,6 +18,6 @@ def text_about(name):
 
 
 def not_here(name):
-    """To be raised by the module of that name."""
-    # Without the attribute `name`, by which `from package import name` would take it for an ordinary absence.
+    """Returns the exception that the module of that name raises."""
+    # The exception has no attribute `name`: with it `from package import name` would take it for an ordinary absence.
     return ModuleNotFoundError(text_about(name))

@@ -4,7 +4,7 @@ import weakref
 from horovod.common.util import is_iterable
 
 _basics = None  # HorovodBasics of the first framework module that was imported
-_registered = weakref.WeakSet()  # those that have an id of this job, but the global one
+_registered = weakref.WeakSet()  # sets that have an id of this job, without the global set
 
 
 def _is_communicator(x):
@@ -37,11 +37,12 @@ class ProcessSet:
         self.ranks = sorted(ranks)
 
     def _invalidate(self):
-        """It is no set of the job any more; it may be added again."""
+        """Called when it is no set of the job any more. It may be added again."""
         self.process_set_id = None
 
     def _check_id(self):
-        """This set's id; TypeError if it has none. Whether operations can run in it is the C library's to say."""
+        """Returns this set's id; TypeError if it has none. The C library decides whether operations can run in the set.
+        """
         if self.process_set_id is None:
             raise TypeError(f"{self} is not registered: give it to hvd.init() or hvd.add_process_set(), and do not use "
                             "it after hvd.remove_process_set()")
@@ -60,7 +61,7 @@ class ProcessSet:
         return _basics._process_set_rank(self.process_set_id)
 
     def included(self):
-        """Is this process in the set? None if its ranks are not known yet."""
+        """True if this process is in the set. None if the set's ranks are not known yet."""
         if self.ranks is None:
             return None
         return _basics.rank() in self.ranks
@@ -74,7 +75,7 @@ global_process_set.process_set_id = 0
 
 
 def _temp_process_set_object(process_set_id):
-    """A ProcessSet that carries an id and nothing else."""
+    """Returns a ProcessSet that has an id and nothing else."""
     temporary = ProcessSet([])
     temporary.ranks = None
     temporary.process_set_id = process_set_id
@@ -90,9 +91,10 @@ def _setup(basics):
 
 
 def _lists_of_ranks(process_sets, comm):
-    """The ranks of each set that init() is to make, in the order of ids: those of communicators come first, sorted.
+    """Returns the ranks of each set that init() is to make, in the order of ids. The sets of communicators come first,
+    sorted.
 
-    Collective over the communicator, if any set has one: every rank knows its own sets only.
+    Collective over the communicator, if any set has one: every rank knows only its own sets.
     """
     lists = [process_set.ranks for process_set in process_sets if process_set.mpi_comm is None]
     own = [_ranks_of(process_set.mpi_comm, comm) for process_set in process_sets if process_set.mpi_comm is not None]
@@ -102,11 +104,12 @@ def _lists_of_ranks(process_sets, comm):
             raise ValueError("init(process_sets=...): the communicator of a ProcessSet has processes that are not in "
                              "the communicator comm")
         lists = [list(ranks) for ranks in sorted(found)] + lists
-    return [ranks for ranks in lists if ranks]  # none stands for all, which have a set already
+    return [ranks for ranks in lists if ranks]  # an empty list stands for all ranks, which have a set already
 
 
 def _ranks_of(comm, world):
-    """The ranks that the processes of an mpi4py communicator have in the job of another one; negative: not there."""
+    """Returns the ranks that the processes of an mpi4py communicator have in the job of another one; negative: not
+    there."""
     from mpi4py import MPI
 
     group, of_world = comm.Get_group(), world.Get_group()
@@ -118,7 +121,7 @@ def _ranks_of(comm, world):
 
 
 def _begin_anew(comm):
-    """A job has begun: the ids of the one before mean nothing any more."""
+    """Called when a job has begun: the ids of the job before it mean nothing any more."""
     for process_set in list(_registered):
         process_set._invalidate()
     _registered.clear()
@@ -126,10 +129,11 @@ def _begin_anew(comm):
 
 
 def _init_process_sets(process_sets):
-    """After init: the global set learns its ranks, each of these its id. KeyError if there is no set of its ranks."""
+    """Called after init. Gives the global set its ranks, and each of these sets its id. KeyError if there is no set of
+    its ranks."""
     try:
         sets = _basics._get_process_set_ids_and_ranks()
-    except ValueError:  # shut down meanwhile
+    except ValueError:  # it was shut down meanwhile
         return
     everyone = global_process_set.ranks = sets[0]
     ids = {tuple(ranks): number for number, ranks in sets.items()}
@@ -170,7 +174,8 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """True if the set was removed; the global set and sets that are not registered cannot be. Every rank calls this."""
+    """Removes the set and returns True. Returns False for the global set and for sets that are not registered, which
+    cannot be removed. Every rank calls this."""
     number = process_set.process_set_id
     if number is None or number == 0:
         return False
