@@ -1,15 +1,16 @@
-"""Makes one timeline of those that the ranks of a job have written (HOROVOD_TIMELINE_ALL_RANKS=1), on one clock.
+"""Makes one timeline from the timelines that the ranks of a job have written (HOROVOD_TIMELINE_ALL_RANKS=1).
 
     python -m horovod.timeline merge all.json timeline.json timeline.json.*
 
-In the result a rank is a process and a tensor is a thread of it. How the clocks are brought together:
+In the result a rank is a process and a tensor is a thread of it. All times are brought to one clock:
 
-1. Ranks of one node have one steady clock; the header of each file says what it showed at the start.
-2. Nodes are first placed by the time of day at the start, which may be off by as much as their clocks are.
-3. Then by the ends of batches after which no rank can be long before another, since each needs what all the others
-   sent: allreduce, allgather, barrier. A batch has one number on all ranks. For each, the difference of two nodes is
-   that of the ranks which were done first on each. Over a window of batches its median is taken, so that a rank counts
-   for nothing which was late to notice. Between windows it changes in a straight line, as clocks drift.
+1. Ranks of one node have one steady clock. The header of each file says what it showed at the start.
+2. Nodes are first placed by the time of day at the start. It may be wrong by the error of their clocks.
+3. Then the ends of batches correct this. After an allreduce, an allgather or a barrier no rank can be done long
+   before another, because each rank needs what all others have sent. A batch has the same number on all ranks. For
+   each batch the difference of two nodes is that of the ranks which were done first on each node. The median over a
+   window of batches is taken, so a rank that noticed an end late does not count. Between windows the difference
+   changes in a straight line, because clocks drift.
 """
 import argparse
 import bisect
@@ -19,7 +20,7 @@ import sys
 
 HEADER = "horovod"
 MEETING = {"ALLREDUCE", "ADASUM", "ALLGATHER", "BARRIER"}
-# Batches of one window: enough for a median, and short enough to follow clocks that drift.
+# The number of batches in a window: enough for a median, and few enough to follow clocks that drift.
 LEAST_WINDOW = 16
 MOST_WINDOWS = 256
 
@@ -29,7 +30,7 @@ class NoTimeline(Exception):
 
 
 class RankFile:
-    """What one rank has written."""
+    """The timeline that one rank has written."""
 
     def __init__(self, path):
         self.path = path
@@ -51,7 +52,7 @@ class RankFile:
         self.node = self.header["node"]
 
     def ends_of_batches(self):
-        """By number of the batch: when its first tensor was done, in this file's time."""
+        """Returns for each number of a batch the time when its first tensor was done, in this file's time."""
         open_spans, ends = {}, {}
         for event in self.events:
             row = open_spans.setdefault(event["pid"], [])
@@ -66,11 +67,11 @@ class RankFile:
 
 
 class Node:
-    """The files of ranks with one clock."""
+    """The files of ranks that have one clock."""
 
     def __init__(self, files):
         self.files = files
-        # By the median, since a clock that was set while the ranks started is wrong for some.
+        # The median is taken because for some ranks the value is wrong: the clock was set while the ranks started.
         self.day_of_steady_clock = statistics.median(
             file.start_of_day - file.header["start_of_steady_clock_in_micros"] for file in files)
         self.ends = {}
@@ -81,7 +82,8 @@ class Node:
 
 
 def offset_by_batches(node, reference):
-    """What is to be added to the node's steady clock: points (its time, offset), with straight lines between them."""
+    """Returns what must be added to the node's steady clock: points (its time, offset). Between points the line is
+    straight."""
     common = sorted(node.ends.keys() & reference.ends.keys())
     if not common:
         return [(0, node.day_of_steady_clock - reference.day_of_steady_clock)]
@@ -94,7 +96,7 @@ def offset_by_batches(node, reference):
 
 
 def at(points, time):
-    """The offset at that time; before the first point and after the last one the lines go on."""
+    """Returns the offset at a time. Before the first point and after the last one the lines continue."""
     if len(points) == 1:
         return points[0][1]
     after = min(max(bisect.bisect_left(points, (time,)), 1), len(points) - 1)
@@ -103,7 +105,8 @@ def at(points, time):
 
 
 def events_of(file, points, start):
-    """The rank as a process, its tensors as threads. `start`: of the result, on the reference's steady clock."""
+    """Yields the rank as a process and its tensors as threads. `start`: the start of the result, on the reference's
+    steady clock."""
     head = {"ph": "M", "pid": file.rank}
     yield {**head, "name": "process_name", "args": {"name": f"rank {file.rank} ({file.header['host']})"}}
     yield {**head, "name": "process_sort_index", "args": {"sort_index": file.rank}}
@@ -119,11 +122,11 @@ def events_of(file, points, start):
         if event["ph"] != "i":
             time = latest[row] = max(time, latest.get(row, time))
         moved = {**event, "ts": time, "pid": file.rank, "tid": row}
-        yield {**moved, "s": "p"} if event["ph"] == "i" else moved  # a mark of this rank, not of all
+        yield {**moved, "s": "p"} if event["ph"] == "i" else moved  # the mark belongs to this rank, not to all ranks
 
 
 def merge(paths):
-    """The events of all files, in one list."""
+    """Returns the events of all files in one list."""
     files = sorted(map(RankFile, paths), key=lambda file: file.rank)
     for one, other in zip(files, files[1:]):
         if one.rank == other.rank:

@@ -1,5 +1,5 @@
-// horovod.torch.mpi_lib_v2: the C functions by which other Python code, through ctypes, asks Horovod. Each asks the
-// function of its name in horovod.common.c_functions; ctypes has let go of the GIL, so it is taken first.
+// horovod.torch.mpi_lib_v2: C functions with which other Python code asks Horovod through ctypes. Each calls the
+// function of its name in horovod.common.c_functions. ctypes has released the GIL, so it is taken first.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// What the Python function of this name gives for the arguments, in Py_BuildValue's format; -1 with a word on standard
-// error where it fails.
+// Returns what the Python function of this name returns. `format` describes the arguments for Py_BuildValue. Returns
+// -1, with a message on standard error, if the function fails.
 template <typename... Arguments>
 int ask(const char* name, const char* format, Arguments... arguments) {
   const Gil gil;
@@ -39,7 +39,7 @@ int ask(const char* name) {
   return ask(name, "()");
 }
 
-// Pointers go as numbers: c_functions reads what they point at.
+// Pointers are passed as numbers. c_functions reads the memory behind them.
 unsigned long long number(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }

@@ -1,10 +1,10 @@
-"""A loader of batches that others derive from, and a mixin by which batches are prepared ahead in a thread."""
+"""A base class of loaders of batches, and a mixin that prepares batches ahead in a thread."""
 import queue
 import threading
 
 
 class BaseDataLoader:
-    """Derived classes say by _iterate() what the batches are, and by __len__ how many."""
+    """Derived classes define _iterate(), which yields the batches, and __len__(), the number of batches."""
 
     def __len__(self):
         """The number of batches of an epoch."""
@@ -15,7 +15,7 @@ class BaseDataLoader:
         raise NotImplementedError()
 
     def _process_batch(self, batch):
-        """What the program gets of a batch; runs in the program's thread."""
+        """Returns what the program gets in place of a batch. It runs in the program's thread."""
         return batch
 
     def __iter__(self):
@@ -24,7 +24,7 @@ class BaseDataLoader:
 
 
 class _Failure:
-    """What went wrong in the thread, to be raised where batches are used."""
+    """An exception from the thread. It is raised where the program uses batches."""
 
     def __init__(self, error):
         self.error = error
@@ -63,23 +63,23 @@ class AsyncDataLoaderMixin:
             except queue.Empty:
                 if self.thread.is_alive() or not self.queue.empty():
                     continue
-                return  # it was closed, or has failed before
+                return  # it was closed, or failed before
             if isinstance(batch, _Failure):
                 self._say("failed")
                 raise batch.error
-            if batch is None:  # the end of an epoch
+            if batch is None:  # the epoch has ended
                 self._say("epoch done")
                 return
             yield self._process_batch(batch)
 
     def close_async_loader(self):
-        """Ends the thread. What it has made and nobody used is dropped."""
+        """Ends the thread. Batches that it has made and nobody has used are dropped."""
         self._say("closing")
         if self.async_loader_queue_size <= 0 or not self.started:
             return
         self.finished_event.set()
         while self.thread.is_alive():
-            self._drop_what_is_there()  # the thread may wait for room
+            self._drop_what_is_there()  # the thread may be waiting for room
             self.thread.join(0.05)
         self._drop_what_is_there()
 
@@ -98,7 +98,7 @@ class AsyncDataLoaderMixin:
                         return
                     self.queue.put(batch)
                 self.queue.put(None)
-        except Exception as error:  # whatever it is, the program is to hear of it
+        except Exception as error:  # the program has to get any kind of exception
             self.queue.put(_Failure(error))
 
     def _say(self, what):

@@ -10,7 +10,7 @@ from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_res
 
 
 def _read_splits(splits, rows, size):
-    """The rows for each rank, as numbers; None for equal parts. ValueError if they cannot be meant."""
+    """Returns the number of rows for each rank; None for equal parts. ValueError if the numbers are not possible."""
     if splits is None:
         if rows % size:
             raise ValueError(f"alltoall: expected a first dimension that is a multiple of the number of ranks, {size}, "
@@ -34,10 +34,11 @@ def _read_splits(splits, rows, size):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Starts sending rows of the tensor to every rank; returns a handle, whose result is (output, received_splits).
+    """Starts sending rows of the tensor to every rank. Returns a handle, whose result is (output, received_splits).
 
-    splits: the rows for each rank of the set, in the order of ranks; rows that are left over go to nobody. None: equal
-    parts. received_splits are the rows that came from each rank, as int32, where `splits` is if that is a tensor.
+    splits: the number of rows for each rank of the set, in the order of ranks; rows that are left over go to no rank.
+    None: equal parts. received_splits are the numbers of rows that came from each rank, as int32, on the device of
+    `splits` if that is a tensor.
     """
     check_tensor(tensor, "alltoall", name)
     set_id = process_set._check_id()
@@ -75,7 +76,7 @@ class HorovodAlltoall(torch.autograd.Function):
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """The rows that the ranks sent to this one, in the order of ranks; with splits: (output, received_splits).
+    """Returns the rows that the ranks sent to this one, in the order of ranks; with splits: (output, received_splits).
 
     Differentiable. See alltoall_async.
     """

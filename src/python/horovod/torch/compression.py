@@ -3,7 +3,7 @@ import torch
 
 
 class Compressor:
-    """A way to compress a tensor and to get it back."""
+    """A way to compress a tensor and to restore it."""
 
     @staticmethod
     def compress(tensor):
@@ -11,7 +11,7 @@ class Compressor:
 
     @staticmethod
     def decompress(tensor, ctx):
-        """Returns the tensor as it was before compress, but for the precision that was lost."""
+        """Returns the tensor as it was before compress, except for the precision that was lost."""
 
 
 class NoneCompressor(Compressor):
@@ -27,7 +27,7 @@ class NoneCompressor(Compressor):
 
 
 class _Narrower(Compressor):
-    """Communicates floating-point tensors as a smaller type; integers as they are."""
+    """Communicates floating-point tensors as a smaller type, and integers unchanged."""
 
     dtype = None
 
@@ -43,19 +43,19 @@ class _Narrower(Compressor):
 
 
 class FP16Compressor(_Narrower):
-    """float16: more digits."""
+    """float16 has more digits than bfloat16."""
 
     dtype = torch.float16
 
 
 class BF16Compressor(_Narrower):
-    """bfloat16: the range of float32, so that nothing overflows."""
+    """bfloat16 has the range of float32, so nothing overflows."""
 
     dtype = torch.bfloat16
 
 
 class Compression:
-    """What to pass as `compression=`."""
+    """The values for `compression=`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Gradients that live in memory shared by the ranks of a node, where they are reduced without being packed."""
+"""Gradients in memory that the ranks of a node share. There they are reduced without being packed."""
 import ctypes
 import weakref
 
@@ -13,13 +13,13 @@ _ALIGNMENT_BYTES = 64
 class GradientViews:
     """One block of shared memory with a place for each parameter's gradient.
 
-    Collective over the ranks of a node: all make it for the same parameters. Autograd leaves a gradient where it
-    computed it, which costs nothing, and it is moved to its place when it is submitted: a copy. To keep it there would
-    cost zeroing and an addition. The memory lasts as long as any tensor that lies in it, also after hvd.shutdown(); it
-    is given back when all ranks have none any more and make others.
+    Collective over the ranks of a node: all make a block for the same parameters. Autograd leaves a gradient where it
+    computed it, which costs nothing. The gradient is moved to its place when it is submitted, which costs a copy. To
+    keep it there would cost zeroing and an addition. The memory lasts as long as any tensor is in it, also after
+    hvd.shutdown(). It is given back when no rank has such a tensor any more and the ranks make other blocks.
 
-    The tensor that is the gradient stays the same object, in other memory. One that the program keeps from an earlier
-    step gets memory of its own. Parts of a buffer of the program's stay where they are.
+    The tensor that is the gradient stays the same object, but its memory changes. A gradient of an earlier step that
+    the program keeps gets memory of its own. Gradients that are parts of a buffer of the program are not moved.
     """
 
     def __init__(self, parameters):
@@ -33,11 +33,11 @@ class GradientViews:
         block = _blocks.make(max(end, _ALIGNMENT_BYTES))
         self._views = {}
         for parameter, place in zip(parameters, places):
-            # Each is a tensor of its own: views of one would share a version counter.
+            # Each place is a tensor of its own, because views of one tensor would share a version counter.
             flat = torch.frombuffer(block, dtype=parameter.dtype, count=parameter.numel(), offset=place) \
                 if parameter.numel() else torch.empty(0, dtype=parameter.dtype)
             self._views[parameter] = flat.view(parameter.shape).detach()
-        self._taken_in = {}  # parameter -> the tensor that lies in its view; weak
+        self._taken_in = {}  # parameter -> the tensor whose memory is the parameter's view; weak
 
     def take_in(self, parameter, gradient):
         """Moves the gradient to its place, if it has one."""
@@ -65,18 +65,19 @@ class _Blocks:
         self._blocks = []
 
     def make(self, size):
-        """So many bytes, as an array of which tensors are made. Collective."""
+        """Returns an array of so many bytes, from which tensors are made. Collective."""
         self._free_what_nobody_has()
         address, owner = _core.shared_allocate(size)
         memory = (ctypes.c_uint8 * size).from_address(address)
-        memory.owner = owner  # a tensor's storage holds the array
+        memory.owner = owner  # a tensor's storage keeps the array alive
         self._blocks.append((address, weakref.ref(memory)))
         return memory
 
     def _free_what_nobody_has(self):
-        """Only all ranks together can give memory back, and each collects its garbage when it likes.
+        """Frees blocks that no rank uses. Only all ranks together can do this, and each rank collects its garbage at
+        another time.
 
-        Here a rank waits for the others with an ear for signals; after that they come at once.
+        Here a rank waits for the others in a way that signals can interrupt. After that the others come at once.
         """
         is_gone = torch.tensor([True] + [memory() is None for _, memory in self._blocks], dtype=torch.uint8,
                                device="cpu")

@@ -1,10 +1,10 @@
 """The gradients of one optimizer's parameters, and their rounds from one step to the next.
 
-1. backward() accumulates a gradient; its hook counts down from backward_passes_per_step, and at zero submits it, in
-   place, while backward() goes on (gradient).
-2. Before the step (close) the others are submitted. The ranks tell each other which gradients they have
-   (gradient_presence); a rank that lacks one that others have takes part with zeros.
-3. collect() waits for all of them. Code that uses a gradient before then waits for it (gradients_in_flight).
+1. backward() accumulates a gradient. The gradient's hook counts down from backward_passes_per_step. At zero it submits
+   the gradient, in place, while backward() continues (gradient).
+2. Before the step (close) the remaining gradients are submitted. The ranks tell each other which gradients they have
+   (gradient_presence). A rank that lacks a gradient which others have takes part with zeros.
+3. collect() waits for all gradients. Code that uses a gradient before that waits for it (gradients_in_flight).
 """
 import operator
 import threading
@@ -21,7 +21,8 @@ from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum
 
-# A rank that uses a gradient in flight waits so long before it assumes that another rank waits for one that it lacks.
+# How long a rank that uses a gradient in flight waits before it assumes that another rank waits for a gradient which
+# this rank lacks.
 PATIENCE_SECONDS = 10.0
 
 
@@ -39,29 +40,29 @@ class Gradients:
     def __init__(self, settings, names):
         self.settings = settings
         self.names = names
-        self._has_names = False  # by which the ranks match them
+        self._has_names = False  # True once they have the names by which the ranks match them
         self.views = None
-        self.is_plain = False  # they are reduced where they lie
+        self.is_plain = False  # True if they are reduced where they are in memory
         self.is_synchronized = False  # synchronize() was called, and no gradient has come since
-        self.is_ahead = False  # it was not the program that called it
-        self.is_closed = False  # the other ranks know what this one has in this round
+        self.is_ahead = False  # that call did not come from the program
+        self.is_closed = False  # the other ranks know what this rank has in this round
         self.submitted = 0
-        self.kinds = bytearray()  # of those submitted, by place
+        self.kinds = bytearray()  # kinds of the submitted gradients, by place
         self._all = []
         self._groups = []
-        self._parameters = []  # as in the optimizer's groups
+        self._parameters = []  # in the order of the optimizer's groups
         self._unhooked = []
-        self._lacking = None  # what this rank closed the round without, until it has heard of the others
+        self._lacking = None  # those missing when the round was closed; None after the others told theirs
         self._filled = []  # those that only other ranks have
-        self.failures = []  # of those that were used early
-        self.landing = threading.RLock()  # users in several threads may wait for one gradient
+        self.failures = []  # errors of gradients that were used early
+        self.landing = threading.RLock()  # several threads may use and wait for one gradient
         self._presence = Presence(None, 0, settings.process_set)
         _ops.to_begin_anew.add(self)
 
     # ---- which parameters ---------------------------------------------------------------------------------------
 
     def follow(self, param_groups):
-        """Goes by what the optimizer steps now: parameters may be added, removed, frozen and thawed."""
+        """Adapts to the optimizer's parameters: some may have been added, removed, frozen or thawed."""
         parameters = [parameter for group in param_groups for parameter in group["params"]]
         if len(parameters) != len(self._parameters) or not all(map(operator.is_, parameters, self._parameters)):
             self._adopt(param_groups)
@@ -86,10 +87,10 @@ class Gradients:
         self._sort()
         for gradient in known.values():
             self._unhooked = [other for other in self._unhooked if other is not gradient]
-            gradient.let_go()  # which may wait, and tell the others what there is of those that remain
+            gradient.let_go()  # may wait, and tell the others which of the remaining ones are there
 
     def take_names(self):
-        """From now on the ranks can match them; the second call changes nothing."""
+        """Gives names to the gradients, by which the ranks match them. A second call changes nothing."""
         if self._has_names:
             return
         self._has_names = True
@@ -122,7 +123,7 @@ class Gradients:
                 self._groups.append(group)
 
     def let_go(self):
-        """The optimizer is gone, or wrapped anew. What is in flight lands when it is used."""
+        """Called when the optimizer is gone, or wrapped again. A gradient in flight lands when it is used."""
         for gradient in self._all:
             gradient.unhook()
             gradient.leave_group()
@@ -131,7 +132,8 @@ class Gradients:
         self.is_closed = True
 
     def begin_anew(self):
-        """After hvd.shutdown() and hvd.init(). What was in flight is lost, and half done: it is taken away."""
+        """Called after hvd.shutdown() and hvd.init(). Gradients that were in flight are lost and half reduced: they are
+        removed."""
         for gradient in self._all:
             gradient.lose()
         self._filled = []
@@ -148,11 +150,11 @@ class Gradients:
 
     @property
     def are_outstanding(self):
-        """Whether there are gradients whose results nobody has waited for."""
+        """True if there are gradients whose results nobody has waited for."""
         return self.submitted > 0 and any(gradient.tensor is not None for gradient in self._all)
 
     def begin_round(self):
-        """The gradients were emptied."""
+        """Called when the gradients were emptied."""
         self.is_synchronized = False
         if self.submitted or self.settings.passes > 1:
             self._presence.forget()
@@ -164,15 +166,15 @@ class Gradients:
         failures = []
         try:
             self.close()
-        except HorovodInternalError as error:  # the others are in flight, too: wait before telling
+        except HorovodInternalError as error:  # the others are in flight, too: wait for them before raising
             failures.append(error)
         self._collect(failures)
         self.is_synchronized = True
 
     def wait_for_others(self, handle):
-        """Before somebody uses a gradient in the middle of a round.
+        """Called before code uses a gradient in the middle of a round.
 
-        A rank that lacks it takes part when it closes its round; for that it has to hear what this rank has.
+        A rank that lacks this gradient takes part when it closes its round. For that it has to hear what this rank has.
         """
         if self.is_closed:
             return
@@ -188,12 +190,12 @@ class Gradients:
                 time.sleep(0.0002)
 
     def close(self):
-        """Submits what is there and was not submitted, and takes part in what only other ranks have."""
+        """Submits gradients that are there and were not submitted. Takes part in those that only other ranks have."""
         if not self.is_closed:
             self._lacking = self._submit_what_is_there()
             self._tell()
             self.is_closed = True
-        if self._lacking is not None:  # also when a signal's handler has ended this before
+        if self._lacking is not None:  # also after a signal's handler has interrupted an earlier call
             kinds = self._presence.hear()
             lacking, self._lacking = self._lacking, None
             if kinds != self.kinds:
@@ -201,7 +203,7 @@ class Gradients:
             self._fill(lacking, kinds)
 
     def _submit_what_is_there(self):
-        """Returns what is not."""
+        """Submits what is there. Returns the gradients that are missing."""
         self.take_names()
         lacking = []
         if self.submitted < len(self._all):
@@ -214,7 +216,7 @@ class Gradients:
                     else:
                         gradient.start_leftover(tensor)
             if lacking:
-                self._presence.forget()  # it said that there is everything, and some was taken away since
+                self._presence.forget()  # it told that all are there, and some were removed since
         return lacking
 
     def _tell(self):
@@ -234,7 +236,7 @@ class Gradients:
     def _fill(self, lacking, kinds):
         for gradient in lacking:
             kind = kinds[gradient.place]
-            # Of a group all go together, also what nobody has.
+            # The gradients of a group are all reduced together, also those that no rank has.
             if kind != NONE or gradient.group is not None and gradient.group.is_in(kinds):
                 gradient.start_with_nothing(kind or DENSE)
                 self._filled.append(gradient)
@@ -261,11 +263,11 @@ class Gradients:
                     gradient.take_result()
                 elif gradient.is_done:
                     gradient.check_early_use(others_have_more)
-            except (RuntimeError, ValueError) as error:  # told after all others have landed, too
+            except (RuntimeError, ValueError) as error:  # raised after all others have landed, too
                 failures.append(error)
 
     def _take_what_others_have(self):
-        """Whether there is any."""
+        """True if another rank has a gradient that this rank lacks."""
         kinds = self._presence.hear()
         found = False
         filled, self._filled = self._filled, []

@@ -1,14 +1,15 @@
-"""Gradients that are being reduced: code that uses one waits for it first.
+"""Gradients that are being reduced. Code that uses such a gradient waits for it first.
 
-From its submission until its result is there, a gradient is of the class InFlight: the same object, the same memory,
-but torch asks here before it does anything with it. So clipping, a hook of the program's own or a gradient scaler sees
-what all ranks have, and never changes memory that is being reduced. Code in C++ that gets the tensor in other ways
-(torch.vmap, torch.func.grad, TorchScript, extensions) does not ask, nor does code that uses a view made earlier, or a
-numpy array. Of what these do the reducer notices only changes that count in the tensor's version.
+From its submission until its result is there, a gradient is of the class InFlight. It is the same object in the same
+memory, but torch calls this class before it does anything with the object. So gradient clipping, a hook of the program
+or a gradient scaler sees the result of all ranks, and never changes memory that is being reduced. Code in C++ that gets
+the tensor in other ways (torch.vmap, torch.func.grad, TorchScript, extensions) does not call this class. Nor does code
+that uses a view made earlier, or a numpy array. Of the changes that such code makes, the reducer notices only those
+that count in the tensor's version.
 """
 import torch
 
-_waiting = {}  # id of a tensor -> what settle() is called of, which holds the tensor
+_waiting = {}  # id of a tensor -> the object with settle(), which holds the tensor
 _abandoned = []  # gradients whose optimizer is gone
 
 
@@ -26,17 +27,17 @@ class InFlight(torch.Tensor):
 
 
 def take_off(tensor, gradient):
-    """From now on code that uses the tensor waits for the gradient by its settle()."""
+    """Puts a tensor into flight: code that uses it waits by calling settle() of the gradient."""
     base = tensor._base
     _waiting[id(tensor)] = gradient
-    if type(tensor) is torch.Tensor:  # a class of the program's own stays what it is
+    if type(tensor) is torch.Tensor:  # a tensor of a class of the program keeps its class
         tensor.__class__ = InFlight
     if base is not None:
         _buffer_at(base).gradients[id(tensor)] = gradient
 
 
 def land(tensor):
-    """The tensor is an ordinary one again."""
+    """Makes the tensor an ordinary one again."""
     if type(_waiting.get(id(tensor))) is _Buffer:  # parts of it are in flight, too
         _leave_buffer(tensor, tensor)
         return
@@ -49,7 +50,7 @@ def land(tensor):
 
 
 class _Buffer:
-    """A tensor of which gradients in flight are parts: code that uses it waits for all of them."""
+    """A tensor whose parts are gradients in flight. Code that uses it waits for all of them."""
 
     def __init__(self, base):
         self.base = base
@@ -80,12 +81,14 @@ def _leave_buffer(base, part):
 
 
 def abandon(gradients):
-    """Their optimizer is gone. They land when somebody uses them, or at the next call after they are done."""
+    """Called when their optimizer is gone. They land when somebody uses them, or at the next call after they are done.
+    """
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 
 def version_of(tensor):
-    """What grows with every change of the tensor; tensors made in inference mode count none."""
+    """Returns a number that grows with every change of the tensor. Tensors made in inference mode have no such number.
+    """
     try:
         return tensor._version
     except RuntimeError:
@@ -93,7 +96,7 @@ def version_of(tensor):
 
 
 def in_flight_with(tensor):
-    """What the tensor's users wait for; None if it is not in flight."""
+    """Returns the object that the tensor's users wait for; None if the tensor is not in flight."""
     return _waiting.get(id(tensor))
 
 
@@ -119,7 +122,7 @@ def _methods(*names):
     return {getattr(torch.Tensor, name) for name in names if hasattr(torch.Tensor, name)}
 
 
-# What asks for anything but a tensor's values.
+# Attributes that do not depend on a tensor's values.
 _LEAVES_VALUES_ALONE = frozenset(
     _getters("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_sparse_csr", "is_cpu", "is_cuda", "is_meta",
              "is_mkldnn", "is_nested", "is_quantized", "is_leaf", "requires_grad", "grad_fn", "_version", "names",

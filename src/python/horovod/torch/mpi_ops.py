@@ -1,4 +1,4 @@
-"""The collectives on torch tensors, all under this name; what is common to all frameworks is in horovod/_ops.py."""
+"""The collectives on torch tensors in one module. The part that all frameworks share is in horovod/_ops.py."""
 from collections.abc import Mapping
 
 from horovod import _core, _ops
@@ -32,22 +32,23 @@ synchronize_all = _ops.synchronize_all
 
 
 def barrier(process_set=global_process_set):
-    """Returns when every rank of the set has called it."""
+    """Returns when every rank of the set has called barrier()."""
     _ops.barrier(process_set._check_id())
 
 
 def join(device=-1):
-    """Says that this rank has no more to contribute; returns when all ranks have said so: the rank that was last.
+    """Tells that this rank has nothing more to contribute. Returns when all ranks have told so: the number of the last
+    one.
 
     Until then zeros take this rank's place in every allreduce, and the other collectives fail on the ranks that start
-    them.
-    device: the GPU where the zeros are to be; host tensors do not need it.
+    them. device: the GPU where the zeros are to be; host tensors do not need it.
     """
     return _ops.join()
 
 
 class _Handles(Mapping):
-    """What was started and not synchronised yet: handle -> output, None where that is not known before."""
+    """Operations that were started and not synchronised yet: handle -> output, or None if the output is not known
+    before."""
 
     def __getitem__(self, handle):
         return _core.pending_outputs()[handle]

@@ -7,10 +7,11 @@ from horovod.torch.mpi_ops import Sum, allgather, allreduce, size
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch.nn.BatchNorm1d/2d/3d over the whole batch that the ranks have together, of which each may have any part.
+    """Like torch.nn.BatchNorm1d/2d/3d over the batch that all ranks have together. Each rank may have any part of this
+    batch.
 
-    Input: at least two dimensions, the second one of channels. Its operations have fixed names: one such layer may be
-    at work at a time, on all ranks the same.
+    Input: at least two dimensions; the second one is that of the channels. The layer's operations have fixed names, so
+    only one such layer may work at a time, the same one on all ranks.
     """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
@@ -45,7 +46,7 @@ def _move_towards(running, found, momentum):
 
 
 class _Normalise(torch.autograd.Function):
-    """input, weight, bias, eps -> output, and mean, variance (of the whole, not of the population) and count."""
+    """input, weight, bias, eps -> output, and mean, variance (divided by count, not by count - 1) and count."""
 
     @staticmethod
     def forward(ctx, input, weight, bias, eps):
@@ -72,14 +73,14 @@ class _Normalise(torch.autograd.Function):
         of_bias, of_weight = g.sum(over), (g * normal).sum(over)
         of_input = None
         if ctx.needs_input_grad[0]:
-            # What the input does to the mean and the variance is felt on all ranks.
+            # The input changes the mean and the variance of all ranks, so its gradient needs the sums of all ranks.
             sums = allreduce(torch.stack([of_bias, of_weight]), name="sync_batch_norm.sum_dy", op=Sum) / ctx.count
             of_input = g - _along_channels(sums[0], g) - normal * _along_channels(sums[1], g)
             of_input = of_input * _along_channels(inverse if weight is None else inverse * weight.to(g.dtype), g)
             of_input = of_input.to(gradient.dtype)
         if weight is None:
             return of_input, None, None, None
-        # Local ones: like the gradients of all other parameters they are averaged by the optimizer.
+        # These gradients are local. The optimizer averages them like those of all other parameters.
         return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None
 
 
@@ -92,7 +93,7 @@ def _along_channels(values, x):
 
 
 def _statistics(x):
-    """Mean and variance of each channel, and how many values it has, on all ranks together."""
+    """Returns mean and variance of each channel, and its number of values, on all ranks together."""
     over = [0, *range(2, x.dim())]
     count = x.numel() // x.shape[1] if x.shape[1] else 0
     own = torch.zeros(2 * x.shape[1] + 1, dtype=torch.float64, device=x.device)
@@ -105,6 +106,6 @@ def _statistics(x):
     total = counts.sum()
     share = counts / total.clamp(min=1)
     mean = (means * share).sum(0)
-    # Of the parts within themselves, and of their means around that of the whole: nothing large is subtracted.
+    # The sum of the variances within the parts and the variance of the parts' means: no large numbers are subtracted.
     variance = ((variances + (means - mean) ** 2) * share).sum(0)
     return mean.to(x.dtype), variance.to(x.dtype), float(total)

@@ -1,12 +1,12 @@
-"""torch.compile and this package."""
+"""Makes torch.compile leave this package alone."""
 import importlib.util
 import sys
 
 
 def leave_us_alone():
-    """A step that is compiled as a whole runs hooks and communication as they are, between the compiled parts."""
+    """If a step is compiled as a whole, hooks and communication run uncompiled between the compiled parts."""
     if "torch._dynamo" not in sys.modules or not hasattr(sys.modules["torch._dynamo"], "trace_rules"):
-        return  # every torch optimizer imports it where it exists
+        return  # torch._dynamo is loaded by every torch optimizer, if this torch has it
     rules = sys.modules["torch._dynamo"].trace_rules
     if not _is_told(rules):
         rules.add("horovod")

@@ -1,6 +1,6 @@
 """What a module puts into PYTHONPATH in place of the package itself. PYTHONPATH comes before the folders of a Python,
-so a package in it would hide the one that somebody installed into an environment of his own. This one steps back: it
-becomes the first horovod that Python finds without it, and only where there is none the one of this installation."""
+so the package there would hide a package that somebody installed into an environment. This file avoids that: it becomes
+the first horovod that Python finds without it. If there is none, it becomes the horovod of this installation."""
 import importlib.machinery
 import importlib.util
 import os
@@ -20,7 +20,7 @@ def _other_horovod():
     return None
 
 
-# At the end: importlib.metadata, and processes that get this path, find the installation there, too.
+# It is added at the end. importlib.metadata, and processes that get this path, find the installation there, too.
 if _package not in sys.path:
     sys.path.append(_package)
 _spec = _other_horovod()
