@@ -7,8 +7,8 @@
 //  2. A sleeper calls announce(), looks for news once more, and then calls sleep(). If it found news, it calls
 //     retract() and does not sleep.
 //  3. post() checks whether a sleeper has announced itself, and makes a system call only in that case.
-// For 2 and 3 to exclude each other, both sides need a full barrier. post() issues its barrier. post_relaxed() leaves the
-// barrier to the caller, or to a sleeper that uses the asymmetric form (FlagPost in transport/shm).
+// For 2 and 3 to exclude each other, both sides need a full barrier. post() issues its barrier. post_relaxed() leaves
+// the barrier to the caller, or to a sleeper that uses the asymmetric form (FlagPost in transport/shm).
 #include <atomic>
 #include <chrono>
 #include <cstdint>
