@@ -2,8 +2,8 @@
 //
 //   horovodrun -np 2 build/release/bin/hvd_timeline_overhead [FOLDER]
 //
-// A block is half a second of steps. This is long enough that the thread which writes takes its share of time. A pair is
-// a block without and a block with a timeline, in alternating order. The result of a row is the median of the pairs'
+// A block is half a second of steps. This is long enough that the thread which writes takes its share of time. A pair
+// is a block without and a block with a timeline, in alternating order. The result of a row is the median of the pairs'
 // ratios.
 #include <algorithm>
 #include <chrono>

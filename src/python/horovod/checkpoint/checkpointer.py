@@ -1,4 +1,4 @@
-"""Checkpointer: a folder of checkpoints that are written while the training goes on."""
+"""Checkpointer writes a folder of checkpoints while the training goes on."""
 import os
 import sys
 import threading
@@ -12,7 +12,7 @@ from horovod.torch._job import rank
 
 
 class Checkpointer:
-    """Saves a training into a folder every so often, and finds its way back.
+    """Saves a training into a folder at regular times, and restores it from there.
 
         checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, scheduler=scheduler)
         start = checkpointer.restore()["step"] or 0
@@ -21,13 +21,14 @@ class Checkpointer:
             checkpointer.step(step)
         checkpointer.close()
 
-    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest stay.
+    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are
+    kept.
 
-    every_steps, every_minutes: one of them, or both: whichever comes first.
+    every_steps, every_minutes: give one of them, or both; then the one that comes first counts.
     asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a
-    thread writes the copy. One write at a time: a save that comes too early waits for the one before. An error of a
+    thread writes the copy. There is one write at a time: a save waits for the write before it. An error of a
     write is raised by the next save(), wait() or close(), on all ranks.
-    objects, compression, random_numbers, sharded: as for save(). Shards are written at once, not asynchronously.
+    objects, compression, random_numbers, sharded: as for save(). Shards are never written asynchronously.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,

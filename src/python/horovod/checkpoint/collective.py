@@ -158,13 +158,13 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
          random_numbers=True, sharded=False, **objects):
     """Saves the training's state as one file. Collective: all ranks call it, rank 0 writes.
 
-    path: of the file, "run/model.h5". What was there stays as path + ".previous" (keep_previous).
-    model, optimizer: as on rank 0. extra: anything of numbers, texts, tensors, lists and dicts.
-    objects: what has a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
-    compression: None, "gzip", "gzip:9", and "zstd" or "lz4" where the HDF5 library has the filter.
+    path: of the file, "run/model.h5". A file that was there is kept as path + ".previous" (keep_previous).
+    model, optimizer: rank 0's are saved. extra: any structure of numbers, texts, tensors, lists and dicts.
+    objects: objects that have a state_dict(), under names that you choose: scheduler=…, scaler=…, sampler=….
+    compression: None, "gzip", "gzip:9"; also "zstd" or "lz4" if the HDF5 library has the filter.
     random_numbers: save the random number generators of all ranks.
     sharded: every rank has a model of its own, or a part of one. The ranks of a node write one file, in the folder
-    path + ".shards"; the file at `path` says which there are.
+    path + ".shards"; the file at `path` has the list of them.
 
     Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
     file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
@@ -217,16 +217,16 @@ def _open(path):
 
 
 def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
-    """Loads a checkpoint into what is given, on all ranks, and returns the rest as a dict, "step" among it. Collective.
+    """Loads a checkpoint into the given objects, on all ranks. Returns the rest as a dict, with "step". Collective.
 
-    path: of a file, or of a folder, whose newest whole checkpoint is taken. A damaged one is passed over for the one
-    before it, with a warning. The number of ranks may be another than when it was saved.
-    strict: refuse a checkpoint that does not have exactly the model's tensors; else load what fits.
-    random_numbers: set the random number generators, of the ranks that there were.
+    path: of a file, or of a folder, whose newest whole checkpoint is loaded. If one is damaged, the one before it
+    is loaded, with a warning. The number of ranks may differ from that of the save.
+    strict: fail if the checkpoint does not have exactly the model's tensors; if false, load those that fit.
+    random_numbers: set the random number generators of ranks that the saved job had.
     objects: as for save(); their load_state_dict() is called.
 
-    The dict has what was saved as `extra`, "step" (None if it was not told), and the state of objects that were saved
-    and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
+    The dict has what was saved as `extra`, "step" (None if it was not given to save), and the state of objects that
+    were saved and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
     """
     path = path_text(path)
     tried = []

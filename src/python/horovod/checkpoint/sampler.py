@@ -5,7 +5,7 @@ from horovod.torch._job import rank, size
 
 
 class Sampler(torch.utils.data.Sampler):
-    """Shares a data set out among the ranks, and knows how far the job has come in it.
+    """Shares a data set out among the ranks, and stores the position of the job in it.
 
         sampler = hvd.checkpoint.Sampler(dataset)
         loader = torch.utils.data.DataLoader(dataset, batch_size=32, sampler=sampler)
@@ -16,8 +16,8 @@ class Sampler(torch.utils.data.Sampler):
                 sampler.advance(len(batch))         # not by itself: loaders read ahead
                 checkpointer.step(step)             # Checkpointer(…, sampler=sampler)
 
-    Each rank advances by its own share of a step; ranks do equally many. After a restore the rest of the epoch is
-    shared out among the ranks that there are then: nothing comes twice, nothing is left out. The order depends on seed
+    Each rank advances by its own share of a step. All ranks must advance equally. After a restore the rest of the epoch
+    is shared out among the ranks of the new job: no sample comes twice, and none is left out. The order depends on seed
     and epoch alone. The last samples of an epoch are repeated so that all ranks get equally many.
     """
 

@@ -1,10 +1,10 @@
-"""Checkpoints of models of which every rank has a part: a file per node, and a small one that says which there are.
+"""Checkpoints of models of which every rank has a part: one file per node, and a small index that names these files.
 
     run/big.h5                        the index: a checkpoint whose group `shards` names the files
     run/big.h5.shards/node-0-MARK.h5  what the ranks of the first node have, each under /rank_N
 
-The ranks of a node hand what they have to the lowest one, who writes. The index comes last, so that all of it counts or
-nothing does: until then the shards of the generation before are the ones that the index names.
+The ranks of a node hand their parts to the lowest rank of the node, which writes them. The index is written last. Until
+then the index names the shards of the generation before, so a checkpoint counts as a whole or not at all.
 """
 import contextlib
 import os

@@ -35,10 +35,10 @@ class HorovodBasics:
         Nothing happens if Horovod is initialised already. Raises ValueError if joining fails.
 
         comm: None for all processes; an mpi4py communicator, whose processes become the ranks (it is copied and may be
-        freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Its members call this, nobody else.
-        process_sets: a list of ProcessSet, the same on all ranks, that exist from the start; those of communicators are
-        each rank's own. Or "dynamic": sets may be added and removed later. If Horovod is initialised already, the sets
-        of the list get the ids that they have.
+        freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Only its members call this.
+        process_sets: a list of ProcessSet that exist from the start. It is the same on all ranks, but sets of
+        communicators may differ. Or "dynamic": sets may be added and removed later. If Horovod is initialised
+        already, the sets of the list get the ids that they have.
         """
         sets = _requested_process_sets(process_sets)
         _check_communicator(comm)

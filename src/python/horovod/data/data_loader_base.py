@@ -31,7 +31,7 @@ class _Failure:
 
 
 class AsyncDataLoaderMixin:
-    """Written left of a loader's class, it makes batches in a thread while the program uses those before:
+    """Makes batches in a thread while the program uses earlier ones. Write it before the loader's class:
 
         class AsyncLoader(AsyncDataLoaderMixin, Loader): ...
 

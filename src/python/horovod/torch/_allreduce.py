@@ -101,8 +101,8 @@ def _gradient_by_values(gradient, tensor, result, op, prescale_factor, postscale
         is_zero = scaled == 0
         zeros = over_ranks(is_zero.to(torch.int32), Sum)
         others = over_ranks(torch.where(is_zero, torch.ones_like(scaled), scaled), Product)
-        # `others` is a product without zeros. It is the share of a rank that has the only zero. If no rank has a zero, this
-        # rank's own value is divided out. Otherwise the share is 0.
+        # `others` is a product without zeros. It is the share of a rank that has the only zero. If no rank has a zero,
+        # this rank's own value is divided out. Otherwise the share is 0.
         share = torch.where(is_zero, others, others / scaled) * (zeros == is_zero)
     else:
         extremum = result if prescale_factor == postscale_factor == 1.0 else over_ranks(scaled, op)

@@ -118,7 +118,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self):
-        """Within it, step() does not call synchronize():
+        """Inside of this context, step() does not call synchronize():
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -263,10 +263,10 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
     groups: a number of groups, or lists of parameters, that are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
-    process_set: the ranks whose gradients these are; to all others it is the plain optimizer.
+    process_set: the ranks that average their gradients; on all other ranks the optimizer stays a plain one.
     gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing:
     faster
-        with zero_grad(set_to_none=False), slower with torch's default. By default as HOROVOD_GRADIENT_VIEWS says.
+        with zero_grad(set_to_none=False), slower with torch's default. The default is HOROVOD_GRADIENT_VIEWS.
     """
     if gradient_predivide_factor != 1.0:
         if rocm_built():
