@@ -182,7 +182,7 @@ int main(int argument_count, char** arguments) {
                   {{"contenders", "mpi,tcp,tcp-hierarchical,tcp-flat,over-mpi,over-mpi-hierarchical,over-mpi-flat"},
                    {"flat", "halving_doubling"},
                    {"bytes", "8,4096,65536,1048576,16777216,67108864"},
-                   {"steps", "67108864"},  // of 200 tensors
+                   {"steps", "67108864"},  // bytes of 200 tensors together
                    {"rounds", "5"},
                    {"seconds", "0.2"}});
   int provided = 0;

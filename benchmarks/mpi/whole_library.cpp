@@ -186,7 +186,7 @@ int main(int argument_count, char** arguments) {
                    {"launch", "0"},
                    {"steps", "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_1MB,step_8MB,step_64MB"},
                    {"cycles", ""},    // steps to compare with a cycle; needs an MPI for several threads
-                   {"control", "0"},  // 1: cost of submission and of idleness, needs the same
+                   {"control", "0"},  // 1: cost of submission and of idleness; needs such an MPI
                    {"bound", "1"},
                    {"idle-seconds", "2"},
                    {"rounds", "5"},

@@ -15,8 +15,7 @@ from ranks import Ranks, arguments, resnet50_gradients
 
 
 class Sizes(nn.Module):
-    """A model with parameters of ResNet-50's sizes and hardly any arithmetic, so that a step is mostly communication.
-    """
+    """A model with parameters of ResNet-50's sizes and hardly any arithmetic: a step is mostly communication."""
 
     def __init__(self):
         super().__init__()

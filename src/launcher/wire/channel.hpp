@@ -28,7 +28,7 @@ class Channel {
   // The other end sends the greeting before its first message.
   void expect_greeting(std::string greeting);
   bool was_greeted() const noexcept { return awaited_.empty(); }
-  // Returns the greeting of an other end of another version, which has the same beginning; else empty.
+  // Returns the greeting of the other end if that is of another version and has the same beginning; else empty.
   std::string other_greeting(std::string_view beginning) const;
   void greet(std::string_view greeting);
 

@@ -250,8 +250,7 @@ class _ShardsDamaged(Exception):
 
 
 def _one_before(index, tried):
-    """Returns the index of shards before this one: the index that it replaced, else the next one by name in its folder.
-    """
+    """Returns the index of shards before this one: the one that it replaced, else the next by name in its folder."""
     if os.path.exists(f"{index}.previous"):
         return f"{index}.previous"
     around = os.path.dirname(index) or "."

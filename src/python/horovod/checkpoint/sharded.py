@@ -157,8 +157,7 @@ def remove_old_shards(path):
 
 
 def read_own(path, shards, open_file, nodes=None):
-    """Returns this rank's tree.Node with its tensors in memory. Collective; fails on all ranks if a shard is not whole.
-    """
+    """Returns this rank's tree.Node with tensors in memory. Collective; fails on all ranks if a shard is not whole."""
     nodes = Nodes() if nodes is None else nodes
     count = sum(len(each["ranks"].split()) for each in shards.values())
     if count != size():

@@ -96,8 +96,7 @@ class HorovodBasics:
         return _core.world()[6]
 
     def mpi_threads_supported(self):
-        """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError without an MPI.
-        """
+        """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError without MPI."""
         level = _core.mpi_thread_level()  # ValueError before init()
         if level < 0:
             raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
@@ -111,8 +110,7 @@ class HorovodBasics:
         return _core.mpi_built()
 
     def gloo_enabled(self):
-        """True if our sockets and shared memory alone connect the ranks, as Gloo does elsewhere; False before init().
-        """
+        """True if only our sockets and shared memory connect the ranks, as Gloo does elsewhere; False before init()."""
         return _core.has_place() and _core.mpi_thread_level() < 0
 
     def gloo_built(self):

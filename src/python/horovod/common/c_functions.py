@@ -50,8 +50,7 @@ def _communicator(handle):
 
 
 def init_multi_comm(comms, count, set_ranks, set_sizes, set_count):
-    """Returns the job and the process sets of this rank: the first communicator is the job's, the others are the sets'.
-    """
+    """Returns the members of the job and its process sets. The first communicator is the job, the others are sets."""
     from mpi4py import MPI
     step = MPI._sizeof(MPI.Comm)
     kind = ctypes.c_int if step == ctypes.sizeof(ctypes.c_int) else ctypes.c_size_t

@@ -25,8 +25,7 @@ def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_fac
 
 
 def _own_share(tensor, set_id):
-    """Returns an empty tensor for this rank's rows. If the rows cannot be shared equally, the first ranks get one more.
-    """
+    """Returns an empty tensor for this rank's rows. If the rows cannot be shared equally, the first ranks get more."""
     place, size = place_in(set_id)
     each, more = divmod(tensor.shape[0], size)
     return tensor.new_empty((each + (place < more), *tensor.shape[1:]))

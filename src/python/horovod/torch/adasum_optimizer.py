@@ -93,8 +93,7 @@ class _Passes:
 
 
 def _combine(parameters, starts, compression):
-    """Moves every parameter by the combination of all ranks' moves, even if this rank has no gradient of the parameter.
-    """
+    """Moves every parameter by the combination of all ranks' moves, even if this rank has no gradient of it."""
     moves = []
     for (parameter, name), start in zip(parameters, starts):
         move, context = compression.compress((parameter - start).contiguous())

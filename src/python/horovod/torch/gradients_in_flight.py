@@ -81,14 +81,12 @@ def _leave_buffer(base, part):
 
 
 def abandon(gradients):
-    """Called when their optimizer is gone. They land when somebody uses them, or at the next call after they are done.
-    """
+    """Called when their optimizer is gone. They land when somebody uses them, or at the next call after the end."""
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 
 def version_of(tensor):
-    """Returns a number that grows with every change of the tensor. Tensors made in inference mode have no such number.
-    """
+    """Returns a number that grows with every change of the tensor. Tensors made in inference mode have none."""
     try:
         return tensor._version
     except RuntimeError:

@@ -19,8 +19,7 @@ def _quietly(function, silent):
 
 
 def in_thread(target, args=(), name=None, daemon=True, silent=False):
-    """Starts target(*args) in a thread and returns the thread. silent: an exception ends the thread without a message.
-    """
+    """Starts target(*args) in a thread and returns it. silent: an exception ends the thread without a message."""
     _check_arguments(args)
     thread = threading.Thread(target=_quietly(target, silent), args=args, name=name, daemon=daemon)
     thread.start()
