@@ -57,7 +57,7 @@ class Scheduler {
   // Returns nullopt if the job has no limit, or if the scheduler does not tell it.
   virtual std::optional<std::chrono::seconds> time_left(const Sources& sources) const = 0;
   virtual Requeue requeue(const Environment& environment) const = 0;
-  // Returns what a user types to get a job with so many slots.
+  // Returns what a user types to get a job with this number of slots.
   virtual std::string how_to_ask_for(int slots) const = 0;
 };
 

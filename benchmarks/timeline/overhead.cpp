@@ -31,7 +31,7 @@ constexpr double block_s = 0.5;
 
 class Steps {
  public:
-  // Makes steps of tensors with so many floats. Each step comes after so much arithmetic.
+  // Makes steps of tensors with `floats` elements. Each step comes after `arithmetic_s` seconds of arithmetic.
   Steps(Runtime& runtime, const std::string& name, std::int64_t floats, double arithmetic_s)
       : runtime_(runtime),
         data_(tensors, std::vector<float>(static_cast<std::size_t>(floats))),

@@ -44,7 +44,7 @@ struct SendingState {
 };
 std::optional<SendingState> sending_state(int socket);
 
-// Lets so many bytes arrive before they are read, from the first message on, as far as the host allows
+// Lets this number of bytes arrive before they are read, from the first message on, as far as the host allows
 // (net.ipv4.tcp_rmem). SO_RCVBUF would end the kernel's own tuning, which may allow more.
 void widen_receive_window(int socket, int bytes);
 

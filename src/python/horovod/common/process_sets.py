@@ -41,7 +41,7 @@ class ProcessSet:
         self.process_set_id = None
 
     def _check_id(self):
-        """Returns this set's id; TypeError if it has none. Whether operations can run in it is checked by the C library."""
+        """Returns this set's id; TypeError if it has none. The C library checks whether it is usable."""
         if self.process_set_id is None:
             raise TypeError(f"{self} is not registered: give it to hvd.init() or hvd.add_process_set(), and do not use "
                             "it after hvd.remove_process_set()")

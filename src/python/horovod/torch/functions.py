@@ -121,7 +121,7 @@ class _TensorLike:
 
 
 def _in_the_order_of(known_as, optimizer, parameters):
-    """Returns this rank's parameters in the root's order; by name, if they have names. Returns a text on differences."""
+    """Returns this rank's parameters in the root's order; by name, if they have names. Or a text on differences."""
     own = _known_as(optimizer, parameters)
     if len(own) != len(known_as):
         return f"{len(known_as)} parameters there, {len(own)} here"

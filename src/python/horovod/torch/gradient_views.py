@@ -65,7 +65,7 @@ class _Blocks:
         self._blocks = []
 
     def make(self, size):
-        """Returns an array of so many bytes, from which tensors are made. Collective."""
+        """Returns an array of `size` bytes, from which tensors are made. Collective."""
         self._free_what_nobody_has()
         address, owner = _core.shared_allocate(size)
         memory = (ctypes.c_uint8 * size).from_address(address)
