@@ -105,8 +105,8 @@ std::optional<SendingState> sending_state(int socket) {
                       std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
-// If a reader waits for this number of bytes, the kernel makes room for them (tcp_set_rcvlowat). It keeps that room when
-// nobody waits any more.
+// If a reader waits for this number of bytes, the kernel makes room for them (tcp_set_rcvlowat). It keeps that room
+// when nobody waits any more.
 void widen_receive_window(int socket, int bytes) {
   for (int least : {bytes, 1}) ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
 }
