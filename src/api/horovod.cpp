@@ -1,4 +1,5 @@
-// The C functions of horovod.h over one Runtime: checks arguments, keeps each thread's last error, knows about forks.
+// The C functions of horovod.h. They check arguments, keep each thread's last error, refuse forked children, and call
+// one Runtime.
 #include "api/horovod.h"
 
 #include <pthread.h>
@@ -38,7 +39,7 @@ using hvd::runtime::Runtime;
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
-// Prepared operations are handed out as they are.
+// A hvd_op* is the address of the Operation itself.
 static hvd::runtime::Operation* from_c(hvd_op* op) {
   return reinterpret_cast<hvd::runtime::Operation*>(op);
 }
@@ -48,12 +49,12 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
-// What a process has only once, however often it starts a runtime. Never destroyed: libraries of launchers must not be
-// called from static destructors.
+// What a process has only once, even if it starts several runtimes. It is never destroyed, because libraries of
+// launchers must not be called from static destructors.
 struct Process {
-  std::mutex mutex;  // one init at a time
+  std::mutex mutex;  // only one init at a time
   hvd::runtime::Session* session = nullptr;
-  hvd::Environment of_another_launch;  // variables that a rank of the job around this one's has handed down
+  hvd::Environment of_another_launch;  // variables inherited from a rank of another job that started this one
   bool has_been_a_rank = false;
 };
 Process& process() {
@@ -61,7 +62,7 @@ Process& process() {
   return *instance;
 }
 
-// Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
+// Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
 
 hvd_status no_runtime() {
@@ -80,7 +81,7 @@ hvd_status why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
 
-// A child of a rank inherits the environment that makes it look like that rank.
+// Refuses a child process of a rank. It inherits the rank's environment, and so it looks like the rank itself.
 hvd_status check_owner(const hvd::Environment& environment) {
   if (is_forked_child.load()) return in_forked_child();
   if (pid_t owner = hvd::bootstrap::owner_of_place(environment); owner != 0)
@@ -93,8 +94,9 @@ hvd_status check_owner(const hvd::Environment& environment) {
   return HVD_OK;
 }
 
-// The launcher's variables for this process, without those of a rank that started the launcher. Once this process has
-// marked the environment itself, the two cannot be told apart any more.
+// Returns the launcher's variables for this process, without the variables of a rank that started the launcher. After
+// this process has marked the environment itself, these two kinds cannot be distinguished; the kinds found before that
+// are used.
 hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& all) {
   if (!mine.has_been_a_rank) {
     mine.of_another_launch = {};
@@ -144,7 +146,7 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
                   " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
 }
 
-// `size` is that of the process set.
+// `size` is the number of ranks in the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
@@ -170,7 +172,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
 }
 
-// There must be rows for each rank, and their sum must be the input's number of rows.
+// Checks that there is a number of rows for each rank, and that the sum of these numbers is the input's number of rows.
 hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
   auto invalid = [&](const std::string& text) {
     return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
@@ -213,7 +215,7 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
   if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
   auto sets = runtime.process_sets();
   const hvd::runtime::ProcessSet* set = sets->find(operation.entry->set);
-  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed one is refused later
+  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed set is refused later
 }
 
 hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
@@ -223,7 +225,7 @@ hvd_status no_such_handle() {
   return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
 }
 
-// The result of an operation that kept one. If there is none: null, and the error is set.
+// Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) {
@@ -248,7 +250,8 @@ void call_back(void (*function)(), void* context, const Error* error) {
   on_done(context, error == nullptr ? HVD_OK : status_of(error->code), error == nullptr ? "" : error->message.c_str());
 }
 
-// A callback runs on the thread that everybody waits for.
+// Refuses a function that waits when it is called in a callback: callbacks run on the engine's thread, and all
+// operations wait for that thread.
 bool refuse_in_callback(const char* function) {
   if (!hvd::runtime::Engine::runs_here()) return false;
   (void)fail(ErrorCode::invalid_argument,
@@ -320,7 +323,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (!started) return fail(started.error());
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
-  // A job of one rank has no place that a child could take.
+  // A job of one rank is not marked, because a child cannot take another rank's place in it.
   if ((*started)->world().size() > 1) {
     mark_environment(false);
     mine.has_been_a_rank = true;
@@ -331,7 +334,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
 
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
-  // A forked child has the object, but not its thread, and must not use its links.
+  // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
   delete runtime;
@@ -461,7 +464,7 @@ void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
 HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                                  hvd_handle* handle);
 
-// The struct of the first release did not begin with its size: hvd_start@HVD_1.0 takes it as it was.
+// The struct of the first release, which did not begin with its size. hvd_start@HVD_1.0 still takes it.
 struct hvd_start_arguments_1_0 {
   hvd_op* op;
   const void* input;
@@ -489,7 +492,8 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   hvd::runtime::Submission on_stack[few];
   std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
   hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
-  // Where the struct of the first release with sizes ends; a field that is added later is not required.
+  // The least size is that of the first release in which the struct begins with its size. Fields added later are not
+  // required.
   constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
   const size_t step = arguments->struct_size;
   for (size_t i = 0; i < count; ++i) {

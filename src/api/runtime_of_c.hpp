@@ -1,6 +1,5 @@
 #pragma once
-// What a C program holds: the object behind hvd_runtime. For horovod.cpp, and for tests that make runtimes of their
-// own.
+// The struct behind hvd_runtime. horovod.cpp uses it, and tests that make runtimes themselves.
 #include <memory>
 
 #include "runtime/runtime.hpp"

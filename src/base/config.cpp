@@ -17,10 +17,10 @@ namespace hvd {
 
 namespace {
 
-// How a value is written and what it may be.
+// The form of a knob's value, and which values are allowed.
 struct Rule {
   enum class Form { flag, integer, decimal, choice, ports, text };
-  const char* kind;  // as people read it; for a choice the words themselves, "mpi | gloo"
+  const char* kind;  // as people read it; for a choice the allowed words, "mpi | gloo"
   Form form;
   double least = 0;
   double most = std::numeric_limits<double>::max();
@@ -44,7 +44,8 @@ constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
-// The field of the Config that a value goes to; none for variables that others read from the environment, or nobody.
+// The field of the Config that receives the value. There is none for variables that other code reads from the
+// environment, and for those that nothing reads.
 using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
                            std::string& (*)(Config&), log::Level& (*)(Config&), PortRange& (*)(Config&)>;
 template <typename Value, Value Config::*member>
@@ -77,9 +78,9 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,   // a user who sets it relies on something that does not exist yet: tell them
-    unheard,  // the same, but nobody relies on it by itself
-    equal,    // ranks with different values would take different decisions and wait for each other
+    missed,   // users rely on it and it does not exist yet: a user who sets it is warned
+    unheard,  // does not exist yet either, but nobody relies on it alone: no warning
+    equal,    // must be equal on all ranks; else they decide differently and wait for each other
   } trait = ordinary;
 };
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
@@ -236,7 +237,7 @@ std::optional<bool> flag_in(std::string_view value) {
   return std::nullopt;
 }
 
-// Position of the value among the words of "mpi | gloo | ccl".
+// Returns the position of the value among words such as "mpi | gloo | ccl".
 std::optional<int> choice_in(std::string_view words, std::string_view value) {
   std::string wanted = lower(value);
   for (int position = 0; !words.empty(); ++position) {
@@ -280,7 +281,7 @@ void store(const Row& row, Config& config, const Found& found) {
   if (auto place = std::get_if<Value& (*)(Config&)>(&row.place)) (*place)(config) = Value(found);
 }
 
-// False if the value breaks the row's rule.
+// Stores the value. Returns false if it breaks the row's rule.
 bool take(const Row& row, std::string_view value, Config& config) {
   auto allowed = [&](double number) { return number >= row.rule.least && number <= row.rule.most; };
   switch (row.rule.form) {
@@ -325,7 +326,7 @@ Error malformed(const Row& row, const std::string& value) {
                                            ", found '" + value + "'; " + remedy};
 }
 
-// A flag that is off, and a value that repeats the default, change nothing.
+// False if the value changes nothing: it is a flag that is off, or it equals the default.
 bool asks_for_something(const Row& row, std::string_view value) {
   if (row.rule.form == Rule::Form::flag) return flag_in(value).value_or(false);
   return value != row.default_value;
@@ -352,7 +353,7 @@ Result<Config> Config::from(const Environment& environment, std::vector<std::str
       continue;
     }
     std::string_view value = trimmed(raw_value);
-    if (value.empty()) continue;  // "HOROVOD_X= command" is the shell's way of saying unset
+    if (value.empty()) continue;  // in a shell, "HOROVOD_X= command" means that HOROVOD_X is not set
     if (!take(*row, value, config)) return malformed(*row, raw_value);
     if (row->trait == missed && asks_for_something(*row, value))
       warnings.push_back(variable + "=" + raw_value + " has no effect in this version (" + row->meaning + ")");
@@ -376,7 +377,7 @@ MpiWish mpi_wish(const Config& config) {
 
 std::string Config::equal_knobs() const {
   std::string all;
-  Config copy = *this;  // places are not const
+  Config copy = *this;  // the functions in Place need a Config that is not const
   for (const Row& row : rows) {
     if (row.trait != equal) continue;
     all += std::string(row.name) + "=";

@@ -14,7 +14,7 @@ constexpr unsigned moves = VerbRow::moving;
 constexpr unsigned reduces_it = VerbRow::moving | VerbRow::reducing | VerbRow::fusing;
 constexpr unsigned adasum_needs = VerbRow::floats_only | VerbRow::world_only | VerbRow::power_of_2;
 
-// By value of the verb.
+// The rows are in the order of the verbs' values.
 // clang-format off
 constexpr VerbRow rows[] = {
     {Verb::allreduce, "allreduce", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::zeros, reduces_it},
