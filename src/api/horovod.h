@@ -66,7 +66,7 @@ typedef enum hvd_verb {
   HVD_BARRIER,
   HVD_REDUCESCATTER, /* reduces, then gives every rank its share of the rows (hvd_rows_of) */
   HVD_ALLTOALL,      /* sends rows of the input to every rank */
-  HVD_JOIN /* this rank has no more tensors: zeros replace them until all ranks have joined. The output, if not
+  HVD_JOIN           /* this rank has no more tensors: zeros replace them until all have joined. The output, if not
                       * null, is an int32_t: the rank that joined last */
 } hvd_verb;
 
@@ -207,9 +207,10 @@ typedef struct hvd_start_arguments {
   size_t split_count;
   void* stream; /* for tensors in device memory; null for host memory. The caller's stream (CUDA: a CUstream; for the
                  * default stream CU_STREAM_LEGACY or CU_STREAM_PER_THREAD). The input is ready when the stream reaches
-                 * the point of this call. The output is ready for all work that is queued on the stream after the handle
-                 * is done. So no thread waits for the device, and memory may be freed in the order of the stream. If
-                 * the stream is null, the input must be ready now, and the output is ready when the handle is done */
+                 * the point of this call. The output is ready for all work that is queued on the stream after the
+                 * handle is done. So no thread waits for the device, and memory may be freed in the order of the
+                 * stream. With a null stream the input must be ready now, and the output is ready when the handle is
+                 * done */
   /* Called when this operation has ended, before its handle is done. Null: no call. It runs on a thread of the runtime
    * that holds no lock. It may start operations, must not wait for one (hvd_wait and hvd_stop refuse there) and should
    * be short. `message` explains a failure and is valid during the call. */

@@ -9,10 +9,11 @@ namespace hvd::runtime {
 
 namespace {
 
-// A frame is a row of items.
+// A frame is a sequence of items. Each item begins with one of these numbers.
 enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
-// The coordinator has 1024 slots to spare; it hears of freed slots long before these are used up.
+// The coordinator has 1024 spare slots. At this limit the children's progress reaches it long before the spare slots
+// run out.
 constexpr std::uint64_t most_slots_in_doubt = 64;
 
 Error broken_frame() {
@@ -63,7 +64,7 @@ NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) co
   return electorate;
 }
 
-// Sets who has a say about the set from now on, and passes on what is complete as a result.
+// Sets which ranks and subtrees have a say about the set from now on. Passes on what becomes complete by the change.
 void NodeAgreement::elect(const ProcessSet& set) {
   Electorate& electorate = electorates_[set.id] = electorate_of(set);
   for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
@@ -82,7 +83,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   hear(rank, *decoded, request);
 }
 
-// A request that this node's coordinator does not handle goes up.
+// Sends a request to the parent if the coordinator is on another node.
 void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) {
     ByteWriter writer(requests_up_);
@@ -103,8 +104,8 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
              request);
 }
 
-// The ballot was sent before its rank had read that the set was removed, that the joins are over, or what was decided
-// without it.
+// True if a ballot no longer counts: its rank had not yet read that the set was removed, that the joins are over, or
+// that the name was decided without the rank.
 bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) const {
   if (!ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_)) return true;
   if (has_a_say(voter, name.set)) return false;
@@ -122,7 +123,7 @@ void NodeAgreement::vote(int voter, OpNameView name, Opinions opinions) {
   if (auto all = ballots_.vote(voter, name, std::move(opinions))) voted(name, *all);
 }
 
-// All who have a say here have voted.
+// Handles a name for which all that have a say on this subtree have voted.
 void NodeAgreement::voted(OpNameView name, const Opinions& opinions) {
   if (coordinator_) decide(name, opinions);
   else pass_on_ballot(name, opinions);
@@ -167,7 +168,7 @@ void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   outgoing_.push_back(slot);
 }
 
-// Ranks have joined: what waited only for them is complete.
+// Takes new joins into account: what waited only for the joined ranks is now complete.
 void NodeAgreement::note_joins() {
   if (!std::exchange(joins_are_new_, false)) return;
   elect(sets_.world());
@@ -265,7 +266,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
   if (!frame.ok()) return broken_frame();
   auto decoded = decode_request(bytes);
   if (!decoded) return decoded.error();
-  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // this one travels as a ballot
+  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // an op request travels as a ballot
   hear(from, *decoded, bytes);
   return {};
 }
@@ -344,7 +345,8 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   return {};
 }
 
-// A child that has voted for a name lacks nobody, although it has forgotten the name and reports all its ranks.
+// Takes a child's answer. If the child has voted for a name meanwhile, none of its ranks is missing. The child forgets
+// a name after it voted and then reports all of its ranks, so that part of the answer is ignored.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
   bool is_current = frame.get<std::uint32_t>() == question_;
@@ -368,7 +370,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
 void NodeAgreement::answer_if_complete() {
   if (!silent_children().empty()) return;
   if (coordinator_) return effects_.answered(known_missing());
-  flush_up();  // a rank that votes before the answer is not named in it
+  flush_up();  // the parent hears of new votes before the answer, so their ranks are not counted as missing
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
@@ -383,7 +385,7 @@ void NodeAgreement::answer_if_complete() {
 
 void NodeAgreement::decided(const Record& record) {
   Buffer bytes;
-  bytes.swap(frame_);  // swaps to keep its capacity; encode() clears it
+  bytes.swap(frame_);  // the swap keeps the capacity of both buffers; encode() clears its buffer
   encode(record, bytes);
   logged(record, bytes);
   frame_.swap(bytes);
@@ -425,7 +427,7 @@ void NodeAgreement::take_note(const Record& record) {
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
                    slot.arrived.clear();
-                   slot.is_complete = true;  // complete by ballots; a batch follows
+                   slot.is_complete = true;  // complete by ballots; its batch follows
                    ballots_.close(it.name);
                    note_decided(it.name);
                    effects_.given(it.slot);
@@ -515,7 +517,7 @@ bool NodeAgreement::flush_up() {
     outgoing_.clear();
   }
   for (const OpName& name : opened_) {
-    if (!ballots_.is_open(name)) continue;  // it became complete meanwhile
+    if (!ballots_.is_open(name)) continue;  // the name became complete meanwhile
     writer.put(Item::opened);
     write(writer, name);
     writer.put(records_);

@@ -25,7 +25,7 @@ std::span<const Id> read_ids(ByteReader& in, std::vector<Id>& storage) {
   return storage;
 }
 
-// A message begins with its kind, which is its place in the variant.
+// A message begins with the number of its kind, which is its index in the variant.
 template <typename Message>
 void encode_any(const Message& message, Buffer& out) {
   out.clear();

@@ -61,7 +61,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
     return start_with_all(environment, members, sets, communicator.error());
   if (!communicator) return communicator.error();
   Deadline deadline = start_deadline(*config);
-  // A job of its own with its own name, however often its members have started others.
+  // The job has its own name, even if its members have already started other jobs.
   auto chosen = bootstrap::over_communicator(*communicator, environment, *config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, 
               sets, deadline);
 }
 
-// Without MPI the only world is that of the launch; a list of all its ranks means the same as no list.
+// Without MPI the world can only be all ranks of the launch. A list of all these ranks means the same as no list.
 Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& environment,
                                                          const bootstrap::Members& members, StaticSets& sets,
                                                          const Error& why_no_mpi) {
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& envi
 
 namespace {
 
-// Equal on all ranks, so that no rank waits for one that cannot be reached.
+// The result is equal on all ranks, so that no rank waits for a rank that it cannot reach.
 Status check_network(const World& world, const std::string& why_mine_is_none) {
   bool is_on_one_node = std::all_of(world.members.begin(), world.members.end(),
                                     [&](const Member& member) { return member.node == world.me().node; });
@@ -110,8 +110,8 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     if (identity.rank == Rank{0}) log::warning(warning);
   auto listener = connections::PeerListener::open();
   if (!listener) return listener.error();
-  // Whether the job has other nodes is known only when the ranks have met, but by then they must know each other's
-  // endpoints. A job on one node needs none; so if this host has no address, that is an error only afterwards.
+  // Only after the ranks have met is it known whether the job has other nodes, but the meeting itself has to carry the
+  // ranks' endpoints. On one node no endpoints are needed. So a host without an address is an error only later.
   std::optional<connections::NetListener> net_listener;
   std::string why_no_network;
   if (identity.size > 1) {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
-    // The others may have joined by the bootstrap that failed on this rank.
+    // The error includes the notices: the other ranks may have joined by a bootstrap that failed on this rank.
     for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
     return world.error();
   }

@@ -1,7 +1,7 @@
 #pragma once
-// This process's membership in the job that it was launched into: finds the bootstrap, meets the others and starts a
-// Runtime, as often as the program likes. Kept for the life of the process, since launchers do not allow leaving and
-// joining again.
+// This process's membership in the job that it was launched into. It finds the bootstrap, meets the other ranks and
+// starts a Runtime, as often as the program likes. It is kept until the process ends, because launchers do not allow a
+// process to leave and join again.
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,25 +14,26 @@
 
 namespace hvd::runtime {
 
-// Process sets that exist from the start. A set that is listed twice, or has all ranks, is one.
+// Process sets that exist from the start. A set that is listed twice counts once, and a set of all ranks is the global
+// one.
 struct StaticSets {
   std::vector<std::vector<Rank>> listed;  // equal on all ranks
-  // The MPI_Comms of which this process is a member; other processes pass others.
+  // The MPI_Comms that contain this process. Other processes pass theirs.
   std::vector<const void*> communicators;
   std::size_t communicator_bytes = 0;
-  std::vector<int> numbers_of_communicators;  // out
+  std::vector<int> numbers_of_communicators;  // result: the numbers of these sets
 };
 
 class Session {
  public:
   // Collective over the job.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment, StaticSets& sets);
-  // Collective over some processes, of the job or of an MPI's world.
+  // Collective over the processes that `members` names. They belong to the job or to an MPI's world.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment, const bootstrap::Members& members,
                                          StaticSets& sets);
 
  private:
-  // The bootstrap that the ranks meet by, and the communicator of exactly these ranks if they have one.
+  // The bootstrap by which the ranks meet, and the communicator of exactly these ranks, if there is one.
   struct Meeting {
     bootstrap::Bootstrap* bootstrap = nullptr;
     bootstrap::Identity identity;
@@ -47,9 +48,9 @@ class Session {
   Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
                                         StaticSets& sets, Deadline deadline);
 
-  std::vector<bootstrap::Notice> notices_;  // of the choice
+  std::vector<bootstrap::Notice> notices_;  // about the choice of the bootstrap
   std::optional<bootstrap::Chosen> chosen_;
-  std::vector<std::string> unheard_;  // warnings about the configuration, for rank 0 to tell
+  std::vector<std::string> unheard_;  // warnings about the configuration, which rank 0 reports
   bool warned_ = false;
   std::uint32_t epoch_ = 0;
 };

@@ -7,7 +7,8 @@ namespace hvd::runtime {
 
 namespace {
 
-// The kernel's letter for the state of a process of this node; ' ' if it is not known, 'X' if the process has ended.
+// Returns the kernel's letter for the state of a process on this node: ' ' if it is not known, 'X' if the process has
+// ended.
 char state_of(const World& world, Rank rank) {
   if (!world.can_see_process_of(rank)) return ' ';
   std::ifstream status("/proc/" + std::to_string(world.member(rank).pid) + "/stat");
@@ -17,10 +18,10 @@ char state_of(const World& world, Rank rank) {
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
 
-// When a job that was told to end is told again.
+// The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
 
-// The words for a state that explains why a process does not answer.
+// Returns the words for a state that explains why a process does not answer.
 const char* explain(char state) {
   switch (state) {
     case 'T':
@@ -86,7 +87,7 @@ std::vector<Rank> halted_on_my_node(const World& world) {
 }
 
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final) {
-  // The text travels as one record of the log.
+  // Limits on the text, because it travels as one record of the log.
   constexpr std::size_t most_names = 6, most_ranks = 50;
   std::map<Rank, std::vector<std::string>> names_of;
   for (const StalledName& it : stalled)

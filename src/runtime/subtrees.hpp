@@ -1,5 +1,5 @@
 #pragma once
-// A set of the parts that report to a node's agreement: the node itself, and the subtree of each child.
+// A set of the parts that report to a node's agreement. The parts are the node itself and the subtree of each child.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
