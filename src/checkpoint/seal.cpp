@@ -25,7 +25,7 @@ std::string checksum_line(std::string_view before) {
   return "crc32c " + hex(crc32c(as_bytes(before))) + "\n";
 }
 
-// The numbers of a header behind its layout, in the order in which they are written.
+// Visits the header's numbers in the order in which they are written. The version of the layout is not among them.
 template <typename AnyHeader, typename Visit>
 void for_each_number(AnyHeader& header, Visit visit) {
   visit("bytes", header.file_bytes);
@@ -37,7 +37,7 @@ void for_each_number(AnyHeader& header, Visit visit) {
   visit("saved_at_unix_s", header.saved_at_s);
 }
 
-// The number behind `name` in "name 12\n".
+// Returns the number after `name` in a line such as "name 12\n".
 std::optional<std::int64_t> number_of(std::string_view text, std::string_view name) {
   std::string wanted = "\n" + std::string(name) + " ";
   std::size_t at = text.find(wanted);
