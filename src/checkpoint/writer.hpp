@@ -5,8 +5,8 @@
 //  2. HDF5 writes the structure and tells the positions of the tensors' bytes. After that HDF5 has closed the file.
 //  3. The tensors' bytes are written to these positions. Their checksums are computed from the memory.
 //  4. Checksums of the structure, the table of all checksums and the header follow, then fsync.
-//  5. The previous file becomes the previous generation, and the new file takes its path. If the process is killed at
-//     any instant, either the old file or the new file is there.
+//  5. The previous file becomes the previous generation, and the new file takes its path.
+// If the process is killed at any instant, either the old file or the new file is there.
 #include <cstdint>
 #include <string>
 

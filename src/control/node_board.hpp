@@ -9,8 +9,9 @@
 //     are the seats of its process set; every seat knows them from the log. A slot begins and ends with all bits zero.
 //  2. A rank sends a request for an operation without a slot: bytes in the rank's own ring, which the leader reads.
 //  3. The leader appends records to the log. Every seat reads all records in order and publishes its position. The
-//     slowest reader determines how much room the log has. Every seat's engine sleeps on its own wait word. Only
-//     offsets are stored, never pointers, because each process maps the memory at another address.
+//     slowest reader determines how much room the log has.
+// Every seat's engine sleeps on its own wait word. Only offsets are stored, never pointers, because each process maps
+// the memory at another address.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

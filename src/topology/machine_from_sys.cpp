@@ -1,5 +1,5 @@
-// A machine as the kernel's /sys describes it, for systems without hwloc. What cannot be read is left out: at worst
-// every processor is a core of one package.
+// Reads a machine from the kernel's /sys, on systems without hwloc. Facts that cannot be read are left out. In the
+// worst case every processor becomes a core of one package.
 #include <algorithm>
 #include <fstream>
 #include <map>

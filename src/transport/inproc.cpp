@@ -3,9 +3,9 @@
 // The life of a message:
 //  1. send() puts a letter that points to the sender's bytes into the mailbox of (link, receiver).
 //  2. The receiver has a recv() of the same (sender, channel). Its poll() takes the letter out and copies the bytes.
-//  3. The sender's poll() sees that the letter was delivered. The bytes then belong to the caller again. A send is done
-//     only after its receiver has asked for it. So an algorithm that wrongly relies on buffering hangs with this
-//     transport first.
+//  3. The sender's poll() sees that the letter was delivered. The bytes then belong to the caller again.
+// A send is done only after its receiver has asked for it. So an algorithm that wrongly relies on buffering hangs with
+// this transport first.
 #include <memory>
 #include <string>
 #include <vector>

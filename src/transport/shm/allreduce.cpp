@@ -9,8 +9,9 @@
 //  1. pack: copy the slices that others reduce (all except the own slice) into the own slab; raise `packed` to c + 1.
 //  2. reduce, when all have packed c: combine the own tensor with the others' slabs in seat order, scaled. Store the
 //     own slice of the result into the own tensor and into all other slabs; raise `pushed` to c + 1.
-//  3. unpack, when all have pushed c: copy the other slices from the own slab into the own tensors. In place (batches
-//     in shared regions): see in_place.hpp. The seats find out in a small exchange whether all of them can.
+//  3. unpack, when all have pushed c: copy the other slices from the own slab into the own tensors.
+// In place (batches in shared regions): see in_place.hpp. The seats find out in a small exchange whether all of them
+// can.
 //
 // A seat packs c + 1 before it reduces c, so nobody waits for a seat that is slightly late. Chunk c + 2 is packed into
 // the same half of the slab only after step 3 of c, when all readers have finished with c. Other seats write only to

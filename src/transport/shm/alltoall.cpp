@@ -13,9 +13,9 @@
 //  2. The other seat has read this seat's piece before that, piece u - 2 pair_places. The other seat's piece between
 //     the two proves this. If there was no such piece, `taken` proves it.
 //  3. If the place is in the other seat's slab: the other seat has begun an alltoall since the last verb of another
-//     kind, and so has found its slab free. After another verb every pair begins with its own slabs. There is no
-//     barrier before or after. Before another verb uses the slab, all pieces must have been taken:
-//     LinkState::slab_is_free().
+//     kind, and so has found its slab free. After another verb every pair begins with its own slabs.
+// There is no barrier before or after. Before another verb uses the slab, all pieces must have been taken:
+// LinkState::slab_is_free().
 #include <algorithm>
 
 #include "transport/segments/splits.hpp"

@@ -7,8 +7,8 @@
 //     it raises `packed`.
 //  3. When all seats have done step 2, it copies each other slice from the memory of the seat that reduced it. Then it
 //     raises `pushed`.
-//  4. When all seats have done step 3, no seat reads another's tensors any more, and the task is done. Seats only read
-//     the tensors of others. So a seat that continues after the others have given up cannot harm them.
+//  4. When all seats have done step 3, no seat reads another's tensors any more, and the task is done.
+// Seats only read the tensors of others. So a seat that continues after the others have given up cannot harm them.
 #include <cstdint>
 #include <vector>
 
