@@ -243,7 +243,7 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
   return &cell->results[index];
 }
 
-// Calls a program's on_done.
+// Calls the on_done function of a program.
 void call_back(void (*function)(), void* context, const Error* error) {
   using OnDone = void (*)(void*, hvd_status, const char*);
   auto* on_done = reinterpret_cast<OnDone>(function);

@@ -1,4 +1,4 @@
-// Horovod for C++ programs: horovod.h with owners, spans and exceptions. Header only; link with libhorovod.
+// Horovod for C++ programs: horovod.h with owners, spans and exceptions. Only a header; link with libhorovod.
 //
 //   horovod::Runtime job;                                    // joins the job that this process was launched into
 //   auto gradients = job.allreduce_op<float>("gradients", n, HVD_AVERAGE);   // prepared once …

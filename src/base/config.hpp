@@ -28,21 +28,21 @@ struct Config {
   std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any of the mask
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
-  double stall_shutdown_time_s = 0;           // 0: the job is never ended
-  double start_timeout_s = 30;                // how long a start waits for the other ranks
-  std::string bootstrap;                      // name of the bootstrap; empty: the first one that applies
-  std::string shared_dir;                     // a folder that all nodes can access; empty: the working directory
-  bool allow_singleton = false;               // a rank of several that meets no other rank may run alone
-  std::string mpi;                            // "mpich", "openmpi", "abi", "none"; empty: any that is found
-  std::string cpu_operations;                 // "gloo": no MPI unless `mpi` asks for it
-  bool mpi_threads_disable = false;           // an MPI is enough even if only one thread at a time may call it
-  bool pmi_bridge = true;                     // horovodrun preloads a library that an MPICH without PMIx needs
-  std::string algorithm;                      // "allreduce=ring,broadcast=tree": overrides the selector; empty: by cost
+  double stall_shutdown_time_s = 0;  // 0: the job is never ended
+  double start_timeout_s = 30;       // how long a start waits for the other ranks
+  std::string bootstrap;             // name of the bootstrap; empty: the first one that applies
+  std::string shared_dir;            // a folder that all nodes can access; empty: the working directory
+  bool allow_singleton = false;      // a rank of several that meets no other rank may run alone
+  std::string mpi;                   // "mpich", "openmpi", "abi", "none"; empty: any that is found
+  std::string cpu_operations;        // "gloo": no MPI is used unless `mpi` asks for one
+  bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
+  bool pmi_bridge = true;            // horovodrun preloads a library that an MPICH without PMIx needs
+  std::string algorithm;             // "allreduce=ring,broadcast=tree": replaces the selector's choice; empty: by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // size of a chunk; each rank has two such chunks
   std::string network_interfaces;     // interfaces for connections between nodes, "eth0,ib0"; empty: all that are up
   PortRange port_range;               // ports of the sockets that listen for peers
   bool require_fabric = false;        // tensors between nodes may travel only over a fabric
-  std::string timeline;               // file, or DYNAMIC; empty: none, and the program cannot start one
+  std::string timeline;               // file, or DYNAMIC; empty: none, and the program cannot start one later
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
@@ -74,7 +74,7 @@ MpiWish mpi_wish(const Config& config);
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
-// A row of the table, for help and documentation.
+// A row of the table of knobs, for help and documentation.
 struct KnobRow {
   const char* name;  // HOROVOD_…
   const char* kind;  // "bytes", "seconds", "flag", …

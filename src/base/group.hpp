@@ -1,5 +1,5 @@
 #pragma once
-// An ordered set of ranks, and my seat in it.
+// An ordered set of ranks, and this rank's seat in it.
 #include <algorithm>
 #include <vector>
 

@@ -29,7 +29,7 @@ std::string_view last_component(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-// "2026-01-31 23:59:59.000001: "
+// Returns text such as "2026-01-31 23:59:59.000001: ".
 std::string time_prefix() {
   timeval now{};
   gettimeofday(&now, nullptr);

@@ -16,8 +16,8 @@ struct Member {
   std::string endpoints;  // of this rank's TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without a listener
   std::string process_space{};  // where its pid is valid: the machine, or a PID namespace on it (of a container)
   // Set only for this rank, because the values are equal on all ranks that have met.
-  std::string release{};  // of Horovod
-  std::string knobs{};    // lines of NAME=value
+  std::string release{};  // version of Horovod
+  std::string knobs{};    // equal knobs, lines of NAME=value
 };
 
 struct World {

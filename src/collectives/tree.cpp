@@ -80,7 +80,7 @@ class Tree final : public Algorithm {
       program.rounds.push_back(send_to(pairing.actor(place - parent_distance)));
       program.rounds.push_back(receive_from(pairing.actor(place - parent_distance)));
     }
-    // The child with the largest subtree comes first.
+    // The child with the largest subtree is served first.
     for (int distance = parent_distance == 0 ? 1 : 2 * parent_distance; distance < pairing.core; distance *= 2)
       program.rounds.push_back(send_to(pairing.actor(place + distance)));
     if (pairing.has_folded(place)) program.rounds.push_back(send_to(Seat{me.value + 1}));

@@ -35,7 +35,7 @@
 
 namespace hvd::runtime {
 
-// How many batches of a process set are under way.
+// Returns how many batches of a process set are under way.
 using BatchesInFlight = std::function<int(ProcessSetId)>;
 
 class Coordinator {

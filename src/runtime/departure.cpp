@@ -97,7 +97,7 @@ bool Departure::decide() {
   } else if (answer_due_ && is_running && settings_.now() >= *answer_due_) {
     end({ErrorCode::timeout,
          settings_.describe_leader() + " did not answer the wish to shut down within 10 s; this rank left alone"});
-    phase_ = Phase::warning;  // hvd_shutdown has no way to report it
+    phase_ = Phase::warning;  // the reason is logged, because hvd_shutdown cannot return it
   }
   return reason_.has_value();
 }

@@ -90,7 +90,7 @@ class Engine {
     // Set if other ranks have submitted the op, but this rank has joined and has not.
     std::unique_ptr<std::pair<OpName, Signature>> of_others;
   };
-  // Takes the place of an operation that this rank has not submitted.
+  // An operation that replaces one which this rank has not submitted.
   struct StandIn {
     NameEntry entry;
     Operation operation;

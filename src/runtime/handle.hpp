@@ -36,7 +36,7 @@ struct HandleCell {
   std::uint32_t place = 0;  // see Handles::Number
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended
-  std::unique_ptr<Error> error;  // the first one
+  std::unique_ptr<Error> error;  // of the first operation that failed
   std::vector<KeptResult> results;
   std::vector<Operation*> transients;  // released together with the handle
 };

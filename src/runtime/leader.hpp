@@ -36,7 +36,7 @@ class Leader final : private AgreementEffects {
     Counters* counters = nullptr;
   };
   explicit Leader(const Parts& parts);
-  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (transport/control_link)
+  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (control/control_link)
 
   // Connects the neighbours. Called until all are connected. Never blocks.
   Progress connect();

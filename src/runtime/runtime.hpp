@@ -108,12 +108,13 @@ class Runtime {
   // Returns memory of this many bytes that all ranks of this node map. The name must be used only once. Collective over
   // the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
-  // Runs it on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own.
-  // Returns when it has run here. The result is the same error, or one that says that another rank had one.
   Status take_starts(std::span<Submission> submissions);
   Status check_set_of(const Submission& submission) const;
   Status note_streams(std::span<Submission> submissions) const;
   Status carry_out(OpNameView name, Signature signature);
+  // Runs `action` on every rank's engine at the same point of the schedule, unless a rank calls with an error of its own
+  // as `mine`. Returns when the action has run here. If this rank had an error, the result is that error. If only
+  // another rank had one, the result says so.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
     std::shared_ptr<void> memory;  // the memory of all ranks of this node

@@ -26,7 +26,7 @@ class StallWatch {
  public:
   explicit StallWatch(const Config& config);
 
-  // An operation has begun to wait.
+  // Called when an operation has begun to wait.
   void begun(Clock::time_point now) {
     if (!next_look_) plan_look(now, now);
   }

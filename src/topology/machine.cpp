@@ -93,7 +93,7 @@ Result<Machine> read_with_hwloc(const hwloc::Source& source, const Environment& 
   return from_reading(std::move(*reading));
 }
 
-// "17:00.0", "0000:17:00.0", "00000000:17:00.0" → "0000:17:00.0"
+// Returns the form "0000:17:00.0" for "17:00.0", "0000:17:00.0" or "00000000:17:00.0".
 std::string canonical(std::string_view bus_id) {
   std::string text;
   for (char c : bus_id) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

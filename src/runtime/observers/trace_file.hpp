@@ -20,7 +20,7 @@
 
 namespace hvd::runtime {
 
-// Owned by one thread.
+// Only one thread uses it.
 class TraceFile {
  public:
   static constexpr std::size_t page_bytes = 4096;

@@ -30,7 +30,7 @@ class SegmentArray {
   void scatter(std::int64_t begin, std::int64_t count, const std::byte* from) const;
   void scatter_scaled(std::int64_t begin, std::int64_t count, const std::byte* from, devices::ReduceKernel kernel,
                       devices::Scale scale) const;
-  // Appends the range as segments.
+  // Appends the segments of the range to `to`.
   void append_range(std::int64_t begin, std::int64_t count, std::vector<Segment>& to) const;
 
   // Calls visit(data or null, elements) for the pieces of the range, in order.

@@ -25,9 +25,9 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Measured with 2 ranks on 2 cores of Intel: 16 KB are slower, 32 and 128 KB the same.
+// Measured with 2 ranks on 2 cores of Intel: 16 KB are slower, 32 and 128 KB are as fast.
 constexpr std::size_t most_piece_bytes = 64 << 10;
-// Results of this size do not fit the caches.
+// From this size on, results do not fit into the caches.
 constexpr std::size_t streaming_exchange_bytes = 16 << 20;
 
 class Alltoall final : public Task {

@@ -21,7 +21,7 @@ std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& col
 std::unique_ptr<Task> plan_alltoall(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective);
 
-// Results of at least this size do not fit into the caches, so they are stored past them.
+// From this size on, results do not fit into the caches, so they are stored past them.
 inline constexpr std::size_t streaming_from_bytes = 4 << 20;
 
 // The task's position in the order of the link's tasks, and the seat that the task waits for.

@@ -26,7 +26,7 @@ namespace hvd::transport::tcp {
 // Operations are numbers in a table that the link owns. Only one thread uses a stream.
 class Stream {
  public:
-  // Why the connection ended.
+  // The reason why the connection ended.
   struct End {
     int error = 0;             // errno; 0 if the other end closed the connection
     std::string abort_reason;  // why the other end aborted the link; empty if it gave no reason
