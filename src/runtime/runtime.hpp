@@ -112,9 +112,9 @@ class Runtime {
   Status check_set_of(const Submission& submission) const;
   Status note_streams(std::span<Submission> submissions) const;
   Status carry_out(OpNameView name, Signature signature);
-  // Runs `action` on every rank's engine at the same point of the schedule, unless a rank calls with an error of its own
-  // as `mine`. Returns when the action has run here. If this rank had an error, the result is that error. If only
-  // another rank had one, the result says so.
+  // Runs `action` on every rank's engine at the same point of the schedule, unless a rank passes an error as `mine`.
+  // Returns when the action has run here. If this rank passed an error, the result is that error. If only another rank
+  // did, the result says so.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
     std::shared_ptr<void> memory;  // the memory of all ranks of this node

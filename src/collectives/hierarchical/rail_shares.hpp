@@ -66,7 +66,7 @@ class RailShares {
     for (int rail = 0; rail < rails_; ++rail) counts_[static_cast<std::size_t>(rail)] = padded_count(chunk, rail);
     return tasks.with_counts(counts_);
   }
-  // Adds all padded shares of a chunk; with null data if there are no tensors.
+  // Adds all padded shares of a chunk. The padding has null data.
   void append_padded(const SegmentArray& tensors, std::int64_t chunk, std::vector<Segment>& to) const {
     for (int rail = 0; rail < rails_; ++rail) {
       tensors.append_range(begin(chunk, rail), count(chunk, rail), to);

@@ -35,7 +35,7 @@ class CollectiveTask final : public Task {
   ~CollectiveTask() override {
     // Memory that MPI still uses is not freed, because MPI may still write to it.
     for (Slot* slot : {&slots_[0], &slots_[1], &agreement_})
-      if (slot->is_busy) (void)new Slot(std::move(*slot));  // after a failed allocation nothing could be done
+      if (slot->is_busy) (void)new Slot(std::move(*slot));  // NOLINT(bugprone-unhandled-exception-at-new): no way on
   }
 
   void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
