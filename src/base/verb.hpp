@@ -1,5 +1,7 @@
 #pragma once
 // The verbs, and what makes them differ: one row each. Code that must know reads the row; no code lists the verbs.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -60,8 +62,13 @@ struct VerbRow {
   };
 };
 
-std::span<const VerbRow> verbs() noexcept;
-const VerbRow& row_of(Verb verb) noexcept;
+extern const std::array<VerbRow, 10> verb_rows;  // by value of the verb
+inline std::span<const VerbRow> verbs() noexcept {
+  return verb_rows;
+}
+inline const VerbRow& row_of(Verb verb) noexcept {
+  return verb_rows[static_cast<std::size_t>(verb)];
+}
 inline const char* name_of(Verb verb) noexcept {
   return row_of(verb).name;
 }

@@ -113,19 +113,20 @@ class NodeAgreement {
   const ProcessSets& sets() const { return sets_; }
 
  private:
+  // Who has a say about a process set.
+  struct Electorate {
+    std::vector<bool> voters;  // the ranks of my node by seat, then the children
+    Subtrees subtrees;
+  };
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch: an older arrival is void
     ProcessSetId set;
+    const Electorate* electorate = nullptr;  // of the set
     bool is_transient = false;
     bool is_given = false;
     Subtrees arrived;
     bool is_complete = false;  // until its batch
     bool is_outgoing = false;  // complete, in the frame that is being made
-  };
-  // Who has a say about a process set.
-  struct Electorate {
-    std::vector<bool> voters;  // the ranks of my node by seat, then the children
-    Subtrees subtrees;
   };
   struct Child {
     std::uint64_t read = 0;

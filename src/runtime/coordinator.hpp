@@ -76,20 +76,21 @@ class Coordinator {
 
  private:
   enum class SlotState : std::uint8_t { free, live, ready, ended };
+  struct Ready {  // of one set, in the order in which they became ready
+    std::vector<SlotId> slots;
+    std::int64_t bytes = 0;
+  };
   struct Slot {
     SlotState state = SlotState::free;
     OpName name;
     Signature signature;
     std::int64_t bytes = 0;
+    Ready* ready = nullptr;              // the list of its set
     std::list<SlotId>::iterator recent;  // place in recently_used_, while cached
   };
   struct Ended {
     SlotId slot;
     std::uint64_t records;  // reusable once all ranks have read so many records
-  };
-  struct Ready {  // of one set, in the order in which they became ready
-    std::vector<SlotId> slots;
-    std::int64_t bytes = 0;
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }

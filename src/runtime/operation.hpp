@@ -29,19 +29,34 @@ struct Callback {
   void* context = nullptr;
 };
 
-// One use of an operation.
-struct Submission {
+// One use of an operation, as the program asks for it.
+struct Start {
   Operation* operation = nullptr;
   const void* input = nullptr;
   void* output = nullptr;
   std::int64_t first_dimension = 0;  // rows of this use, if each rank has its own number
-  HandleCell* handle = nullptr;      // null: this rank has joined, and nobody submitted it
-  std::uint32_t index = 0;           // among the operations of the handle
   // alltoall: rows for each seat; none: equal parts. Memory of the caller's, read until the use is submitted.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
   Stream stream{};  // device memory: the caller's; the result is ordered on it
-  Event ready{};    // where that stream had got to when the operation was submitted
+};
+
+// A use that has been submitted. It is small, because its memory moves from the caller's core to the engine's core.
+struct Submission {
+  Operation* operation = nullptr;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t first_dimension = 0;
+  HandleCell* handle = nullptr;  // null: this rank has joined, and nobody submitted it
+  std::uint32_t index = 0;       // among the operations of the handle
+};
+
+// What few uses have.
+struct Extras {
+  std::vector<std::int64_t> splits;
+  Callback on_done;
+  Stream stream;
+  Event ready;  // where that stream had got to when the operation was submitted
 };
 
 struct NameEntry;
@@ -57,8 +72,9 @@ struct Operation {
   // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
   std::function<void()> when_done;
 
-  // Of the use in flight; written by whoever submits it.
-  std::vector<std::int64_t> splits;
+  // Of the use in flight. The submitter writes the extras only if this use or the last one has any.
+  bool has_extras = false;
+  Extras extras;
 
   // The engine's own, while in flight:
   Submission submission;

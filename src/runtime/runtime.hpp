@@ -72,7 +72,7 @@ class Runtime {
   void release(Operation& operation) { operations_.release(operation); }
   std::size_t operations() const { return operations_.size(); }  // that are held
   // Starts all or none; `submissions` need operation, input, output and whatever else their verb takes.
-  Result<Handles::Number> submit(std::span<Submission> submissions);
+  Result<Handles::Number> submit(std::span<const Start> starts);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
   // Null: this rank has no device of the kind.
@@ -105,12 +105,18 @@ class Runtime {
   void report_networks() const;
   // Memory of so many bytes that all ranks of my node map, under a name that is used once. Collective over the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
+  struct Together {                    // what operations that are started together have in common
+    const Operation* first = nullptr;  // the first one with a tensor
+    Stream stream;                     // the last one that was met, and where it had got to
+    Event ready;
+    bool has_transients = false;
+  };
+  Status take(const Start& start, Together& together);
+  Status note_extras(const Start& start, Together& together);
+  void give_back(Operation& operation);
+  Status carry_out(OpNameView name, Signature signature);
   // Runs it on every rank's engine at the same point of the schedule, unless a rank comes with an error of its own.
   // Returns when it has run here. The result is the same error, or one that says that another rank had one.
-  Status take_starts(std::span<Submission> submissions);
-  Status check_set_of(const Submission& submission) const;
-  Status note_streams(std::span<Submission> submissions) const;
-  Status carry_out(OpNameView name, Signature signature);
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
   struct Shared {
     std::shared_ptr<void> memory;  // of all ranks of my node

@@ -63,7 +63,7 @@ class DeviceRig {
     DeviceKind device = DeviceKind::cuda;
   };
   Result<Handles::Number> start(const std::vector<Use>& uses) {
-    std::vector<Submission> submissions;
+    std::vector<Start> starts;
     for (const Use& use : uses) {
       Signature signature;
       signature.verb = use.verb;
@@ -72,11 +72,11 @@ class DeviceRig {
       if (signature.row().agreed == VerbRow::Agreed::all_but_first) signature.shape[0] = 0;
       auto operation = runtime->prepare(use.name, signature);
       if (!operation) return operation.error();
-      Submission submission{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0], nullptr, 0};
-      if (use.has_stream) submission.stream = stream;
-      submissions.push_back(submission);
+      Start start{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0]};
+      if (use.has_stream) start.stream = stream;
+      starts.push_back(start);
     }
-    return runtime->submit(submissions);
+    return runtime->submit(starts);
   }
   HandleCell& cell(Handles::Number handle) { return *runtime->handles().find(handle); }
   bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
@@ -483,9 +483,9 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
         signature.device = DeviceKind::cuda;
         auto operation = (*runtime)->prepare("a", signature, number);
         ASSERT_TRUE(operation);
-        Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-        submission.stream = {stream.get()};
-        auto handle = (*runtime)->submit({&submission, 1});
+        Start start{*operation, data.data(), data.data(), 0};
+        start.stream = {stream.get()};
+        auto handle = (*runtime)->submit({&start, 1});
         ASSERT_TRUE(handle);
         HandleCell& cell = *(*runtime)->handles().find(*handle);
         EXPECT_TRUE((*runtime)->wait(cell, Deadline::after(patience)));

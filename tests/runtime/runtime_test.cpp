@@ -54,13 +54,13 @@ class Rig {
     std::int64_t rows = 0;
   };
   Result<Handles::Number> start(const std::vector<Use>& uses) {
-    std::vector<Submission> submissions;
+    std::vector<Start> starts;
     for (const Use& use : uses) {
       auto operation = runtime->prepare(use.name, use.signature);
       if (!operation) return operation.error();
-      submissions.push_back({*operation, use.input, use.output, use.rows, nullptr, 0});
+      starts.push_back({*operation, use.input, use.output, use.rows});
     }
-    return runtime->submit(submissions);
+    return runtime->submit(starts);
   }
   // "" or the error's text.
   std::string finish(Handles::Number handle) {
@@ -257,8 +257,8 @@ TEST(Runtime, forgets_operations_that_nobody_holds_and_that_have_no_slot) {
       signature.postscale = postscale;
       auto operation = rig.runtime->prepare(name, signature);
       ASSERT_TRUE(operation);
-      Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-      auto handle = rig.runtime->submit({&submission, 1});
+      Start start{*operation, data.data(), data.data(), 0};
+      auto handle = rig.runtime->submit({&start, 1});
       ASSERT_TRUE(handle);
       rig.runtime->release(**operation);  // while it is under way
       EXPECT_EQ(rig.finish(*handle), "");
@@ -285,8 +285,8 @@ TEST(Runtime, keeps_an_operation_that_is_held_however_many_others_come_and_go) {
       EXPECT_EQ(rig.allreduce("name " + std::to_string(i), other), "");
     }
     auto data = parts(rank, 3);
-    Submission submission{*held, data.data(), data.data(), 0, nullptr, 0};
-    auto handle = rig.runtime->submit({&submission, 1});
+    Start start{*held, data.data(), data.data(), 0};
+    auto handle = rig.runtime->submit({&start, 1});
     ASSERT_TRUE(handle);
     EXPECT_EQ(rig.finish(*handle), "");
     EXPECT_EQ(data, sums(2, 3));

@@ -38,8 +38,8 @@ std::string reduce(Runtime& runtime, const std::string& name, std::int64_t count
   signature.shape = {count};
   auto operation = runtime.prepare(name, signature);
   if (!operation) return operation.error().message;
-  Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-  auto handle = runtime.submit({&submission, 1});
+  Start start{*operation, data.data(), data.data(), 0};
+  auto handle = runtime.submit({&start, 1});
   if (!handle) return handle.error().message;
   HandleCell* cell = runtime.handles().find(*handle);
   EXPECT_TRUE(runtime.wait(*cell, Deadline::after(std::chrono::seconds(60))));
