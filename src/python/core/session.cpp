@@ -61,7 +61,7 @@ bool Session::shutdown() {
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;
-  // What threads wait for ends, and they come out.
+  // The operations that threads wait for end with an error, and the threads leave the runtime.
   hvd_stop(ending);
   while (users_.load() != 0) {
     timespec pause{0, 1'000'000};
