@@ -20,8 +20,8 @@ using testing::made_up_world;
 using testing::Placement;
 using testing::RanksInTurn;
 
-// Under a sanitizer one type of each kind: the type does little more than choose a kernel. Ranks take turns in one
-// thread here, so that there are no races to look for.
+// Under a sanitizer only one type of each kind is tested, because the type only chooses a kernel. Ranks take turns in
+// one thread here, so that there are no races to look for.
 std::vector<DataType> dtypes() {
   if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
   return {DataType::boolean, DataType::u8,  DataType::i8,   DataType::u16, DataType::i16, DataType::i32,
@@ -53,12 +53,12 @@ struct Case {
   friend void PrintTo(const Case& entry, std::ostream* out) { *out << entry.name(); }
 };
 
-// What can be done at all over the ranks of a node, by one rank or by two: what cannot is no case.
+// The cases that one rank or two ranks of a node can carry out.
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const transport::Maker& transport : transport::registry()) {
     RanksInTurn one(made_up_world({1}), {transport.name}), two(made_up_world({2}), {transport.name});
-    if (!two.is_reached()) continue;  // only threads are ranks here
+    if (!two.is_reached()) continue;  // here all ranks are threads
     for (const collectives::Maker& maker : collectives::registry())
       for (const VerbRow& row : verbs()) {
         Collective collective;
