@@ -1,4 +1,4 @@
-// The end of a rank as a table: every fact in every phase, and what comes of it.
+// The end of a rank as a table: every fact in every phase, and the step that follows.
 #include "runtime/departure.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using std::chrono::seconds;
 
 constexpr seconds time_for_cause(7);
 
-// One rank's departure with a clock that the test sets. What it is told to do is written down in words.
+// One rank's departure with a clock that the test sets. The steps that it orders are written down as words.
 class Rig {
  public:
   explicit Rig(Rank me = Rank{2})
