@@ -237,7 +237,7 @@ inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>
   for (std::thread& thread : threads) thread.join();
 }
 
-// As above, with one node per entry of `shape`, which has the number of the node's ranks.
+// Like run_ranks() above, with one node per entry of `shape`, which has the number of the node's ranks.
 inline void run_ranks(const std::vector<int>& shape, const std::function<void(RankThread&)>& program,
                       std::chrono::seconds deadline = std::chrono::seconds(100)) {
   Ensemble ensemble(made_up_world(shape));

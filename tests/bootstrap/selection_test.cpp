@@ -146,7 +146,7 @@ TEST(Selection, follows_the_order_of_preference) {
   struct Row {
     const char* pmix;
     const char* environment;
-    const char* chosen;  // or null
+    const char* chosen;  // null: none
     std::size_t notices;
   };
   for (const Row& row :

@@ -45,7 +45,7 @@ posix::FileDescriptor stranger_at(const TcpStoreThread& store) {
   return socket;
 }
 
-// Reads until the other end closes.
+// Reads until the other end closes the connection. Returns the number of bytes.
 std::size_t bytes_until_closed(const posix::FileDescriptor& socket) {
   std::size_t total = 0;
   char bytes[4096];
@@ -306,7 +306,7 @@ TEST(LaterMeetings, that_cannot_be_had_are_no_error_before_they_are_wanted) {
   }
 }
 
-// Both ends of a stream over a socket pair, and a copy of the bytes that the dialling side has sent.
+// The two ends of a stream over a socket pair, and a copy of the bytes that the dialling side has sent.
 class SealedStreams : public ::testing::Test {
  protected:
   void connect(std::string_view their_secret = secret) {

@@ -108,7 +108,7 @@ class Scene {
   void step(int rank) {
     auto index = static_cast<std::size_t>(rank);
     if (!is_over(rank)) outcomes[index] = tasks[index]->step();
-    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as engines do
   }
   // Lets all ranks take turns until the victim has had `turns` turns. False if the victim is done before.
   bool run_until_victims_turn(int turns) {
@@ -293,7 +293,7 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
           parts.push_back(part_of(verb, rank, size, whole(in[index])[0], whole(out[index])[0]));
         }
         RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
-        ASSERT_EQ(ranks.run(tasks, parts), Progress::done);  // connects them
+        ASSERT_EQ(ranks.run(tasks, parts), Progress::done);  // this run makes the connections
         ranks.restart(tasks, parts);
         for (std::uint64_t turn = random() % 6; turn > 0; --turn)
           for (auto& task : tasks)
@@ -305,7 +305,7 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
           for (int rank = 0; rank < dead; ++rank) {
             auto index = static_cast<std::size_t>(rank);
             if (outcomes[index] == Progress::pending) outcomes[index] = tasks[index]->step();
-            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as engines do
           }
         for (int rank = 0; rank < dead; ++rank) {
           auto index = static_cast<std::size_t>(rank);

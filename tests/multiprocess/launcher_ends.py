@@ -26,7 +26,7 @@ def make_memory_group(limit_bytes):
                 with open(group + "/memory.memsw.limit_in_bytes", "w") as file:
                     file.write(str(limit_bytes))
             except OSError:
-                pass  # no accounting of swap
+                pass  # the kernel does not account swap
         return group
     except (OSError, KeyError) as error:
         raise unittest.SkipTest(f"no memory control group can be made here: {error}")

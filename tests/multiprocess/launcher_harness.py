@@ -1,4 +1,4 @@
-"""Starts horovodrun with a mark in the environment, and proves that nothing of a job is left.
+"""Starts horovodrun with a mark in the environment, and checks that nothing of the job is left.
 
 The tests do not sleep: they wait for lines of output and for the ends of processes (pidfd). The time limits only turn a
 hang into a failure.

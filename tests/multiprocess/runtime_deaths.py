@@ -1,4 +1,4 @@
-"""What happens to a job when a rank comes to harm: every phase with every kind of harm."""
+"""A rank comes to harm, in every phase of a job and by every kind of harm: the job must end with the right message."""
 import os
 import random
 import re

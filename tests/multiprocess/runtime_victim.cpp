@@ -5,8 +5,8 @@
 //          submits · inside: a collective of many megabytes is under way · between: no op is in flight anywhere ·
 //          shutdown: others are in hvd_shutdown
 //          In the last two phases with KIND stop, the others' work can be finished when the victim is continued.
-//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · leave7: hvd_shutdown, then exit; once it runs ·
-//          abort: SIGABRT · stop: SIGSTOP
+//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · leave7: hvd_shutdown, then exit(7), not before
+//          the job runs · abort: SIGABRT · stop: SIGSTOP
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>

@@ -36,7 +36,7 @@ struct Use {
   bool is_transient = false;
   int group = 0;            // uses with the same number are one group; 0: no group
   std::vector<Kind> kinds;  // used in turn
-  int period = 1;           // steps before the next kind's turn
+  int period = 1;           // how many steps use a kind before the next kind
   std::uint64_t steps = ~0ull;
   Fault fault = Fault::none;
   int fault_step = 0, odd_place = 0;  // odd_place: the rank that differs, as a place in the set
@@ -81,7 +81,7 @@ struct Program {
   int ranks() const { return static_cast<int>(sets.front().ranks.size()); }
 };
 
-// What the generator has to draw.
+// The properties that a drawn program must have.
 struct Wish {
   enum class Mix : std::uint8_t { everything, overlapping_sets } mix = Mix::everything;
   int ranks = 0;  // 0: any number

@@ -30,7 +30,7 @@ class Guarded {
   std::size_t begin_, bytes_;
 };
 
-// What the rank that differs submits.
+// Returns the operation that the differing rank submits instead.
 Kind odd_kind(Kind kind, Fault fault, const std::vector<int>& members) {
   switch (fault) {
     case Fault::dtype: kind.dtype = kind.dtype == HVD_FLOAT32 ? HVD_FLOAT64 : HVD_FLOAT32; break;

@@ -1,5 +1,5 @@
 #pragma once
-// What one thread of a rank does in a phase. It starts the operations of every step in its own order, alone or several
+// One thread of a rank in a phase. It starts the operations of every step in its own order, alone or several
 // at once, and waits for them.
 #include <latch>
 #include <map>

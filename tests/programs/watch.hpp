@@ -13,7 +13,7 @@
 
 namespace hvd::programs {
 
-// What one thread of a rank is doing. That thread writes it, the watch reads it.
+// The current activity of one thread of a rank. The thread writes it, the watch reads it.
 class Place {
  public:
   Place(std::string who, std::atomic<std::uint64_t>& moves) : who_(std::move(who)), moves_(moves) {}

@@ -417,7 +417,7 @@ TEST(Agreement, finds_out_who_has_not_voted_for_a_new_name_on_all_nodes) {
 }
 
 TEST(Agreement, carries_one_ballot_per_subtree_and_name) {
-  Forest forest({4, 4, 4}, 1, 13);  // a chain
+  Forest forest({4, 4, 4}, 1, 13);  // width 1: the nodes form a chain
   for (RankModel* rank : forest.ranks()) rank->submit("a", 1, false);
   forest.settle();
   everybody_has_the_same_history(forest);

@@ -76,7 +76,7 @@ struct HandleState {
   std::optional<Error> error;
 };
 
-// What has happened to a rank.
+// The history of one rank: whether and how it ended.
 struct Fate {
   bool is_dead = false;  // killed, or its node has vanished
   std::optional<Error> reason;

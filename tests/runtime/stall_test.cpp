@@ -1,4 +1,4 @@
-// When a rank looks for operations that have waited too long, and what it then does.
+// The stall watch: the times at which a rank looks for operations that have waited too long, and its verdict on them.
 #include "runtime/stall.hpp"
 
 #include <gtest/gtest.h>

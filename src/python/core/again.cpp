@@ -36,7 +36,7 @@ void deallocate_known(PyObject* self) {
   Py_DecRef(type);
 }
 
-// Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
+// The constructor: Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
 PyObject* make_known(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject *operation = nullptr, *tensor = nullptr, *make_output = nullptr, *process_set = nullptr;
   auto description = std::unique_ptr<Description>(new (std::nothrow) Description);

@@ -33,7 +33,7 @@ struct Entry {
 // The operations that were started and not yet collected. Erase an entry only after it was moved out of the table: its
 // destructor may run Python code that uses the table.
 std::unordered_map<Number, Entry>& pending() {
-  static auto* table = new std::unordered_map<Number, Entry>;  // outlives the interpreter
+  static auto* table = new std::unordered_map<Number, Entry>;  // never destroyed, so that it outlives the interpreter
   return *table;
 }
 
@@ -183,7 +183,7 @@ Waited collect(PyObject* object, Reference& value) {
   }
   Failure failure;
   if (is_same_job && !let_go(number) && waited != Waited::shut_down) {
-    value = Reference(none());  // another thread has collected it meanwhile
+    value = Reference(none());  // another thread has collected the handle meanwhile
     return Waited::succeeded;
   }
   failure.set_again();

@@ -19,7 +19,7 @@ bool read_pointer(PyObject* number, void** pointer) {
   return *pointer != nullptr || PyErr_Occurred() == nullptr;
 }
 
-// The runtime that `operation` belongs to, or null with a Python error set.
+// Returns the runtime that `operation` belongs to, or null with a Python error set.
 hvd_runtime* runtime_of(const Operation* operation) {
   hvd_runtime* runtime = runtime_or_raise(internal_error());
   if (runtime != nullptr && operation->generation != Session::get().generation()) {

@@ -27,7 +27,7 @@ class Checkpointer:
     asynchronous: step() copies the state on rank 0 into memory (snapshot_bytes, used again for each copy) and returns;
     a thread writes the copy. There is one write at a time: a save waits until the write before has ended. The next
     save(), wait() or close() raises the error of a write, on all ranks.
-    objects, compression, random_numbers, sharded: as for save(). Shards are written at once, not asynchronously.
+    objects, compression, random_numbers, sharded: as for save(). Shards are always written before save() returns.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,
@@ -190,7 +190,7 @@ class _Writing:
 
 
 class _Clock:
-    """Tells all ranks that so many minutes have passed by rank 0's clock, without asking rank 0 in each step.
+    """Tells all ranks when `minutes` have passed by rank 0's clock, without asking rank 0 in each step.
 
     Whenever the ranks ask rank 0, it also tells them the step at which to ask again: the step when half of the time
     that is left will have passed, at the speed so far.

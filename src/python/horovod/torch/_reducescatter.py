@@ -57,7 +57,7 @@ class HorovodReducescatter(torch.autograd.Function):
 
 
 def _factor(op, process_set, prescale_factor, postscale_factor):
-    """The factor of gradients, as Horovod's users expect it."""
+    """Returns the factor by which gradients are multiplied; its value is the one that Horovod's users expect."""
     return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
 
 

@@ -71,8 +71,9 @@ class Gradient:
         """A program that removes a gradient or sets it to zero does not want it any more. Then the next pass is the
         first of its round."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
-        # The backward pass itself has changed the tensor once. Any other change of an averaged gradient is the same on
-        # all ranks, so it does not matter that the averaged one is reduced again.
+        # The backward pass itself has changed the tensor once. A further change means that the program has changed the
+        # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
+        # average it again.
         was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
         if self.left < self.settings.passes and (seen is not tensor or was_changed):
             self.discard()
@@ -126,7 +127,7 @@ class Gradient:
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize(); "
                 "or optimizer.set_backward_passes_per_step() before the backward pass of a step of fewer passes.")
         if is_sum and type(tensor) is not InFlight:
-            tensor.div_(self.settings.process_set.size())  # every rank has the whole sum
+            tensor.div_(self.settings.process_set.size())  # each rank has the sum: divide it
         self.start(tensor)
 
     def start_with_nothing(self, kind):
