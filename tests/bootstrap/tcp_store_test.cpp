@@ -263,7 +263,7 @@ TEST(TcpStore, is_spoken_with_by_one_rank_of_each_host) {
         EXPECT_EQ(cards->of(Rank{from}).texts[1], std::to_string(from));
       }
     }
-    // Each rank makes its other requests itself.
+    // put and fence are not shared by the ranks of a host: every rank makes its own requests.
     ASSERT_TRUE(bootstrap.put("value", as_bytes(std::to_string(rank))));
     ASSERT_TRUE(bootstrap.fence(soon()));
     EXPECT_EQ(to_string(*bootstrap.get(Rank{size - 1 - rank}, "value", soon())), std::to_string(size - 1 - rank));

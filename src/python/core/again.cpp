@@ -15,7 +15,7 @@ namespace {
 
 PyObject* known_type = nullptr;
 PyObject* latest = nullptr;          // name -> Known, or a tuple of Known, of the global process set
-PyObject* latest_of_sets = nullptr;  // process set -> such a dictionary, for every other process set
+PyObject* latest_of_sets = nullptr;  // process set -> dictionary of that kind; all sets but the global one
 
 struct Description {
   TensorLikeness likeness;
@@ -77,7 +77,7 @@ bool is_wanted(const Description& known, const Wanted& wanted) {
 
 enum class Seen { alike, different, failed };  // failed: with a Python error set
 
-// Compares the tensor with the known one. Makes the output tensor, unless the reduction is in place.
+// Compares the tensor with the known tensor. Makes the output tensor, unless the reduction is in place.
 Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, Use& use, Reference& made) {
   void* input = nullptr;
   if (!known.likeness.matches(tensor, &input)) return Seen::different;

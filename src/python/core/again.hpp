@@ -6,7 +6,8 @@
 namespace hvd::python {
 
 // Makes the type, and the module's dictionaries: `latest` (name -> Known, or a tuple of them under the name of a group)
-// for the global process set, and `latest_of_sets` (ProcessSet -> such a dictionary). False with a Python error set.
+// for the global process set, and `latest_of_sets` (ProcessSet -> such a dictionary). On failure returns false with a
+// Python error set.
 bool add_known_type(PyObject* module);
 
 // start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle or None

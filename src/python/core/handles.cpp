@@ -30,7 +30,7 @@ struct Entry {
   int waiting = 0;  // how many threads are in collect(); the last of them releases the handle
 };
 
-// The operations that were started and not yet collected. Erase an entry only after it was moved out of the table: its
+// The operations that were started and not yet collected. Move an entry out of the table before it is destroyed: its
 // destructor may run Python code that uses the table.
 std::unordered_map<Number, Entry>& pending() {
   static auto* table = new std::unordered_map<Number, Entry>;  // never destroyed, so that it outlives the interpreter
@@ -52,7 +52,7 @@ std::vector<Number>& interrupted() {
 // A waiting thread returns from the runtime at this interval to look for signals. A shutdown wakes it earlier.
 constexpr std::int64_t wait_slice_ms = 200;
 
-// Returns false with a Python error set. An integer that cannot be a handle's number is read as 0.
+// On failure returns false with a Python error set. An integer that cannot be a handle's number is read as 0.
 bool read_number(PyObject* object, Number* number) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);

@@ -9,7 +9,8 @@ namespace hvd::python {
 
 // Notes an operation that was started and returns its number. Users see this number as the handle; numbers begin at 1
 // after each init(). synchronize() returns `value`, or result(handle of the C API, value) if `result` is given. `keep`
-// is not freed before the operation is done. Null means none for each of them. Returns null with a Python error set.
+// is not freed before the operation is done. Each of the three may be null. On failure returns null with a Python error
+// set.
 PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep);
 // Uses up one number, for an operation that was refused.
 void skip_number();

@@ -16,7 +16,7 @@ struct Operation {
   bool is_held;  // this object must release it; a transient operation is released with the handle of its use
 };
 
-// Makes the type and adds it to the module. False with a Python error set.
+// Makes the type and adds it to the module. On failure returns false with a Python error set.
 bool add_operation_type(PyObject* module);
 
 // prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> Operation
@@ -24,7 +24,7 @@ PyObject* prepare(PyObject* module, PyObject* arguments);
 
 bool is_operation(PyObject* object);
 // Submit one use of one Operation, or of several Operations in a list of (operation, input, output, rows). Pointers as
-// Python passes them: tensor.data_ptr(). False with a Python error set.
+// Python passes them: tensor.data_ptr(). On failure returns false with a Python error set.
 struct Use {
   PyObject* operation;
   const void* input;

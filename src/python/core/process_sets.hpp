@@ -15,7 +15,7 @@ PyObject* add_process_set(PyObject* module, PyObject* ranks);
 // remove_process_set(id); collective over all ranks of the job
 PyObject* remove_process_set(PyObject* module, PyObject* id);
 
-// Reads ranks from a sequence. Returns false with a Python error set, whose text begins with `where`.
+// Reads ranks from a sequence. On failure returns false with a Python error set, whose text begins with `where`.
 bool read_ranks(PyObject* sequence, const char* where, std::vector<int>& ranks);
 
 }  // namespace hvd::python

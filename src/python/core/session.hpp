@@ -30,8 +30,8 @@ class Session {
   // True while shutdown() ends the runtime. The engine may still write into tensors then.
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
-  // The caller of either function holds the GIL. They release the GIL while they block, and return false with a Python
-  // error set.
+  // The caller must hold the GIL. Both functions release the GIL while they block. On failure they return false with a
+  // Python error set.
   bool init(const hvd_init_options& options);
   bool shutdown();
 

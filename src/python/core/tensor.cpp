@@ -71,9 +71,9 @@ bool TensorLikeness::matches(PyObject* tensor, void** data) const {
 bool TensorLikeness::matches_made(PyObject* tensor, void** data) const {
   bool alike = dlpack_ != nullptr ? matches_by_dlpack(tensor, data) : matches_by_asking(tensor, data);
   if (alike && count_ == 1 && is_neg_) {
-    // A tensor can be a view of negated memory, as x.conj().imag is. Such views have strides of two elements and are
-    // therefore not dense. Only a view of one element is. The question costs as much time as all the other checks, so
-    // only such tensors are asked.
+    // A tensor can be a view of negated memory, for example x.conj().imag. Such a view has strides of two elements, so
+    // it is dense only if it has a single element. This check costs as much time as all the others together, so it is
+    // made only for tensors of one element.
     Reference negative(PyObject_CallFunctionObjArgs(is_neg_.get(), tensor, nullptr));
     alike = negative.get() == Py_False;
   }

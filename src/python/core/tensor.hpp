@@ -18,7 +18,7 @@ struct DlpackExchange;
 class TensorLikeness {
  public:
   // Reads these properties from a tensor that is dense and contiguous in the host's memory, which the caller has
-  // checked. False with a Python error set.
+  // checked. On failure returns false with a Python error set.
   bool learn(PyObject* tensor);
   // True, with the tensor's memory in `data`, if the tensor has these properties. False if it does not or if that
   // cannot be found out; the slow path then names the reason. No Python error is set.

@@ -1,7 +1,7 @@
 """Turns Python objects into the entries of a checkpoint and back. Reading such a tree runs no code from the file.
 
-An entry is (path, kind, type, value), as in horovod.h. Nothing is pickled. An object that has no place in the tree is
-refused when it is saved, with its name. docs/checkpoint-layout.md lists the kinds.
+An entry is (path, kind, type, value), as in horovod.h. Nothing is pickled. An object that cannot be stored is refused
+when it is saved, and the error names it. docs/checkpoint-layout.md lists the kinds.
 """
 import collections
 import collections.abc

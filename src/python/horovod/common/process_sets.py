@@ -3,7 +3,7 @@ import weakref
 
 from horovod.common.util import is_iterable
 
-_basics = None  # of the first framework module that was imported
+_basics = None  # HorovodBasics of the first framework module that was imported
 _registered = weakref.WeakSet()  # sets with an id in this job, except the global set
 
 

@@ -31,7 +31,7 @@ class _Failure:
 
 
 class AsyncDataLoaderMixin:
-    """To be named before a loader's class. It makes batches in a thread while the program uses earlier ones:
+    """A mixin, named before a loader's class. It makes batches in a thread while the program uses earlier ones:
 
         class AsyncLoader(AsyncDataLoaderMixin, Loader): ...
 

@@ -24,12 +24,12 @@ class Gradient:
         self.hook = None
         self.left = self.settings.passes  # backward passes until the gradient is submitted
         self.tensor = None  # the tensor that is in flight or waits for its group
-        self.version = 0  # the tensor's version counter then
+        self.version = 0  # the version counter of `tensor` when it was submitted
         self.handle = None
         self.store = None  # copies the result into the tensor if that was not reduced in place
         self.is_done = False  # the result arrived before the end of the round
         self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
-        self.used_version = 0  # the version counter of that tensor then
+        self.used_version = 0  # the version counter of `seen` at that time
         self.kept_back = 0  # backward passes that are summed on this rank and not yet submitted
         self.summed = None  # weak, under Sum: the tensor with the last round's result
         self.summed_version = 0
@@ -200,7 +200,7 @@ class Gradient:
             try:
                 _ops.synchronize(handle)  # if a signal's handler raises here, nothing has changed
             except HorovodInternalError as error:
-                if _ops.is_forked and not _core.is_initialized():  # never done here; `landing` may be locked
+                if _ops.is_forked and not _core.is_initialized():  # a fork never finishes it, cannot lock
                     raise
                 failure = error
                 self.of_all.failures.append(error)
@@ -242,7 +242,7 @@ class Gradient:
     def check_early_use(self, others_have_more):
         """Runs at the end of the round, for a gradient whose result was used before."""
         tensor = self.parameter.grad
-        if type(tensor) is InFlight:  # another optimizer has this gradient, too
+        if type(tensor) is InFlight:  # another optimizer has this gradient in flight
             in_flight_with(tensor).settle()
         elif others_have_more and self.seen is not None and (
                 tensor is not self.seen() or version_of(tensor) != self.used_version):

@@ -41,7 +41,7 @@ class Presence:
         return self._kinds
 
     def forget(self):
-        """The round is over, or will be told again. Waits for an exchange that is under way."""
+        """Ends the exchange of this round, or waits for its end if it is under way. Another exchange may follow."""
         if self.is_told:
             self.hear()
             self.is_told = False

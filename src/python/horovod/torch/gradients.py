@@ -21,8 +21,8 @@ from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum
 
-# A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient and waits
-# to be told about it.
+# A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
+# the others what it has, so that the other rank can take part.
 PATIENCE_SECONDS = 10.0
 
 

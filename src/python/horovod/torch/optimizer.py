@@ -236,7 +236,7 @@ def _of_all_ranks(optimizer, closure):
 
 
 def _averaged(loss, distributed):
-    """Returns the mean of all ranks' losses (their sum if gradients are summed). An optimizer may search by it."""
+    """Returns the mean of all ranks' losses (their sum under op=hvd.Sum). An optimizer may use it in a search."""
     op = Sum if distributed.settings.op == Sum else Average
     name, process_set = distributed.names.of("loss"), distributed.settings.process_set
     if isinstance(loss, torch.Tensor) and loss.dtype.is_floating_point:
