@@ -1,6 +1,6 @@
-// The sanitizers call these functions, if the program has any. Every PMIx_Init of libpmix 4.2 leaks some memory, and
-// the leak checker sees only vasprintf of its calls, which our code never calls. libpmix is also not compiled for the
-// race checker.
+// A sanitizer that is built into the program calls these functions. Every PMIx_Init of libpmix 4.2 leaks some memory,
+// and the leak checker sees only vasprintf of its calls, which our code never calls. libpmix is also not compiled for
+// the race checker.
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 __attribute__((visibility("default"))) const char* __tsan_default_suppressions();

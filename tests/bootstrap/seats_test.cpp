@@ -45,7 +45,7 @@ class Seats {
   }
   void end(int rank) { seats_.left(connection_of(rank), "was killed"); }
 
-  // The rank has ended. Its seat notices that only when it answers the rank.
+  // The rank has ended, but the seats notice that only when they send an answer to it.
   void end_unseen(int rank) { gone_unseen_.insert(connection_of(rank)); }
 
   std::vector<Verb> answers_to(int rank) { return answers_[connection_of(rank)]; }

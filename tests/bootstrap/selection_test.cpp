@@ -111,7 +111,8 @@ TEST(Selection, names_the_known_ones_when_forced_to_use_another) {
 }
 
 TEST(Selection, never_runs_alone_because_a_server_is_gone) {
-  // The variables show that this process is one of several. If PMIx cannot be used, it must fail and not train alone.
+  // The variables show that this process is one of several. If PMIx cannot be used, this process must fail and not
+  // train alone.
   expect_refused(chosen_for({{"PMIX_NAMESPACE", "over"}, {"PMIX_RANK", "0"}}), {"pmix", "HOROVOD_BOOTSTRAP=single"});
   EXPECT_TRUE(chosen_for({{"PMIX_NAMESPACE", "over"}, {"PMIX_RANK", "0"}}, "single"));
 }

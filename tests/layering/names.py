@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# A folder or file with such a name attracts everything, and its name tells nothing.
+# Anything can be put into a folder or file with such a name: the name tells nothing.
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "impl"}
 LONGEST_TEST = 80
 # The public package has Horovod's layout, because scripts import horovod.common and other generic names.

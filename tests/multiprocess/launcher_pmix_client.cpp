@@ -125,8 +125,8 @@ int lose() {
 
 }  // namespace
 
-// The sanitizers call these functions, if the program has any. libpmix leaks memory at every initialisation and is not
-// compiled for sanitizers.
+// A sanitizer that is built into the program calls these functions. libpmix leaks memory at every initialisation and is
+// not compiled for sanitizers.
 extern "C" {
 __attribute__((visibility("default"))) int __lsan_is_turned_off();
 __attribute__((visibility("default"))) const char* __tsan_default_suppressions();

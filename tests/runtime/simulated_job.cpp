@@ -655,7 +655,7 @@ bool SimulatedJob::run() {
     let_everybody_look();
     if (is_over()) return true;
     auto next = next_time();
-    // A rank that was due has looked and still does nothing: it will never do anything.
+    // A rank that was due has looked and still has nothing to do: the job is stuck.
     bool is_stuck = next && *next <= now_ && (events_.empty() || events_.begin()->first > now_);
     if (!next || is_stuck || *next > latest) return false;
     now_ = std::max(now_, *next);

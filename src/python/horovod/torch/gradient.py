@@ -200,7 +200,7 @@ class Gradient:
             try:
                 _ops.synchronize(handle)  # if a signal's handler raises here, nothing has changed
             except HorovodInternalError as error:
-                if _ops.is_forked and not _core.is_initialized():  # a fork never finishes it, cannot lock
+                if _ops.is_forked and not _core.is_initialized():  # forked: never done, `landing` may be locked
                     raise
                 failure = error
                 self.of_all.failures.append(error)

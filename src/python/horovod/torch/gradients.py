@@ -175,7 +175,7 @@ class Gradients:
     def wait_for_others(self, handle):
         """Runs before code uses a gradient in the middle of a round.
 
-        A rank that lacks the gradient takes part when it closes its round. It must first hear what this rank has.
+        A rank that lacks the gradient takes part when it closes its round. That rank must first hear what this one has.
         """
         if self.is_closed:
             return
