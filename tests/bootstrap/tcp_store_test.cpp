@@ -98,7 +98,7 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
     ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     EXPECT_LE(bytes_until_closed(stranger), 44u) << "more than a greeting";
   }
-  std::vector<posix::FileDescriptor> silent;  // more than the store lets wait
+  std::vector<posix::FileDescriptor> silent;  // more connections than the store lets wait
   for (int i = 0; i < 50; ++i) silent.push_back(stranger_at(*store));
   EXPECT_TRUE((*client)->fence(soon()));
 }

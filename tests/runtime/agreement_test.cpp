@@ -433,7 +433,7 @@ TEST(Agreement, refuses_frames_that_are_broken) {
     EXPECT_FALSE(forest.agreement(0).receive(Neighbour{0}, as_bytes(std::string_view(text, 1 + std::strlen(text + 1)))))
         << text;
 
-  // An op travels as a ballot with the opinions of a whole subtree. A request of a single rank would be lost.
+  // An op travels as a ballot with the opinions of a whole subtree. A request of a single rank is refused.
   Buffer request, frame;
   encode(Request(OpRequest{"a", floats({1})}), request);
   ByteWriter writer(frame);

@@ -269,7 +269,7 @@ class Gradients:
                 failures.append(error)
 
     def _take_what_others_have(self):
-        """Makes gradients of other ranks this rank's, too. True if there are any."""
+        """Sets the gradients that only other ranks had computed. True if there are any."""
         kinds = self._presence.hear()
         found = False
         filled, self._filled = self._filled, []
