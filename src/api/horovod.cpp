@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -488,10 +489,12 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   if (!usable(runtime)) return why_unusable(runtime);
   if (arguments == nullptr || handle == nullptr || count == 0)
     return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
-  constexpr size_t few = 16;
-  hvd::runtime::Submission on_stack[few];
-  std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
-  hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
+  // A few starts fit into memory on the stack. That memory is not cleared first, because clearing it would cost more
+  // than one start.
+  std::byte on_stack[16 * sizeof(hvd::runtime::Start)];
+  std::pmr::monotonic_buffer_resource room(on_stack, sizeof on_stack);
+  std::pmr::vector<hvd::runtime::Start> starts(&room);
+  starts.reserve(count);
   // The least size is that of the first release in which the struct begins with its size. Fields added later are not
   // required.
   constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
@@ -504,13 +507,16 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     else if (hvd_status status = copy_in("hvd_start_arguments", given, least, use); status != HVD_OK) return status;
     if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
     if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
-    submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};
-    submissions[i].stream = {use.stream};
-    if (use.splits != nullptr) submissions[i].splits = {use.splits, use.split_count};
-    if (use.on_done != nullptr)
-      submissions[i].on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
+    hvd::runtime::Start& start = starts.emplace_back();
+    start.operation = from_c(use.op);
+    start.input = use.input;
+    start.output = use.output;
+    start.first_dimension = use.first_dimension;
+    start.stream = {use.stream};
+    if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
+    if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
   }
-  auto number = runtime->runtime->submit({submissions, count});
+  auto number = runtime->runtime->submit(starts);
   if (!number) return fail(number.error());
   *handle = *number;
   return HVD_OK;

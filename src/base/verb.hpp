@@ -1,6 +1,8 @@
 #pragma once
 // The verbs, with one row of properties for each. Code that depends on the verb reads a property in its row instead of
 // comparing verbs.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -64,8 +66,13 @@ struct VerbRow {
   };
 };
 
-std::span<const VerbRow> verbs() noexcept;
-const VerbRow& row_of(Verb verb) noexcept;
+extern const std::array<VerbRow, 10> verb_rows;  // in the order of the verbs' values
+inline std::span<const VerbRow> verbs() noexcept {
+  return verb_rows;
+}
+inline const VerbRow& row_of(Verb verb) noexcept {
+  return verb_rows[static_cast<std::size_t>(verb)];
+}
 inline const char* name_of(Verb verb) noexcept {
   return row_of(verb).name;
 }

@@ -161,7 +161,7 @@ void NodeAgreement::arrived(SlotId slot, int part) {
 void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (!it.is_given || it.is_complete || it.arrived.is_empty()) return;
-  if (!it.arrived.has_all_of(electorates_.at(it.set).subtrees)) return;
+  if (!it.arrived.has_all_of(it.electorate->subtrees)) return;
   it.is_complete = true;
   if (coordinator_) return coordinator_->all_arrived(slot);
   it.is_outgoing = true;
@@ -424,6 +424,7 @@ void NodeAgreement::take_note(const Record& record) {
                  [&](const GiveRecord& it) {
                    Slot& slot = at(it.slot);
                    slot.set = it.name.set;
+                   slot.electorate = &electorates_.at(it.name.set);
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
                    slot.arrived.clear();

@@ -114,19 +114,20 @@ class NodeAgreement {
   const ProcessSets& sets() const { return sets_; }
 
  private:
+  // The ranks and children that have a say about a process set.
+  struct Electorate {
+    std::vector<bool> voters;  // first the ranks of this node by seat, then the children
+    Subtrees subtrees;
+  };
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
     ProcessSetId set;
+    const Electorate* electorate = nullptr;  // that of the slot's set
     bool is_transient = false;
     bool is_given = false;
     Subtrees arrived;
     bool is_complete = false;  // until its batch is decided
     bool is_outgoing = false;  // complete, and part of the frame that is being made
-  };
-  // The ranks and children that have a say about a process set.
-  struct Electorate {
-    std::vector<bool> voters;  // first the ranks of this node by seat, then the children
-    Subtrees subtrees;
   };
   struct Child {
     std::uint64_t read = 0;

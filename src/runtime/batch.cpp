@@ -39,7 +39,8 @@ BatchOfTensors::Move BatchOfTensors::sizes(const QueuedBatch& batch) {
 
 // Takes the rows for each seat that the caller gave. Without them every seat gets an equal part.
 void BatchOfTensors::take_splits(const Operation& operation) {
-  if (!operation.splits.empty()) mine_.assign(operation.splits.begin(), operation.splits.end());
+  const std::vector<std::int64_t>& splits = operation.extras.splits;
+  if (!splits.empty()) mine_.assign(splits.begin(), splits.end());
   else mine_.assign(ones_.size(), operation.submission.first_dimension / group_.size());
 }
 
@@ -192,7 +193,7 @@ Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_
                       : operation.count * rows;
   result.bytes = static_cast<std::size_t>(elements) * size_of(operation.signature.dtype);
   const Submission& submission = operation.submission;
-  auto memory = device_.allocate(result.bytes, devices::Where::on_device, submission.stream);
+  auto memory = device_.allocate(result.bytes, devices::Where::on_device, operation.extras.stream);
   if (!memory)
     return Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
                                                " bytes of the result of " + name_of(operation.signature.verb) + " '" +

@@ -86,6 +86,7 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
   Slot& it = at(slot);
   it.name = OpName(name);
   it.signature = signature;
+  it.ready = &ready_[name.set];
   it.bytes = signature.count() * static_cast<std::int64_t>(size_of(signature.dtype));
   bool cached = !signature.transient && settings_.cache_capacity > 0;
   it.signature.transient = !cached;
@@ -102,15 +103,14 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
 void Coordinator::make_ready(SlotId slot) {
   Slot& it = at(slot);
   it.state = SlotState::ready;
-  Ready& ready = ready_[it.name.set];
-  ready.slots.push_back(slot);
-  ready.bytes += it.bytes;
+  it.ready->slots.push_back(slot);
+  it.ready->bytes += it.bytes;
 }
 
 void Coordinator::all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (it.state != SlotState::live || shut_down_) return;
-  if (refuse_for_joined(it.name, it.signature)) return evict(slot);
+  if (!joined_.empty() && refuse_for_joined(it.name, it.signature)) return evict(slot);
   recently_used_.splice(recently_used_.end(), recently_used_, it.recent);
   make_ready(slot);
 }

@@ -79,20 +79,21 @@ class Coordinator {
 
  private:
   enum class SlotState : std::uint8_t { free, live, ready, ended };
+  struct Ready {  // the ready ops of one set, in the order in which they became ready
+    std::vector<SlotId> slots;
+    std::int64_t bytes = 0;
+  };
   struct Slot {
     SlotState state = SlotState::free;
     OpName name;
     Signature signature;
     std::int64_t bytes = 0;
+    Ready* ready = nullptr;              // the list of the op's set
     std::list<SlotId>::iterator recent;  // place in recently_used_, if it is cached
   };
   struct Ended {
     SlotId slot;
     std::uint64_t records;  // may be given again when all ranks have read this many records
-  };
-  struct Ready {  // the ready ops of one set, in the order in which they became ready
-    std::vector<SlotId> slots;
-    std::int64_t bytes = 0;
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }

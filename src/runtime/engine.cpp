@@ -538,6 +538,7 @@ Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
   it.operation.signature = signature;
   it.operation.count = signature.count();
   it.operation.submission = {};
+  it.operation.extras = {};
   it.operation.submission.operation = &it.operation;
   it.operation.since = Clock::now();
   return it.operation;
@@ -566,11 +567,12 @@ void Engine::settle(Operation& operation, const Error* error) {
   operation.entry->submitted = nullptr;
   if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) send(JoinRequest{true});
   if (error == nullptr && operation.when_done) operation.when_done();
-  const Submission submission = operation.submission;
+  HandleCell& handle = *operation.submission.handle;
+  const Callback on_done = operation.extras.on_done;
   operation.entry->in_flight.store(false, std::memory_order_release);
   operations_.release(operation);  // the operation may be gone after this
-  if (submission.on_done.tell != nullptr) tell(submission.on_done, error);
-  handles_.settle(*submission.handle, error);
+  if (on_done.tell != nullptr) tell(on_done, error);
+  handles_.settle(handle, error);
 }
 
 void Engine::tell(const Callback& on_done, const Error* error) {

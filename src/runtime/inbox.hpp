@@ -17,12 +17,14 @@ class Inbox {
     behind,  // other submissions are waiting; the caller that pushed the first of them wakes the engine
     closed,  // refused, because the inbox is closed
   };
-  // May be called on any thread. All submissions of one call become visible together.
-  Pushed push(std::span<const Submission> submissions) {
+  // May be called on any thread. All starts of one call become visible together.
+  Pushed push(std::span<const Start> starts, HandleCell& handle) {
     std::lock_guard lock(mutex_);
     if (is_closed()) return Pushed::closed;
     Pushed pushed = waiting_.empty() ? Pushed::first : Pushed::behind;
-    waiting_.insert(waiting_.end(), submissions.begin(), submissions.end());
+    std::uint32_t index = 0;
+    for (const Start& it : starts)
+      waiting_.push_back({it.operation, it.input, it.output, it.first_dimension, &handle, index++});
     has_some_.store(true, std::memory_order_release);
     return pushed;
   }

@@ -196,8 +196,8 @@ void Lane::finish(const Error* error) {
 
 void Lane::wait_for_inputs() {
   for (const Operation* operation : queued_.front().operations) {
-    if (operation->submission.ready.token == 0) continue;
-    if (auto waits = device_.wait({stream_.get()}, operation->submission.ready); !waits) return fail(waits.error());
+    if (operation->extras.ready.token == 0) continue;
+    if (auto waits = device_.wait({stream_.get()}, operation->extras.ready); !waits) return fail(waits.error());
   }
 }
 
@@ -207,7 +207,7 @@ void Lane::issue() {
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
   std::erase_if(batch.operations, [&](Operation* operation) {
-    const Stream stream = operation->submission.stream;
+    const Stream stream = operation->extras.stream;
     if (!stream || failure_) return false;
     if (auto waits = device_.wait(stream, batch.end); !waits) return fail(waits.error()), false;
     finished_(*operation, batch.sequence, nullptr);

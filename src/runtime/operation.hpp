@@ -31,20 +31,35 @@ struct Callback {
   void* context = nullptr;
 };
 
-// One use of an operation.
-struct Submission {
+// One use of an operation, as the program asks for it.
+struct Start {
   Operation* operation = nullptr;
   const void* input = nullptr;
   void* output = nullptr;
   std::int64_t first_dimension = 0;  // rows of this use, if their number may differ between ranks
-  HandleCell* handle = nullptr;      // null: other ranks submitted the op, and this rank has joined
-  std::uint32_t index = 0;           // its index among the operations of the handle
   // alltoall: the rows for each seat. Empty means equal parts. The caller's memory, which is read until submit()
   // returns.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
   Stream stream{};  // for device memory: the caller's stream; the result is ordered on it
-  Event ready{};    // the point of that stream at which the operation was submitted
+};
+
+// A use that has been submitted. It is small, because its memory moves from the caller's core to the engine's core.
+struct Submission {
+  Operation* operation = nullptr;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t first_dimension = 0;
+  HandleCell* handle = nullptr;  // null: other ranks submitted the op, and this rank has joined
+  std::uint32_t index = 0;       // its index among the operations of the handle
+};
+
+// Properties that only a few uses have.
+struct Extras {
+  std::vector<std::int64_t> splits;
+  Callback on_done;
+  Stream stream;
+  Event ready;  // the point of that stream at which the operation was submitted
 };
 
 struct NameEntry;
@@ -61,8 +76,9 @@ struct Operation {
   // set before the operation is submitted.
   std::function<void()> when_done;
 
-  // The splits of the use in flight. The thread that submits the use writes them.
-  std::vector<std::int64_t> splits;
+  // Extras of the use in flight. The thread that submits a use writes them only if this use or the last one has any.
+  bool has_extras = false;
+  Extras extras;
 
   // Only the engine uses these, while the operation is in flight:
   Submission submission;

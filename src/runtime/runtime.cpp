@@ -273,91 +273,108 @@ Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, 
   return operations_.prepare({set->id, name}, std::move(signature));
 }
 
-// Counts the starts of transient operations. Such an operation is released with the handle of its use, so it can have
-// only one use.
-Status Runtime::take_starts(std::span<Submission> submissions) {
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    Operation& operation = *submissions[i].operation;
-    if (!operation.signature.transient || operation.starts.fetch_sub(1) > 0) continue;
-    Error again(ErrorCode::invalid_argument, "'" + operation.entry->name +
-                                                 "' was prepared as transient and has been started before; prepare it "
-                                                 "for each use");
-    for (std::size_t taken = 0; taken <= i; ++taken)
-      if (submissions[taken].operation->signature.transient) ++submissions[taken].operation->starts;
-    for (const Submission& submission : submissions) submission.operation->entry->in_flight.store(false);
-    return again;
+namespace {
+
+Error set_removed(const Operation& operation) {
+  return {ErrorCode::invalid_argument, "the process set of '" + operation.entry->name + "' has been removed"};
+}
+
+Error memories_differ(const Operation& first, const Operation& operation) {
+  return {ErrorCode::unsupported, "'" + first.entry->name + "' lies in " + name_of(first.signature.device) +
+                                      " memory, '" + operation.entry->name + "' in " +
+                                      name_of(operation.signature.device) +
+                                      " memory; start operations of different kinds of memory one by one"};
+}
+
+// The engine wrote these cache lines last. If all of them are fetched at the same time, the caller waits for one
+// transfer instead of for all.
+void fetch_ahead(const Operation& operation) {
+  __builtin_prefetch(&operation.entry->in_flight, 1);
+  __builtin_prefetch(&operation.references, 1);
+}
+
+}  // namespace
+
+// Records the present position of the stream. Later is too late: the program may queue more work on the stream as soon
+// as this call returns.
+Status Runtime::note_extras(const Start& start, Together& together) {
+  Operation& operation = *start.operation;
+  operation.has_extras = start.stream || start.on_done.tell != nullptr || !start.splits.empty();
+  operation.extras.splits.assign(start.splits.begin(), start.splits.end());
+  operation.extras.on_done = start.on_done;
+  operation.extras.stream = start.stream;
+  operation.extras.ready = {};
+  if (!start.stream) return {};
+  if (together.stream != start.stream) {
+    auto ready = device(operation.signature.device)->record(start.stream);
+    if (!ready) return ready.error();
+    together.stream = start.stream;
+    together.ready = *ready;
   }
+  operation.extras.ready = together.ready;
   return {};
 }
 
-// Fails if the set was removed after the operation was prepared.
-Status Runtime::check_set_of(const Submission& submission) const {
-  ProcessSetId set = submission.operation->entry->set;
-  if (set == global_process_set || engine_->sets()->find(set) != nullptr) return {};
-  return Error(ErrorCode::invalid_argument,
-               "the process set of '" + submission.operation->entry->name + "' has been removed");
-}
-
-// Checks that all tensors of a call are in one kind of memory, and records the present point of each stream. Later is
-// too late: the program may queue more work on the stream as soon as this call returns.
-Status Runtime::note_streams(std::span<Submission> submissions) const {
-  const Operation* first = nullptr;
-  const Submission* last = nullptr;
-  for (Submission& submission : submissions) {
-    const Operation& operation = *submission.operation;
-    if (!operation.signature.row().has_tensor()) continue;
-    if (first == nullptr) first = &operation;
-    if (operation.signature.device != first->signature.device)
-      return Error(ErrorCode::unsupported, "'" + first->entry->name + "' lies in " + name_of(first->signature.device) +
-                                               " memory, '" + operation.entry->name + "' in " +
-                                               name_of(operation.signature.device) +
-                                               " memory; start operations of different kinds of memory one by one");
-    if (!submission.stream) continue;
-    if (last == nullptr || last->stream != submission.stream) {
-      auto ready = device(operation.signature.device)->record(submission.stream);
-      if (!ready) return ready.error();
-      submission.ready = *ready;
-    } else {
-      submission.ready = last->ready;
-    }
-    last = &submission;
+// Takes the operation's name for one use, and one of the starts of a transient operation. All checks of an operation
+// are made here together: many operations do not fit into the first-level cache, so a second look at each of them would
+// cost time.
+Status Runtime::take(const Start& start, Together& together) {
+  Operation& operation = *start.operation;
+  const ProcessSetId set = operation.entry->set;  // the set may have been removed since prepare()
+  if (set != global_process_set && engine_->sets()->find(set) == nullptr) return set_removed(operation);
+  if (operation.signature.row().has_tensor()) {
+    if (together.first == nullptr) together.first = &operation;
+    if (operation.signature.device != together.first->signature.device)
+      return memories_differ(*together.first, operation);
   }
-  return {};
+  if (operation.entry->in_flight.exchange(true, std::memory_order_acq_rel))
+    return Error(ErrorCode::invalid_argument, "'" + operation.entry->name + "' is in flight already on " +
+                                                  describe(world_, world_.rank) +
+                                                  "; wait for it or give this one another name");
+  Status taken;
+  // A transient operation is released with the handle of its use, so it can have only one use.
+  if (operation.signature.transient && operation.starts.fetch_sub(1) <= 0) {
+    taken =
+        Error(ErrorCode::invalid_argument, "'" + operation.entry->name +
+                                               "' was prepared as transient and has been started before; prepare it "
+                                               "for each use");
+  } else if (start.stream || start.on_done.tell != nullptr || !start.splits.empty() || operation.has_extras) {
+    taken = note_extras(start, together);
+  }
+  OperationTable::hold(operation);
+  if (!taken) give_back(operation);
+  together.has_transients |= operation.signature.transient;
+  return taken;
 }
 
-Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
+void Runtime::give_back(Operation& operation) {
+  if (operation.signature.transient) ++operation.starts;
+  operation.entry->in_flight.store(false);
+  operations_.release(operation);
+}
+
+Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
-  for (const Submission& submission : submissions) HVD_RETURN_IF_ERROR(check_set_of(submission));
-  HVD_RETURN_IF_ERROR(note_streams(submissions));
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    NameEntry& entry = *submissions[i].operation->entry;
-    if (!entry.in_flight.exchange(true, std::memory_order_acq_rel)) continue;
-    Error duplicate(ErrorCode::invalid_argument, "'" + entry.name + "' is in flight already on " +
-                                                     describe(world_, world_.rank) +
-                                                     "; wait for it or give this one another name");
-    for (std::size_t taken = 0; taken < i; ++taken) submissions[taken].operation->entry->in_flight.store(false);
-    return duplicate;
+  constexpr std::size_t ahead = 8;
+  Together together;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if (i + ahead < starts.size()) fetch_ahead(*starts[i + ahead].operation);
+    if (Status taken = take(starts[i], together); !taken) {
+      for (const Start& before : starts.first(i)) give_back(*before.operation);
+      return taken.error();
+    }
   }
-  if (auto refused = take_starts(submissions); !refused) return refused.error();
-  HandleCell* cell = handles_.open(static_cast<std::uint32_t>(submissions.size()));
+  HandleCell* cell = handles_.open(static_cast<std::uint32_t>(starts.size()));
   if (cell == nullptr) panic("four million handles were never released");
   Handles::Number number = Handles::number_of(*cell);
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    submissions[i].handle = cell;
-    submissions[i].index = static_cast<std::uint32_t>(i);
-    OperationTable::hold(*submissions[i].operation);
-    submissions[i].operation->splits.assign(submissions[i].splits.begin(), submissions[i].splits.end());
-    submissions[i].splits = {};
-    if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
-  }
-  Inbox::Pushed pushed = engine_->inbox().push(submissions);
+  for (const Start& start : starts)
+    if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
+  Inbox::Pushed pushed = engine_->inbox().push(starts, *cell);
   if (pushed == Inbox::Pushed::first) engine_->wake();
   if (pushed != Inbox::Pushed::closed) return number;
   cell->transients.clear();  // these operations were not started and still belong to the program
-  for (const Submission& submission : submissions) {
-    if (submission.operation->signature.transient) ++submission.operation->starts;
-    submission.operation->entry->in_flight.store(false);
-    operations_.release(*submission.operation);
+  for (const Start& start : starts) {
+    give_back(*start.operation);
     handles_.settle(*cell, nullptr);
   }
   handles_.release(*cell);
@@ -369,9 +386,9 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
   signature.transient = true;
   auto operation = prepare(name.name, std::move(signature));
   if (!operation) return operation.error();
-  Submission submission;
-  submission.operation = *operation;
-  auto number = submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  auto number = submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
@@ -424,10 +441,10 @@ Status Runtime::at_one_point(const std::string& name, const Status& mine, std::f
   (*operation)->when_done = [&all, &action] {
     if (all == 1) action();
   };
-  Submission submission;
-  submission.operation = *operation;
-  submission.input = submission.output = &all;
-  auto number = submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  start.input = start.output = &all;
+  auto number = submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());

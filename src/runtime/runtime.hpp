@@ -71,8 +71,8 @@ class Runtime {
   Result<Operation*> prepare(std::string_view name, Signature signature, int set = 0);
   void release(Operation& operation) { operations_.release(operation); }
   std::size_t operations() const { return operations_.size(); }  // number of operations that are held
-  // Starts all submissions, or none. Each needs operation, input, output and the other fields that its verb uses.
-  Result<Handles::Number> submit(std::span<Submission> submissions);
+  // Starts all operations, or none. Each start needs operation, input, output and the other fields that its verb uses.
+  Result<Handles::Number> submit(std::span<const Start> starts);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
   // Returns null if this rank has no device of the kind.
@@ -108,9 +108,15 @@ class Runtime {
   // Returns memory of this many bytes that all ranks of this node map. The name must be used only once. Collective over
   // the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
-  Status take_starts(std::span<Submission> submissions);
-  Status check_set_of(const Submission& submission) const;
-  Status note_streams(std::span<Submission> submissions) const;
+  struct Together {                    // the common state of operations that are started together
+    const Operation* first = nullptr;  // the first one with a tensor
+    Stream stream;                     // the last stream that was seen, and its position
+    Event ready;
+    bool has_transients = false;
+  };
+  Status take(const Start& start, Together& together);
+  Status note_extras(const Start& start, Together& together);
+  void give_back(Operation& operation);
   Status carry_out(OpNameView name, Signature signature);
   // Runs `action` on every rank's engine at the same point of the schedule, unless a rank passes an error as `mine`.
   // Returns when the action has run here. If this rank passed an error, the result is that error. If only another rank

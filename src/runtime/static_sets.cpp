@@ -43,11 +43,11 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
   signature.transient = true;
   auto operation = runtime.prepare("horovod.process_set.communicators", signature);
   if (!operation) return operation.error();
-  Submission submission;
-  submission.operation = *operation;
-  submission.input = mine.data();
-  submission.first_dimension = static_cast<std::int64_t>(mine.size());
-  auto number = runtime.submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  start.input = mine.data();
+  start.first_dimension = static_cast<std::int64_t>(mine.size());
+  auto number = runtime.submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = runtime.handles().find(*number);
   runtime.wait(*cell, Deadline::never());

@@ -11,7 +11,7 @@
 namespace hvd::python {
 namespace {
 
-// A refusal is the caller's mistake, or of the system around: OSError, which Python's users expect for files.
+// Raises OSError, which Python's users expect for files, unless the refusal is the caller's mistake.
 PyObject* raise_about_files(hvd_status status) {
   switch (status) {
     case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
@@ -21,7 +21,7 @@ PyObject* raise_about_files(hvd_status status) {
   }
 }
 
-// What the entries point to, for as long as they are used.
+// The entries of a checkpoint with the memory that they point to, kept as long as the entries are used.
 struct Entries {
   std::vector<hvd_checkpoint_entry> all;
   std::deque<std::string> texts;
@@ -57,7 +57,7 @@ struct Entries {
     return entry.dtype != nullptr && keep_shape(shape, entry);
   }
 
-  // (path, kind, type, value)
+  // Adds the entry that a tuple (path, kind, type, value) describes.
   bool add(PyObject* tuple) {
     PyObject *path = nullptr, *kind = nullptr, *value = nullptr;
     int type = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpoints for Python: entries are tuples, tensors are addresses. All of it is this process's own affair; what the
-// ranks tell each other about it is horovod.checkpoint's.
+// Checkpoints for Python: entries are tuples, tensors are addresses. These functions work in this process alone. The
+// communication between ranks is in horovod.checkpoint.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {

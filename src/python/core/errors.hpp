@@ -1,23 +1,25 @@
 #pragma once
-// How a failure of the C API becomes a Python exception.
+// Turns failures of the C API into Python exceptions.
 #include "python/core/python_api.hpp"
 
 #include "api/horovod.h"
 
 namespace hvd::python {
 
-// horovod.common.exceptions.HorovodInternalError; borrowed. Null with an error set if it cannot be imported.
+// Returns horovod.common.exceptions.HorovodInternalError as a borrowed reference. Null with an error set if its import
+// fails.
 PyObject* internal_error();
 
-// Py_None, to be returned.
+// Returns a new reference to Py_None.
 PyObject* none();
 
-// Sets `type` with a text that may hold bytes which are not UTF-8. Returns null, to be returned at once.
+// Sets an exception of type `type`. The bytes of `text` need not be UTF-8. Always returns null, so that a caller can
+// write `return raise(…)`.
 PyObject* raise(PyObject* type, const char* text);
 
-// For a call that was refused: the caller's mistake is a ValueError, everything else HorovodInternalError.
+// Raises the error of a call that was refused: ValueError for the caller's mistake, else HorovodInternalError.
 PyObject* raise_refused(hvd_status status);
-// For an operation that was submitted and failed: always HorovodInternalError.
+// Raises the error of an operation that was submitted and failed: always HorovodInternalError.
 PyObject* raise_failed();
 
 }  // namespace hvd::python

@@ -1,23 +1,24 @@
 #pragma once
-// What was started and is not collected yet, and waiting for it. A table holds, by handle, what waiting returns and
-// what must stay alive until then.
+// The operations that were started and not yet collected, and how to wait for them. A table holds for each handle the
+// value that a wait returns and the objects that must stay alive until then.
 #include "python/core/python_api.hpp"
 
 #include "api/horovod.h"
 
 namespace hvd::python {
 
-// Notes what was started, and gives its number: as users know handles, they count from 1 after each init(). `value` is
-// what synchronize() returns, unless `result` is given: then result(handle of the C API, value); `keep` must not be
-// freed before the operation is done. Null for none. Null with a Python error set.
+// Notes an operation that was started and returns its number. Users see this number as the handle; numbers begin at 1
+// after each init(). synchronize() returns `value`, or result(handle of the C API, value) if `result` is given. `keep`
+// is not freed before the operation is done. Each of the three may be null. On failure returns null with a Python error
+// set.
 PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep);
-// The next number stands for an operation that was refused.
+// Uses up one number, for an operation that was refused.
 void skip_number();
 
-// Whether a finish() was interrupted whose operation still goes on: nobody has its handle.
+// True if an operation goes on after its finish() was interrupted. Nobody has the handle of such an operation.
 bool has_interrupted();
 
-// The functions of the module.
+// The functions of the Python module.
 PyObject* submit(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* submit_group(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* forget_all(PyObject* module, PyObject*);

@@ -1,5 +1,5 @@
-// horovod._core: the C API of horovod.h for Python, in the limited API, so that one build serves every Python from 3.9
-// on. Pointers travel as integers (tensor.data_ptr()); no framework is known here.
+// horovod._core: the C API of horovod.h for Python. It uses the limited API, therefore one build works with every
+// Python from 3.9 on. Pointers are passed as integers (tensor.data_ptr()). It knows no framework.
 #include "python/core/python_api.hpp"
 
 #include <cstdlib>
@@ -18,7 +18,7 @@
 namespace hvd::python {
 namespace {
 
-// The ranks of several sets, one set after the other.
+// The ranks of several process sets, one set after the other.
 struct Sets {
   std::vector<int> ranks;
   std::vector<std::size_t> sizes;
@@ -78,7 +78,7 @@ PyObject* world(PyObject*, PyObject*) {
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
 }
 
-// Python's copy of the environment does not have what the library sets.
+// Returns the environment variable HOROVOD_OWNER. os.environ does not have it when the C library sets it later.
 PyObject* owner_mark(PyObject*, PyObject*) {
   const char* mark = std::getenv("HOROVOD_OWNER");  // NOLINT(concurrency-mt-unsafe): under the GIL
   return mark == nullptr ? none() : PyUnicode_FromString(mark);

@@ -24,7 +24,7 @@ class Reference {
 
   PyObject* get() const { return object_; }
   explicit operator bool() const { return object_ != nullptr; }
-  // The caller owns it from now on.
+  // The caller owns the reference from now on.
   PyObject* release() {
     PyObject* object = object_;
     object_ = nullptr;

@@ -16,7 +16,7 @@ Session::Session() {
   pthread_atfork(nullptr, nullptr, &Session::after_fork_in_child);
 }
 
-// The child has a copy of the runtime's memory but none of its threads: it must neither use nor free it.
+// The child has a copy of the runtime's memory but none of its threads. It must neither use nor free the runtime.
 void Session::after_fork_in_child() {
   Session& session = get();
   if (session.runtime_ != nullptr || session.changing_) session.forked_ = true;
@@ -61,7 +61,7 @@ bool Session::shutdown() {
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;
-  // What threads wait for ends, and they come out.
+  // The operations that threads wait for end with an error, and the threads leave the runtime.
   hvd_stop(ending);
   while (users_.load() != 0) {
     timespec pause{0, 1'000'000};

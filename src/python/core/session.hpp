@@ -1,5 +1,5 @@
 #pragma once
-// The one runtime of this Python process: who may use it, until when, and what a forked child sees of it.
+// The one runtime of this Python process: who may use it and until when, and what a forked child can still ask.
 #include "python/core/python_api.hpp"
 
 #include <atomic>
@@ -15,27 +15,29 @@ class Session {
  public:
   static Session& get();
 
-  // Null unless initialised (and in a forked child always).
+  // Null if Horovod is not initialised, and always null in a forked child.
   hvd_runtime* runtime() const { return runtime_; }
-  // Grows with every init: what was prepared under another number is stale.
+  // Grows with every init(). An operation that was prepared under another number cannot be used.
   std::uint64_t generation() const { return generation_; }
   bool forked() const { return forked_; }
-  // The place of this process in the job, which its forked children know, too. Null before init and after shutdown.
+  // The place of this process in the job. Forked children of this process may ask for it, too. Null before init and
+  // after shutdown.
   struct Place {
     hvd_world world{};
     int mpi_thread_level = -1;
   };
   const Place* place() const { return place_ ? &*place_ : nullptr; }
-  // True while shutdown() ends the runtime: the engine may still write into tensors.
+  // True while shutdown() ends the runtime. The engine may still write into tensors then.
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
-  // Both are called with the GIL and release it while they block. False with a Python error set.
+  // The caller must hold the GIL. Both functions release the GIL while they block. On failure they return false with a
+  // Python error set.
   bool init(const hvd_init_options& options);
   bool shutdown();
 
-  // Holds off shutdown() while a thread is in the runtime without the GIL. To be opened with the GIL held, over a
-  // runtime() that is still there; never held while Python code may run, which might be a signal's handler that shuts
-  // down.
+  // While a Use exists, shutdown() waits. A thread makes one, with the GIL held and runtime() not null, before it
+  // enters the runtime without the GIL. No Python code may run while it exists: a signal's handler could call
+  // shutdown() and would wait forever.
   class Use {
    public:
     explicit Use(Session& session) : session_(session) { session_.users_.fetch_add(1); }
@@ -60,9 +62,9 @@ class Session {
   std::atomic<int> users_{0};
 };
 
-// The runtime, or null with a Python error that says why there is none (`error`: its type).
+// Returns the runtime, or null with a Python error of type `error` that says why there is none.
 hvd_runtime* runtime_or_raise(PyObject* error);
-// The same for what forked children may ask, too; a ValueError.
+// Returns this process's place in the job, or null with a ValueError. Forked children may call it, too.
 const Session::Place* place_or_raise();
 
 }  // namespace hvd::python

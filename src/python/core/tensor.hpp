@@ -1,6 +1,6 @@
 #pragma once
-// A tensor as its framework's Python type shows it, read without the framework: by DLPack's table of C functions where
-// the type has one (torch from 2.10 on: one call instead of six), else by asking the object as a program would.
+// Reads a tensor through its Python type, without the framework. If the type has DLPack's table of C functions (torch
+// from 2.10 on), one call does it. Else six calls of the object's Python methods do it.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace hvd::python {
 
 struct DlpackExchange;
 
-// What a tensor must be like to be communicated as another one was: of the same Python type, element type and shape,
-// dense and contiguous in the host's memory. All members change with the GIL held.
+// The properties that a tensor must share with an earlier one to be communicated in its place: Python type, element
+// type and shape. It must be dense and contiguous in the host's memory. All members change with the GIL held.
 class TensorLikeness {
  public:
-  // Learns it from a tensor that was found to be dense and contiguous in the host's memory. False with a Python error
-  // set.
+  // Reads these properties from a tensor that is dense and contiguous in the host's memory, which the caller has
+  // checked. On failure returns false with a Python error set.
   bool learn(PyObject* tensor);
-  // If the tensor is alike: true, with its memory. False if it is not, or if that cannot be told: the long way says
-  // what is wrong with it. No Python error is set.
+  // True, with the tensor's memory in `data`, if the tensor has these properties. False if it does not or if that
+  // cannot be found out; the slow path then names the reason. No Python error is set.
   bool matches(PyObject* tensor, void** data) const;
-  // The same for a tensor that was made like such a one, whose Python type may be a plainer one.
+  // Like matches(), for a tensor that was made from one with these properties. Its Python type may be another, plainer
+  // one.
   bool matches_made(PyObject* tensor, void** data) const;
 
  private:
@@ -31,7 +32,7 @@ class TensorLikeness {
   bool matches_by_asking(PyObject* tensor, void** data) const;
 
   Reference type_, dtype_, shape_;
-  Reference is_neg_;  // the type's method; null where it has none
+  Reference is_neg_;  // the method is_neg of the tensor's type; null if the type has none
   const DlpackExchange* dlpack_ = nullptr;
   DlpackType dlpack_type_{};
   std::vector<std::int64_t> extents_, strides_;

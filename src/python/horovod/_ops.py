@@ -1,9 +1,9 @@
-"""The verbs, once for every framework: a runtime per process, prepared operations by what describes them, handles.
+"""The verbs for every framework: one runtime per process, prepared operations that are found by a key, and handles.
 
-A framework's module turns its tensors into addresses, asks for the operation here (`operation`), submits
-(`submit`, `submit_group`) and waits (`synchronize`, `synchronize_all`). What it submitted once under a name it submits
-again by `_core.start_again`. Operations and handles are plain data of this process; what the ranks agree about is the C
-library's work.
+A framework's module turns its tensors into addresses, asks for the operation here (`operation`), submits it
+(`submit`, `submit_group`) and waits (`synchronize`, `synchronize_all`). `_core.start_again` starts an operation under a
+name that was submitted before. Operations and handles are plain data of this process. The C library makes the ranks
+agree.
 """
 import array
 import atexit
@@ -16,17 +16,18 @@ import weakref
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
-# Held by init and shutdown. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down, exit".
+# init and shutdown hold this lock. A signal's handler may call them while they run ("SIGTERM: checkpoint, shut down,
+# exit"). Therefore a thread that holds the lock may take it again.
 _changing = threading.RLock()
 _atexit_registered = False
-is_forked = False  # this process is the child of one that may be a rank
+is_forked = False  # this process was forked from one that may be a rank
 
 
 class RecentlyUsed(dict):
-    """What was used last, by key; `table[key]` is None for what is not there.
+    """A dict of the recently used entries; `table[key]` is None if the key is not there.
 
-    Holds up to twice `most` entries: when it is full, those that are not used before it is full again are forgotten.
-    Finding what is used all the time costs what it costs in a dict.
+    It holds up to twice `most` entries. When `most` entries are new or used since the last time, all others are
+    forgotten. To find an entry that is used often costs no more than in a dict.
     """
 
     def __init__(self, most):
@@ -51,19 +52,20 @@ class RecentlyUsed(dict):
         self._older = {}
 
 
-# Models have fewer tensors than this. A program with ever new names, shapes or scales uses each of them once.
+# Models have fewer tensors than this. Only a program that invents new names, shapes or scales in every step has more
+# operations, and uses each of them once.
 MOST_OPERATIONS = 8192
-operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the keys are the framework modules' affair
-# name -> _core.Known, or a group's tuple of them, by which a step after the first one starts it without looking at much
+operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; each framework's module makes its keys
+# name -> _core.Known, or a tuple of them for a group: with it every step after the first starts an operation quickly.
 latest = _core.latest
-latest_of_sets = _core.latest_of_sets  # the same for each process set but the global one
-# How many distributed optimizers have had parameters of a name, by (process set id, name); from 0 after each init.
+latest_of_sets = _core.latest_of_sets  # process set -> such a dictionary, for all but the global set
+# How many distributed optimizers have had parameters of a name, by (process set id, name). Empty after each init.
 optimizers_with = collections.Counter()
-# What has state of a job; its begin_anew() is called after a shutdown, when the next job has begun.
+# Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
-_remembered = 0  # operations of `latest`, and those that were replaced there
+_remembered = 0  # how many operations `latest` has taken, also those replaced since
 _unnamed = {}  # process set id -> counter of its operations without a name
-_first_unnamed = 1  # what such a counter begins with
+_first_unnamed = 1  # the number with which such a counter begins
 _places = {}  # process set id -> (this rank's place, size)
 are_sets_dynamic = False  # whether process sets may be added and removed
 
@@ -72,7 +74,8 @@ are_sets_dynamic = False  # whether process sets may be added and removed
 
 
 def init(*members):
-    """Joins the job, and says so; False if this process has done so already. For the arguments see _core.init."""
+    """Joins the job and returns True; returns False if this process has already joined. The arguments are those of
+    _core.init."""
     global _atexit_registered
     with _changing:
         begun = not _core.is_initialized()
@@ -92,7 +95,8 @@ def init(*members):
 
 
 def shutdown():
-    """Leaves the job. What was not synchronised stays alive until the C library has let go of it."""
+    """Leaves the job. The tensors of operations that were not synchronised stay alive until the C library no longer
+    uses them."""
     with _changing:
         _core.shutdown()
         _copy_mark()
@@ -100,8 +104,9 @@ def shutdown():
 
 
 def _copy_mark():
-    """The C library marks the environment, so that a child which inherits it does not join in this rank's place.
-    Python's copy of the environment needs the mark too: subprocess may be given os.environ."""
+    """The C library marks the environment, so that a child that inherits the environment does not join in this
+    rank's place. Python's copy of the environment needs the mark too, because a program may give os.environ to
+    subprocess."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark
@@ -124,7 +129,7 @@ def _forget_everything():
 
 
 def _after_fork_in_child():
-    # Another thread may have held the lock, and the parent's handles are none of the child's.
+    # At the fork another thread may have held the lock. The parent's handles do not belong to the child.
     global _changing, is_forked
     _changing = threading.RLock()
     is_forked = True
@@ -150,7 +155,7 @@ def place_in(process_set):
 
 
 def add_process_set(ranks):
-    """The id of the new set. Collective over all ranks."""
+    """Makes a process set and returns its id. Collective over all ranks."""
     _wait_for_all_ranks()
     number = _core.add_process_set(ranks)
     _forget_set(number)
@@ -158,14 +163,14 @@ def add_process_set(ranks):
 
 
 def remove_process_set(process_set):
-    """Collective over all ranks. What is under way in the set fails."""
+    """Collective over all ranks. Operations of the set that are not finished fail."""
     _wait_for_all_ranks()
     _core.remove_process_set(process_set)
     _forget_set(process_set)
 
 
 def _forget_set(process_set):
-    """Its id means another set from now on, or none."""
+    """From now on the id belongs to no set, or to another one."""
     _forget_operations()
     _unnamed.pop(process_set, None)
     _places.pop(process_set, None)
@@ -174,7 +179,8 @@ def _forget_set(process_set):
 
 
 def _wait_for_all_ranks():
-    """With an ear for signals, which the C library does not have while it changes the process sets."""
+    """Waits for all ranks here, because this wait reacts to signals. The C library does not, while it changes
+    process sets."""
     found = operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ())
     finish(submit(found, 0, 0, 0, None, None))
 
@@ -184,7 +190,7 @@ def _wait_for_all_ranks():
 
 def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """The prepared operation of this key, made of the other arguments if there is none yet."""
+    """Returns the prepared operation of this key. Makes it from the other arguments if it does not exist yet."""
     found = operations[key]
     if found is None:
         found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group)
@@ -194,12 +200,13 @@ def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, 
 
 def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """An operation for one use, whose name will not come again."""
+    """Makes an operation for a single use, under a name that is never used again."""
     return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group)
 
 
 def new_unnamed(process_set):
-    """Numbers the operations without a name in the set, by which its ranks match them; from 1 after each init."""
+    """Returns the next number for an operation without a name. The ranks of the set match such operations by the
+    number, which begins at 1 after each init."""
     counter = _unnamed.get(process_set)
     if counter is None:
         counter = _unnamed[process_set] = itertools.count(_first_unnamed)
@@ -207,12 +214,12 @@ def new_unnamed(process_set):
 
 
 def remember(name, known, process_set):
-    """From now on _core.start_again knows what was started last under the name in the ProcessSet."""
+    """From now on _core.start_again can start `known` under this name in this ProcessSet."""
     global _remembered
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
-        latest.clear()  # an operation that is used again is found among all, and remembered anew
+        latest.clear()  # an operation that is used again is then made Known again
         latest_of_sets.clear()
         _remembered = count
     of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})
@@ -223,7 +230,7 @@ submit = _core.submit
 submit_group = _core.submit_group
 poll = _core.poll
 synchronize = _core.synchronize
-finish = _core.finish  # what a synchronous verb does with the handle of its own
+finish = _core.finish  # a synchronous verb waits with it for its own handle
 synchronize_all = _core.synchronize_all
 
 
@@ -235,12 +242,13 @@ def barrier(process_set=0):
 
 
 def join():
-    """Returns when every rank has called it: the rank that was last. Until then zeros take this rank's place."""
+    """Returns when every rank has called it; the result is the last rank to call. Until then this rank contributes
+    zeros."""
     global _first_unnamed
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
-    # The ranks have started different numbers of operations without a name. From here on they count together again.
+    # The ranks have started different numbers of unnamed operations. From here on all count from the same new number.
     _first_unnamed += 1 << 32
     _unnamed.clear()
     return last[0]

@@ -1,5 +1,5 @@
-// horovod.torch.mpi_lib_v2: the C functions by which other Python code, through ctypes, asks Horovod. Each asks the
-// function of its name in horovod.common.c_functions; ctypes has let go of the GIL, so it is taken first.
+// horovod.torch.mpi_lib_v2: the C functions that other Python code calls through ctypes. Each calls the function of its
+// name in horovod.common.c_functions. ctypes has released the GIL, therefore each takes it first.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// What the Python function of this name gives for the arguments, in Py_BuildValue's format; -1 with a word on standard
-// error where it fails.
+// Calls the Python function `name` with the arguments (in Py_BuildValue's format) and returns its result. If it fails,
+// prints a message to standard error and returns -1.
 template <typename... Arguments>
 int ask(const char* name, const char* format, Arguments... arguments) {
   const Gil gil;
@@ -39,7 +39,7 @@ int ask(const char* name) {
   return ask(name, "()");
 }
 
-// Pointers go as numbers: c_functions reads what they point at.
+// Pointers are passed as integers; c_functions reads the memory at these addresses.
 unsigned long long number(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -55,7 +55,7 @@ HVD_API bool horovod_init_multi_comm(const void* comms, int count, const int* se
                                      int set_count) {
   return ask("init_multi_comm", "(KiKKi)", number(comms), count, number(set_ranks), number(set_sizes), set_count) == 1;
 }
-// An MPI_Comm is an int or a pointer.
+// An MPI_Comm is an int or a pointer, depending on the MPI.
 HVD_API int horovod_comm_process_set(const void* comm) {
   return ask("comm_process_set", "(K)", number(comm));
 }

@@ -3,7 +3,7 @@
     hvd.checkpoint.save("run/model.h5", model, optimizer, step=step, scheduler=scheduler, extra={"loss": loss})
     rest = hvd.checkpoint.restore("run/model.h5", model, optimizer, scheduler=scheduler)
 
-All of it is collective; rank 0 alone opens files. docs/checkpoints.md tells the rest.
+All functions are collective; only rank 0 opens files. docs/checkpoints.md has the details.
 """
 from horovod.checkpoint.checkpointer import Checkpointer
 from horovod.checkpoint.collective import latest, restore, save

@@ -1,4 +1,4 @@
-"""Checkpointer: a folder of checkpoints that are written while the training goes on."""
+"""Checkpointer: writes checkpoints of a training into a folder while the training goes on."""
 import os
 import sys
 import threading
@@ -12,7 +12,7 @@ from horovod.torch._job import rank
 
 
 class Checkpointer:
-    """Saves a training into a folder every so often, and finds its way back.
+    """Saves a training into a folder at regular steps or times, and restores it from there.
 
         checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, scheduler=scheduler)
         start = checkpointer.restore()["step"] or 0
@@ -21,13 +21,13 @@ class Checkpointer:
             checkpointer.step(step)
         checkpointer.close()
 
-    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest stay.
+    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are kept.
 
-    every_steps, every_minutes: one of them, or both: whichever comes first.
-    asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a
-    thread writes the copy. One write at a time: a save that comes too early waits for the one before. An error of a
-    write is raised by the next save(), wait() or close(), on all ranks.
-    objects, compression, random_numbers, sharded: as for save(). Shards are written at once, not asynchronously.
+    every_steps, every_minutes: how often step() saves. Given both, it saves when the first of them is reached.
+    asynchronous: step() copies the state on rank 0 into memory (snapshot_bytes, used again for each copy) and returns;
+    a thread writes the copy. There is one write at a time: a save waits until the write before has ended. The next
+    save(), wait() or close() raises the error of a write, on all ranks.
+    objects, compression, random_numbers, sharded: as for save(). Shards are always written before save() returns.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,
@@ -38,8 +38,8 @@ class Checkpointer:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}; expected a positive number, or None")
         self.folder = collective.path_text(folder)
-        self.stall_seconds = 0.0  # that the training of this rank stood still for checkpoints
-        self.snapshot_bytes = 0  # that the copy takes, on rank 0
+        self.stall_seconds = 0.0  # seconds that the training of this rank has stood still for checkpoints
+        self.snapshot_bytes = 0  # bytes of rank 0's copy of the state
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
         self._asynchronous, self._sharded = asynchronous and not sharded, sharded
@@ -60,7 +60,7 @@ class Checkpointer:
     # ---- saving ---------------------------------------------------------------------------------------------------
 
     def step(self, step, extra=None):
-        """After each step of the training: saves if it is time to, and says whether it did."""
+        """Call this after each step of the training. Saves if a checkpoint is due; returns True if it has saved."""
         if not self._is_due(step):
             return False
         self.save(step, extra)
@@ -70,14 +70,14 @@ class Checkpointer:
         if self._first_step is None:
             self._first_step = step - 1
         since = step - (self._first_step if self._saved_step is None else self._saved_step)
-        if since < 0:  # the steps began anew
+        if since < 0:  # the step numbers began anew
             self._saved_step, since = step, 0
         if self._every_steps is not None and since >= self._every_steps:
             return True
         return self._clock is not None and self._clock.is_due()
 
     def save(self, step, extra=None):
-        """Saves now; if asynchronous, what remains of it happens meanwhile."""
+        """Saves now. If asynchronous, a thread does the writing after save() has returned."""
         began = time.monotonic()
         self.wait()
         if self._sharded:
@@ -113,7 +113,8 @@ class Checkpointer:
                          keep=self._keep)
 
     def wait(self):
-        """Returns when what was begun is safe on the disk. Raises its error, on all ranks."""
+        """Returns when the checkpoint that was begun is safe on the disk. Raises the error of its write, on all
+        ranks."""
         if not self._asynchronous:
             return
         collective.on_rank_0(self._finish)
@@ -124,7 +125,8 @@ class Checkpointer:
             writing.finish()
 
     def close(self):
-        """Waits, then lets other jobs have the folder. The checkpointer may be used again afterwards."""
+        """Waits, then gives up the right to write to the folder, so that other jobs may. The checkpointer may be
+        used again afterwards."""
         try:
             self.wait()
         finally:
@@ -139,15 +141,16 @@ class Checkpointer:
         if kind is None:
             self.close()
         elif rank() == 0 and self._writing is not None:
-            try:  # the others may not come here: what was begun is brought to its end, and no more
+            try:  # other ranks may not come here: only ends this rank's write
                 self._finish()
-            except Exception as error:  # the first failure is the one to be shown
+            except Exception as error:  # the exception of the `with` block is the one to raise
                 print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
 
     # ---- restoring ------------------------------------------------------------------------------------------------
 
     def restore(self, **options):
-        """Loads the newest whole checkpoint; returns what restore() does, {"step": None} if there is none."""
+        """Loads the newest whole checkpoint. Returns the dict of hvd.checkpoint.restore(), or {"step": None} if
+        there is none."""
         self.wait()
         if collective.on_rank_0(self._is_empty):
             return {"step": None}
@@ -167,7 +170,7 @@ class Checkpointer:
 
 
 class _Writing:
-    """A write on a thread of its own. The interpreter waits for it before it ends."""
+    """A write on its own thread. The interpreter does not end before this thread has ended."""
 
     def __init__(self, write):
         self._error = None
@@ -177,7 +180,7 @@ class _Writing:
     def _run(self, write):
         try:
             write()
-        except Exception as error:  # raised by finish()
+        except Exception as error:  # finish() raises it
             self._error = error
 
     def finish(self):
@@ -187,10 +190,10 @@ class _Writing:
 
 
 class _Clock:
-    """Every so many minutes, by rank 0's clock, without asking it in each step.
+    """Tells all ranks when `minutes` have passed by rank 0's clock, without asking rank 0 in each step.
 
-    The ranks ask at a step that they agreed on the last time: when half of the time that is left will have passed, at
-    the pace so far.
+    Whenever the ranks ask rank 0, it also tells them the step at which to ask again: the step when half of the time
+    that is left will have passed, at the speed so far.
     """
 
     def __init__(self, minutes):

@@ -1,4 +1,4 @@
-"""What of Horovod is not part of this version: each name says so where a program asks for it, and what to do."""
+"""The names of Horovod that this version does not have. A program that uses one gets an error that says what to do."""
 
 _INSTEAD = {
     "horovod.tensorflow": "Its binding is to come; horovod.torch is there",
@@ -17,6 +17,6 @@ def text_about(name):
 
 
 def not_here(name):
-    """To be raised by the module of that name."""
-    # Without the attribute `name`, by which `from package import name` would take it for an ordinary absence.
+    """Returns the error that the module of that name must raise."""
+    # The error has no attribute `name`. With it, `from package import name` would report an ordinary missing name.
     return ModuleNotFoundError(text_about(name))

@@ -1,4 +1,4 @@
-"""allgather and its kin, whose results are as large as the ranks' tensors together; it also reduces sparse tensors."""
+"""allgather and its variants: a result has the rows of all ranks' tensors. Also reduces sparse tensors."""
 import torch
 
 from horovod import _core, _ops
@@ -10,13 +10,14 @@ from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name
 
 
 def _operation(tensor, name, full_name, set_id, group=None):
-    """Its rows may differ between ranks and calls, so they are no part of the key."""
+    """The number of rows may differ between ranks and calls. Therefore it is not part of the key."""
     return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name,
                     _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group)
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
-    """Starts the concatenation of all ranks' tensors along the first dimension, which may differ; returns a handle."""
+    """Starts the concatenation of all ranks' tensors along the first dimension, whose length may differ. Returns a
+    handle."""
     check_tensor(tensor, "allgather", name)
     set_id = process_set._check_id()
     found = _operation(tensor, name, full_name_of("allgather", name, set_id), set_id)
@@ -45,14 +46,14 @@ def _count(rows):
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """All ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
+    """Returns all ranks' tensors, concatenated along the first dimension in the order of the ranks. Differentiable."""
     if wants_gradient([tensor]):
         return HorovodAllgather.apply(tensor, name, process_set)
     return _ops.finish(allgather_async(tensor, name, process_set))
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
-    """Starts the allgather of several tensors, which become ready together; one handle for all of them."""
+    """Starts the allgather of several tensors, which become ready together. Returns one handle for all of them."""
     tensors = list(tensors)
     check_group(tensors, "grouped_allgather", name)
     set_id = process_set._check_id()
@@ -84,7 +85,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    """The tuple of the tensors gathered from all ranks. Differentiable."""
+    """Returns the tuple of the gathered tensors. Differentiable."""
     tensors = list(tensors)
     if wants_gradient(tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
@@ -92,7 +93,8 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
-    """Starts the reduction (Sum or Average) of a sparse tensor; returns a function that waits, and gives the result."""
+    """Starts the reduction (Sum or Average) of a sparse tensor. Returns a function that waits and returns the
+    result."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:

@@ -1,4 +1,4 @@
-"""reducescatter and its kin: every rank gets its share of the rows of the reduced tensor."""
+"""reducescatter and its variants: every rank gets its share of the rows of the reduced tensor."""
 import torch
 
 from horovod import _core, _ops
@@ -25,7 +25,8 @@ def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_fac
 
 
 def _own_share(tensor, set_id):
-    """An empty tensor for this rank's rows; the first ranks get one more where they do not come out even."""
+    """Makes an empty tensor for this rank's rows. If the rows cannot be divided evenly, the first ranks get one
+    more."""
     place, size = place_in(set_id)
     each, more = divmod(tensor.shape[0], size)
     return tensor.new_empty((each + (place < more), *tensor.shape[1:]))
@@ -33,7 +34,8 @@ def _own_share(tensor, set_id):
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                         postscale_factor=1.0):
-    """Starts the reduction (Average or Sum) of a tensor, of which every rank gets its rows; returns a handle."""
+    """Starts the reduction (Average or Sum) of a tensor. Every rank gets its own rows of the result. Returns a
+    handle."""
     check_tensor(tensor, "reducescatter", name)
     set_id = process_set._check_id()
     _check([tensor], op, "reducescatter")
@@ -55,13 +57,13 @@ class HorovodReducescatter(torch.autograd.Function):
 
 
 def _factor(op, process_set, prescale_factor, postscale_factor):
-    """By which gradients are multiplied, as Horovod's users know it."""
+    """Returns the factor by which gradients are multiplied; its value is the one that Horovod's users expect."""
     return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                   prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the reduced tensor. Differentiable."""
+    """Returns this rank's rows of the reduced tensor. Differentiable."""
     compressed, context = compression.compress(tensor)
     how = (name, op, process_set, prescale_factor, postscale_factor)
     if wants_gradient([compressed]):
@@ -73,7 +75,7 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=Average, p
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
-    """Starts the reducescatter of several tensors, which become ready together; one handle for all of them."""
+    """Starts the reducescatter of several tensors, which become ready together. Returns one handle for all of them."""
     tensors = list(tensors)
     check_group(tensors, "grouped_reducescatter", name)
     set_id = process_set._check_id()
@@ -100,7 +102,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
                           process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """The list of this rank's rows of the reduced tensors. Differentiable."""
+    """Returns the list of this rank's rows of the reduced tensors. Differentiable."""
     tensors = list(tensors)
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
     how = (name, op, process_set, prescale_factor, postscale_factor)

@@ -1,18 +1,18 @@
-"""What the ranks tell each other once per round: of which parameters they have a gradient, and of what kind."""
+"""Once per round the ranks tell each other for which parameters they have a gradient, and of which kind it is."""
 import torch
 
 from horovod import _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.mpi_ops import Max, allreduce_async_
 
-NONE, DENSE = 0, 1  # a sparse gradient: DENSE and the number of its sparse dimensions
+NONE, DENSE = 0, 1  # a sparse gradient's kind is DENSE plus its number of sparse dimensions
 
 
 class Presence:
-    """One byte per parameter: the greatest kind that any rank has.
+    """One byte per parameter: the greatest kind of gradient that any rank has.
 
-    So ranks may use different parameters. A rank that lacks a gradient which another rank has takes part with zeros. A
-    parameter that nobody used stays without a gradient, as in one process.
+    With it, ranks may use different parameters. If a rank has no gradient but another rank has one, it takes part with
+    zeros. A parameter that no rank used stays without a gradient, as in one process.
     """
 
     def __init__(self, name, count, process_set):
@@ -30,18 +30,18 @@ class Presence:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
 
     def hear(self):
-        """The kinds that the ranks have together. Waits for all of them to tell."""
+        """Returns the greatest kinds over all ranks. Waits until all ranks have told theirs."""
         if self._handle is not None:
             try:
                 _ops.synchronize(self._handle)
             except HorovodInternalError:
                 self._handle, self.is_told = None, False
                 raise
-            self._handle = None  # only now: a signal's handler may have ended the wait
+            self._handle = None  # not before the wait has ended: a signal's handler may interrupt it
         return self._kinds
 
     def forget(self):
-        """The round is over, or is told of anew; what is under way is waited for."""
+        """Ends the exchange of this round, or waits for its end if it is under way. Another exchange may follow."""
         if self.is_told:
             self.hear()
             self.is_told = False

@@ -1,19 +1,19 @@
-"""Gradients that are being reduced: code that uses one waits for it first.
+"""Gradients that are being reduced: code that uses one waits for its result first.
 
-From its submission until its result is there, a gradient is of the class InFlight: the same object, the same memory,
-but torch asks here before it does anything with it. So clipping, a hook of the program's own or a gradient scaler sees
-what all ranks have, and never changes memory that is being reduced. Code in C++ that gets the tensor in other ways
-(torch.vmap, torch.func.grad, TorchScript, extensions) does not ask, nor does code that uses a view made earlier, or a
-numpy array. Of what these do the reducer notices only changes that count in the tensor's version.
+From its submission until its result is there, a gradient is of the class InFlight. It is the same object in the same
+memory, but torch calls this module before it uses the tensor. Therefore clipping, the program's own hooks and gradient
+scalers see the reduced gradient, and never change memory that is being reduced. C++ code that reads the tensor
+otherwise (torch.vmap, torch.func.grad, TorchScript, extensions) does not wait, nor does code that uses a numpy array or
+an older view of the tensor. Changes by such code are noticed only if they increase the tensor's version.
 """
 import torch
 
-_waiting = {}  # id of a tensor -> what settle() is called of, which holds the tensor
-_abandoned = []  # gradients whose optimizer is gone
+_waiting = {}  # id of a tensor -> the object with settle() that its users wait for; this object holds the tensor
+_abandoned = []  # gradients whose optimizer no longer exists
 
 
 class InFlight(torch.Tensor):
-    """The class of a gradient while it is reduced."""
+    """The class of a gradient while it is being reduced."""
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -26,18 +26,18 @@ class InFlight(torch.Tensor):
 
 
 def take_off(tensor, gradient):
-    """From now on code that uses the tensor waits for the gradient by its settle()."""
+    """From now on code that uses the tensor first calls settle() of `gradient`."""
     base = tensor._base
     _waiting[id(tensor)] = gradient
-    if type(tensor) is torch.Tensor:  # a class of the program's own stays what it is
+    if type(tensor) is torch.Tensor:  # a program's own class stays unchanged
         tensor.__class__ = InFlight
     if base is not None:
         _buffer_at(base).gradients[id(tensor)] = gradient
 
 
 def land(tensor):
-    """The tensor is an ordinary one again."""
-    if type(_waiting.get(id(tensor))) is _Buffer:  # parts of it are in flight, too
+    """Makes the tensor an ordinary one again."""
+    if type(_waiting.get(id(tensor))) is _Buffer:  # parts of the tensor are in flight, too
         _leave_buffer(tensor, tensor)
         return
     _waiting.pop(id(tensor), None)
@@ -49,7 +49,7 @@ def land(tensor):
 
 
 class _Buffer:
-    """A tensor of which gradients in flight are parts: code that uses it waits for all of them."""
+    """A tensor with parts that are gradients in flight. Code that uses it waits for all of them."""
 
     def __init__(self, base):
         self.base = base
@@ -80,12 +80,13 @@ def _leave_buffer(base, part):
 
 
 def abandon(gradients):
-    """Their optimizer is gone. They land when somebody uses them, or at the next call after they are done."""
+    """The optimizer of these gradients no longer exists. They land when they are used, or at the first call of
+    abandon() after they are done."""
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 
 def version_of(tensor):
-    """What grows with every change of the tensor; tensors made in inference mode count none."""
+    """Returns a number that grows with every change of the tensor; 0 for tensors made in inference mode."""
     try:
         return tensor._version
     except RuntimeError:
@@ -93,7 +94,7 @@ def version_of(tensor):
 
 
 def in_flight_with(tensor):
-    """What the tensor's users wait for; None if it is not in flight."""
+    """Returns the object that users of the tensor wait for; None if the tensor is not in flight."""
     return _waiting.get(id(tensor))
 
 
@@ -119,7 +120,7 @@ def _methods(*names):
     return {getattr(torch.Tensor, name) for name in names if hasattr(torch.Tensor, name)}
 
 
-# What asks for anything but a tensor's values.
+# The functions that read other properties of a tensor than its values.
 _LEAVES_VALUES_ALONE = frozenset(
     _getters("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_sparse_csr", "is_cpu", "is_cuda", "is_meta",
              "is_mkldnn", "is_nested", "is_quantized", "is_leaf", "requires_grad", "grad_fn", "_version", "names",

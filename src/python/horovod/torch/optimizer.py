@@ -1,8 +1,7 @@
 """DistributedOptimizer: an optimizer that averages the gradients of all ranks before each step.
 
-The object that is given becomes one of a class that is derived from its own, so it keeps its state, its options, its
-hooks and its schedulers. What is added is in one attribute, `_distributed`; what happens to gradients is in
-gradients.py.
+The given optimizer's class is replaced by one derived from it. Therefore the optimizer keeps its state, options, hooks
+and schedulers. Everything that is added is in one attribute, `_distributed`. gradients.py handles the gradients.
 """
 import collections
 import copy
@@ -27,43 +26,44 @@ from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_bu
 
 
 class _Names:
-    """What the ranks match gradients by: the names that the user gave, or those of places in the groups."""
+    """The names by which the ranks match gradients: the user's names, or names made of the places in the groups."""
 
     def __init__(self, of_parameters, process_set):
         self.of_parameters = of_parameters
         self.process_set = process_set
-        self.number = 0  # among the optimizers of the process set with parameters of these names
+        self.number = 0  # counts the optimizers of the process set whose parameters have these names
 
     def take_number(self):
-        """The next one; all ranks of the set make its optimizers in the same order."""
+        """Takes the next number. It is the same on all ranks, because they make the set's optimizers in the same
+        order."""
         keys = [(self.process_set.process_set_id, name) for name in self.of_parameters.values()]
         self.number = max((_ops.optimizers_with[key] for key in keys), default=0)
         for key in keys:
             _ops.optimizers_with[key] = self.number + 1
 
     def find(self, parameter, i, j):
-        """That of the j-th parameter of the i-th group."""
+        """Returns the name of the j-th parameter of the i-th group."""
         name = self.of_parameters.setdefault(parameter, f"allreduce.noname.{i}.{j}")
         return name if self.number == 0 else f"{name} (optimizer {self.number + 1})"
 
     def of(self, what):
-        """That of an operation of the whole optimizer."""
+        """Returns the name of an operation of the whole optimizer."""
         return f"{what} of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
 
 
 class _Distributed:
-    """What a distributed optimizer has besides what it had before."""
+    """The additional state of a distributed optimizer."""
 
     def __init__(self, settings, names, groups, gradient_views, inner_step):
         self.settings = settings
         self.names = names
         self.groups = groups  # lists of parameters, or None
         self.gradient_views = gradient_views
-        self.inner_step = inner_step  # a step that the program had put in the place of the class's, or None
-        self.gradients = None  # where there is nobody to communicate with, or steps are combined instead
-        self.passes = None  # by adasum_optimizer
+        self.inner_step = inner_step  # a step method that the program had set on the object, or None
+        self.gradients = None  # None without other ranks, or if steps are combined instead
+        self.passes = None  # set by adasum_optimizer
         self.should_synchronize = True
-        self.shown = []  # by functions.show_zero_gradients
+        self.shown = []  # set by functions.show_zero_gradients
         self.let_go = lambda: None
 
     def take_back_shown_gradients(self):
@@ -74,7 +74,8 @@ class _Distributed:
 
 
 class _Shown:
-    """An attribute that Horovod's users read; one of the same name that the optimizer has of its own goes before it."""
+    """An attribute that Horovod's users read. If the optimizer already has an attribute of this name, that one is
+    used."""
 
     def __init__(self, find):
         self._find = find
@@ -97,11 +98,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def find_duplicates(lst):
-        """Those that occur more than once."""
+        """Returns the entries that occur more than once."""
         return {entry for entry, times in collections.Counter(lst).items() if times > 1}
 
     def set_backward_passes_per_step(self, passes):
-        """From now on gradients of that many backward passes are summed locally before they are communicated."""
+        """From now on the gradients of `passes` backward passes are summed locally before they are communicated."""
         _check_passes(passes)
         self._distributed.settings.passes = passes
         if self._distributed.gradients is not None:
@@ -110,8 +111,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def synchronize(self):
         """Waits for the gradients of all ranks; afterwards p.grad holds the result.
 
-        Called by step(). To change gradients in between (clipping): synchronize(), change them, then step() within
-        skip_synchronize().
+        step() calls it. To change gradients before the step (clipping): call synchronize(), change them, then call
+        step() within skip_synchronize().
         """
         self._distributed.take_back_shown_gradients()
         if self._distributed.gradients is not None:
@@ -119,7 +120,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self):
-        """Within it, step() does not call synchronize():
+        """A context in which step() does not call synchronize():
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -133,13 +134,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._distributed.should_synchronize = True
 
     def step(self, closure=None, *args, **kwargs):
-        self._opt_called = True  # what schedulers look for
+        self._opt_called = True  # learning rate schedulers look for this
         distributed, gradients = self._distributed, self._distributed.gradients
         distributed.take_back_shown_gradients()
         if gradients is not None:
             if distributed.should_synchronize:
                 if not gradients.is_synchronized:
-                    # A closure computes gradients, and what was accumulated before is part of them.
+                    # A closure computes gradients. Gradients that were accumulated earlier are part of them.
                     if not callable(closure) or _are_outstanding_anywhere(distributed):
                         self.synchronize()
                 elif not gradients.is_ahead:
@@ -152,15 +153,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 closure = _of_all_ranks(self, closure)
         return self._step_of_its_own(closure, *args, **kwargs)
 
-    # The wrapped class's step runs the hooks of register_step_pre_hook and its like; they are to run once. A scheduler
-    # made before would put a step of the plain optimizer in the place of this one.
+    # The wrapped class's step runs the hooks of register_step_pre_hook and similar ones. `hooked` avoids that they run
+    # twice. `_wrapped_by_lr_sched` keeps a scheduler from replacing this step by one of the plain optimizer.
     step.hooked = True
     step._wrapped_by_lr_sched = True
 
     def _step_of_its_own(self, *args, **kwargs):
-        """The step that it made before it was distributed."""
+        """The step that the optimizer made before it was distributed."""
         if args == (None,):
-            args = ()  # there are optimizers whose step takes no closure
+            args = ()  # some optimizers have a step without a closure
         if self._distributed.inner_step is not None:
             return self._distributed.inner_step(*args, **kwargs)
         return self._wrapped_class.step(self, *args, **kwargs)
@@ -186,17 +187,17 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         gradients = self._distributed.gradients
         if gradients is not None:
             if gradients.are_outstanding:
-                self.synchronize()  # or what is in flight would land in gradients of the next step
+                self.synchronize()  # else results in flight would land in gradients of the next step
             gradients.begin_round()
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
 
     def __reduce_ex__(self, protocol):
-        """What is pickled is the plain optimizer: names, hooks and ranks are this job's."""
+        """Pickles the plain optimizer, because names, hooks and ranks belong to this job."""
         _, _, *rest = self._wrapped_class.__reduce_ex__(self, protocol)
         return (object.__new__, (self._wrapped_class,), *rest)
 
     def __deepcopy__(self, memo):
-        """The copy is distributed, too, and goes by the copies of the parameters."""
+        """The copy is distributed, too. It follows the copies of the parameters."""
         make, arguments, state, *_ = self.__reduce_ex__(4)
         copied = make(*arguments)
         memo[id(self)] = copied
@@ -205,12 +206,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         new = dict(zip(_parameters_of(self), _parameters_of(copied)))
         names = {new[parameter]: name for parameter, name in mine.names.of_parameters.items() if parameter in new}
         groups = mine.groups and [[new[parameter] for parameter in group if parameter in new] for group in mine.groups]
-        # A rank may keep a copy that it never steps: it takes part in nothing, so it gets its number when it is used.
+        # A rank may keep a copy and never step it. Therefore a copy gets its number only when it is used.
         return _distribute(copied, copy.copy(mine.settings), names, groups, mine.gradient_views, is_numbered=False)
 
 
 def _are_outstanding_anywhere(distributed):
-    """Whether any rank has gradients whose results nobody has waited for."""
+    """True if any rank has gradients whose results nobody has waited for."""
     gradients, process_set = distributed.gradients, distributed.settings.process_set
     gradients.take_names()
     found = torch.tensor([gradients.are_outstanding], dtype=torch.uint8, device="cpu")
@@ -218,7 +219,8 @@ def _are_outstanding_anywhere(distributed):
 
 
 def _of_all_ranks(optimizer, closure):
-    """A closure computes gradients and the loss within the step: they are to be those of all ranks, too."""
+    """A closure computes gradients and the loss within the step. Returns a closure whose gradients and loss are
+    those of all ranks."""
     distributed = optimizer._distributed
 
     @functools.wraps(closure)
@@ -234,7 +236,7 @@ def _of_all_ranks(optimizer, closure):
 
 
 def _averaged(loss, distributed):
-    """The mean of all ranks' losses (their sum where gradients are summed), by which an optimizer may search."""
+    """Returns the mean of all ranks' losses (their sum under op=hvd.Sum). An optimizer may use it in a search."""
     op = Sum if distributed.settings.op == Sum else Average
     name, process_set = distributed.names.of("loss"), distributed.settings.process_set
     if isinstance(loss, torch.Tensor) and loss.dtype.is_floating_point:
@@ -252,20 +254,20 @@ def _averaged(loss, distributed):
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1,
                          op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False,
                          process_set=global_process_set, gradient_views=None):
-    """Makes an optimizer use the gradients of all ranks in its steps; returns it.
+    """Makes an optimizer use the gradients of all ranks in its steps, and returns the optimizer.
 
-    optimizer: any torch optimizer. It is the object that is returned, now of a class derived from its own.
-    named_parameters: model.named_parameters(); names match the gradients between ranks.
+    optimizer: any torch optimizer. The same object is returned. Its class is then one derived from the old class.
+    named_parameters: model.named_parameters(); the ranks match gradients by these names.
     compression: hvd.Compression.fp16 communicates gradients as float16.
     backward_passes_per_step: how many backward passes are summed locally before gradients are communicated.
     op: hvd.Average, hvd.Sum, …; with hvd.Adasum each rank makes its own step, and the parameters' changes are combined.
-    gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
-    groups: a number of groups, or lists of parameters, that are communicated together.
+    gradient_predivide_factor: with Average, gradients are divided by it before the sum and multiplied by it after it.
+    groups: a number of groups, or lists of parameters. The gradients of a group are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
-    process_set: the ranks whose gradients these are; to all others it is the plain optimizer.
-    gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing:
-    faster
-        with zero_grad(set_to_none=False), slower with torch's default. By default as HOROVOD_GRADIENT_VIEWS says.
+    process_set: the ranks that share their gradients. On all other ranks the optimizer stays a plain one.
+    gradient_views: keep gradients in memory that the ranks of a node share. There they are reduced without packing.
+        This is faster with zero_grad(set_to_none=False) and slower with torch's default. If None,
+        HOROVOD_GRADIENT_VIEWS decides.
     """
     if gradient_predivide_factor != 1.0:
         if rocm_built():
@@ -326,7 +328,7 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
         gradients.use_views(GradientViews([parameter for parameter in _parameters_of(optimizer)
                                           if parameter.requires_grad]))
     distributed.gradients = gradients
-    # Parameters outlive optimizers, and their hooks would.
+    # Parameters may live longer than the optimizer. Without this, their hooks would too.
     distributed.let_go = weakref.finalize(optimizer, gradients.let_go)
     distributed.let_go.atexit = False
     tracing.leave_us_alone()
@@ -335,9 +337,9 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
 
 
 def _become_distributed(optimizer, combines_steps):
-    """Gives the optimizer a class over its own; returns the step that the program had put in the place of the
-    class's."""
-    if hasattr(type(optimizer), "_wrapped_class"):  # it is distributed, as in a notebook's cell that is run again
+    """Gives the optimizer a class derived from its own. Returns the step method that the program had set on the
+    object, or None."""
+    if hasattr(type(optimizer), "_wrapped_class"):  # already distributed: a notebook's cell ran again
         optimizer._distributed.let_go()
         optimizer.__class__ = _class_over(optimizer._wrapped_class, combines_steps)
         return optimizer._distributed.inner_step
@@ -347,13 +349,13 @@ def _become_distributed(optimizer, combines_steps):
         raise TypeError(f"DistributedOptimizer: an object of class {type(optimizer).__name__} cannot become one of a "
                         f"class derived from it ({error})") from None
     inner_step = vars(optimizer).pop("step", None)
-    # A scheduler's only notes that it was called, as ours does.
+    # A scheduler's step only notes that it was called. Our step does that, too.
     return None if hasattr(inner_step, "_wrapped_by_lr_sched") else inner_step
 
 
 @functools.lru_cache(maxsize=256)
 def _class_over(wrapped_class, combines_steps):
-    """A class of the same name over the optimizer's own."""
+    """Makes a class of the same name, derived from the optimizer's own class."""
     methods = {**vars(_DistributedOptimizer), **(vars(_DistributedAdasumOptimizer) if combines_steps else {})}
     for name in ("__dict__", "__weakref__", "__doc__"):
         methods.pop(name, None)
@@ -409,7 +411,8 @@ def _check_groups(groups):
 
 
 def _split(optimizer, names, count, process_set):
-    """So many groups of parameters. Ranks may have made theirs in different orders: the set's first rank's counts."""
+    """Divides the parameters into `count` groups. Ranks may have ordered theirs differently: the order of the set's
+    first rank is used."""
     by_name = {names[parameter]: parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad}
     order = broadcast_object(list(by_name), process_set.ranks[0], "DistributedOptimizer.groups", process_set)
     return split_list([by_name[name] for name in order], count)
