@@ -1,5 +1,5 @@
 #pragma once
-// What all functions of the C interface have in common: they return a status, keep the reason of a failure for the
+// The common parts of all functions of the C interface: they return a status, keep the reason of a failure for the
 // calling thread, and accept structs of older and newer headers.
 #include <algorithm>
 #include <cstddef>

@@ -50,8 +50,8 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
-// What a process has only once, even if it starts several runtimes. It is never destroyed, because libraries of
-// launchers must not be called from static destructors.
+// The state that a process has only once, even if it starts several runtimes. It is never destroyed, because libraries
+// of launchers must not be called from static destructors.
 struct Process {
   std::mutex mutex;  // only one init at a time
   hvd::runtime::Session* session = nullptr;

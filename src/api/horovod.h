@@ -196,12 +196,11 @@ HVD_API void hvd_op_release(hvd_runtime* runtime, hvd_op* op);
 
 /* One use of a prepared operation. Memory is borrowed until the handle is done. */
 typedef struct hvd_start_arguments {
-  size_t struct_size; /* sizeof(hvd_start_arguments); equal in all elements of an array, and their distance */
+  size_t struct_size; /* sizeof(hvd_start_arguments); equal in all elements of an array, which are this far apart */
   hvd_op* op;
   const void* input;
-  void*
-      output; /* may equal input. Allgather, alltoall: null, the runtime keeps the result (hvd_result_*); so it does for
-                 * a reducescatter whose output is null */
+  void* output; /* may equal input. Null for allgather and alltoall, and possible for reducescatter: the runtime then
+                 * keeps the result (hvd_result_*) */
   int64_t first_dimension; /* allgather, alltoall: rows of this call's input; else ignored */
   const int64_t* splits;   /* alltoall: rows for each rank of the set, by place; copied. Null: equal parts */
   size_t split_count;
@@ -306,7 +305,7 @@ typedef enum hvd_entry_type {
 } hvd_entry_type;
 
 typedef struct hvd_checkpoint_entry {
-  size_t struct_size; /* sizeof(hvd_checkpoint_entry); arrays step by it */
+  size_t struct_size; /* sizeof(hvd_checkpoint_entry); the elements of an array are this far apart */
   const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
   const char* kind;   /* the kind of object in the program ("list"); null: nothing special */
   hvd_entry_type type;
@@ -360,7 +359,7 @@ HVD_API hvd_status hvd_checkpoint_get_info(hvd_checkpoint* checkpoint, hvd_check
 HVD_API hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* checkpoint, size_t index, hvd_checkpoint_entry* entry);
 
 typedef struct hvd_checkpoint_target {
-  size_t struct_size; /* sizeof(hvd_checkpoint_target); arrays step by it */
+  size_t struct_size; /* sizeof(hvd_checkpoint_target); the elements of an array are this far apart */
   const char* path;   /* of a tensor */
   void* data;         /* host memory that receives the tensor */
   size_t bytes;       /* of the tensor */

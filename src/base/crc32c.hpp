@@ -10,7 +10,7 @@ namespace hvd {
 // bytes followed by `bytes`.
 std::uint32_t crc32c(ConstBytes bytes, std::uint32_t before = 0) noexcept;
 
-// The same function without the instruction, for processors that do not have it.
+// Computes the same checksum without the instruction, for processors that do not have it.
 std::uint32_t crc32c_by_table(ConstBytes bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace hvd

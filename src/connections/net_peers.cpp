@@ -281,8 +281,8 @@ void NetPeers::State::handle(const epoll_event& event) {
       if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
       return;
     case tcp::Source::stranger: {
-      // The mutex is held over both steps: as soon as a peer may act as admitted, other threads must find its
-      // connection.
+      // The mutex is held until the connection is in `arrived`. Otherwise a thread that already sees the peer act could
+      // fail to find the peer's connection.
       std::lock_guard lock(mutex);
       strangers.move(tcp::EventQueue::number_of(event));
       return admit();

@@ -69,8 +69,8 @@ class NetPeers {
   void disarm(int socket);
   // True if the connection was ended here because the peer's host gave no sign of life.
   bool has_fallen_silent(int socket) const;
-  // Ends all connections at once in both directions, also those given to callers, and makes no new ones. For the peers
-  // it looks as if this process had ended. For a rank that gives up the job.
+  // Ends all connections at once in both directions, also those given to callers, and makes no new ones. The peers see
+  // the same as if this process had ended. Used by a rank that gives up the job.
   void sever() noexcept;
 
  private:

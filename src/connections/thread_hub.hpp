@@ -1,6 +1,6 @@
 #pragma once
-// For ranks that are threads of one process, which tests use for all layers above. Has the memory that the ranks share
-// and the mailboxes between them. Tests can ask for delay, loss and death. Any thread may call any function.
+// Connects ranks that are threads of one process: has their shared memory and the mailboxes between them. Tests use it
+// for all layers above, and can ask for delay, loss and death. Any thread may call any function.
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>

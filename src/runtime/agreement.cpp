@@ -12,8 +12,7 @@ namespace {
 // A frame is a sequence of items. Each item begins with one of these numbers.
 enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
-// The coordinator has 1024 spare slots. At this limit the children's progress reaches it long before the spare slots
-// run out.
+// The coordinator has 1024 spare slots. With this limit it hears of freed slots long before the spare slots run out.
 constexpr std::uint64_t most_slots_in_doubt = 64;
 
 Error broken_frame() {

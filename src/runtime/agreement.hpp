@@ -46,7 +46,7 @@ struct Neighbour {
   bool is_parent() const { return child < 0; }
 };
 
-// The ranks that have not arrived at a slot, or have not voted for a name without a slot.
+// The ranks that have not arrived at a slot. If `name` is not empty: the ranks that have not voted for this name.
 struct Missing {
   SlotId slot{-1};
   OpName name;  // empty if the entry is about the slot
@@ -57,16 +57,16 @@ struct Missing {
 class AgreementEffects {
  public:
   virtual ~AgreementEffects() = default;
-  virtual void append(ConstBytes record) = 0;  // to the log of this node
+  virtual void append(ConstBytes record) = 0;  // appends to the log of this node
   virtual void send(Neighbour to, ConstBytes frame) = 0;
   virtual void given(SlotId slot) = 0;
-  virtual void evicted(SlotId slot) = 0;                      // arrivals of the node's ranks at it are void
+  virtual void evicted(SlotId slot) = 0;                      // all arrivals at the slot on this node are void
   virtual void scheduled(SlotId slot) = 0;                    // the ranks may arrive at it again
   virtual void heard_ballot(OpNameView name, Rank from) = 0;  // from a rank of this node, or from a whole subtree
-  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
+  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
-  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // among the ranks of this node
-  virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: on all nodes
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // the ranks of this node that are missing
+  virtual void answered(const std::vector<Missing>& missing) = 0;  // called at the root, with all nodes' answers
 };
 
 class NodeAgreement {

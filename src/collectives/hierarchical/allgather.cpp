@@ -91,7 +91,7 @@ class Allgather final : public Task {
     return begin(middle_, turn);
   }
 
-  // Gives the data that one rail has brought to all ranks of the node.
+  // Sends the data that one rail has brought to all ranks of the node.
   Task* start_spreading(const Turn& turn) {
     bool is_own = shares_.is_own(turn.chunk);
     counts_.assign(shares_.members().size(), 0);

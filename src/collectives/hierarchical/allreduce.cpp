@@ -80,7 +80,7 @@ class Allreduce final : public Task {
   const int local_rank_;
   const bool has_rail_;
   RailShares shares_;
-  const std::int64_t chunk_hint_;  // a size near that of most chunks, for the plans of the stages
+  const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
   std::array<Scratch, Pipeline::lane_count> memory_;  // this rank's share, including padding

@@ -96,7 +96,7 @@ class Broadcast final : public Task {
   const bool has_rail_, is_root_;
   const Seat root_on_node_;  // -1 on the other nodes
   RailShares shares_;
-  const std::int64_t chunk_hint_;  // a size near that of most chunks, for the plans of the stages
+  const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
   // On the root's node: data that are only passed on, by their place in the chunk. On the other nodes: this rank's

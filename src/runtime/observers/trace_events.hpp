@@ -88,7 +88,7 @@ class TraceEvents {
   TraceFile& file_;
   int rank_;
   bool marks_batches_;
-  std::vector<Place> places_;  // as many as have been used
+  std::vector<Place> places_;  // only as many places as have been used
   std::vector<Way> ways_;
   std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // by set and name
   int next_pid_ = 1;

@@ -107,7 +107,7 @@ Status TraceFile::flush() {
   }
   written_ += taken.size();
   taken.clear();
-  buffer_.swap(taken);  // keeps the capacity of both
+  buffer_.swap(taken);  // the swap keeps the capacity of both buffers
   return {};
 }
 

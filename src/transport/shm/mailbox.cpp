@@ -126,7 +126,8 @@ void Mailbox::move_all() {
       std::uint64_t before = in.read;
       if (!out.queue.empty()) push(seat, out);
       if (!in.waiting.empty() || in.is_inside) pull(seat, in);
-      // In a ring to itself, this seat must try again after it has made room, because nobody wakes it for that.
+      // If this seat sends to itself, it must try again after it has made room in the ring, because nobody wakes it for
+      // that.
       again = seat == link_.me && in.read != before && !out.queue.empty();
     }
   }
