@@ -77,9 +77,9 @@ bool Lane::step() {
   return true;
 }
 
-// Gives up all batches. Tasks wait for their own work on a device. Batches that were issued wait only for the caller's
-// streams, so tasks do not wait for them. An operation without a stream has no other thread that waits for its end; so
-// this function waits.
+// Gives up all batches. A task waits by itself for its work on a device. If its batch was issued it does not, because
+// that work may wait for the caller's streams. The end of an operation without a stream is told to nobody else, so this
+// function waits for it.
 void Lane::abandon() {
   started_ = false;
   task_ = nullptr;

@@ -11,7 +11,7 @@ namespace hvd::runtime {
 
 class Patience {
  public:
-  // `spin` is true if the mask has a core for every thread of this runtime's node. On a shared core spinning would cost
+  // `spin` is true if every thread of Horovod on this node can have its own core. On a shared core spinning would cost
   // other threads whole scheduler ticks.
   explicit Patience(bool spin) : spin_(spin) {}
 

@@ -38,9 +38,9 @@ class MpiLink final : public Link {
   NativeCollectives* native() noexcept override { return &collectives_; }
   bool needs_polling() noexcept override;
   bool progresses_only_when_polled() noexcept override;
-  // Cancels the receives. It waits for messages that a peer has begun to send. If such a message does not end, it ends
-  // the process, because memory that was given back must not change any more. Collectives use memory of their own,
-  // which stays with MPI.
+  // Cancels the receives. Waits for messages that a peer has begun to send. If such a message does not end, the process
+  // is ended, because memory that was given back must not change any more. Collectives use memory of their own, which
+  // stays with MPI.
   void abort(const Error& reason) noexcept override;
 
  private:
