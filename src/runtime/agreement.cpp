@@ -103,8 +103,8 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
              request);
 }
 
-// True if a ballot no longer counts: its rank had not yet read that the set was removed, that the joins are over, or
-// that the name was decided without the rank.
+// True if the ballot does not count any more. Then its rank sent it before it had read one of these records: the set
+// was removed, the joins are over, or the name was decided without this rank.
 bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) const {
   if (!ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_)) return true;
   if (has_a_say(voter, name.set)) return false;

@@ -62,7 +62,7 @@ class BatchOfTensors {
   Collective collective_;
   std::vector<Segment> in_, out_;
   std::vector<std::int64_t> counts_;         // elements, by seat
-  std::vector<std::int64_t> mine_, theirs_;  // rows: this rank's, and those of all by seat (then tensor)
+  std::vector<std::int64_t> mine_, theirs_;  // rows: of this rank; of all ranks, by seat and tensor
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;
   std::vector<std::byte*> next_;  // where the next rows of each tensor go

@@ -110,8 +110,9 @@ bool Leader::step() {
   time_of_step_.reset();
   bool news = append_waiting();
   if (!unlogged_.empty()) return news;  // the log is full; further decisions would only have to wait
-  // The number of records read is taken before the requests and arrivals. So a message from before an eviction is still
-  // ignored if its rank reads the eviction in between.
+  // The number of records that all ranks have read is taken first, the requests and arrivals only afterwards. So a
+  // message that a rank sent before it read an eviction is still ignored, even if the rank reads the eviction in
+  // between.
   agreement_.node_has_read(board_.records_read_by_all());
   news |= hear_board();
   news |= hear_neighbours();

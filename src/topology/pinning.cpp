@@ -178,7 +178,8 @@ std::vector<Neighbourhood> neighbourhoods(const std::vector<CpuMask>& near) {
   return found;
 }
 
-// Returns nothing if the GPUs do not matter, or if a rank would not get a core of its own because of them.
+// Returns nothing if no GPU is near to particular units, or if a rank would not get a core of its own because of the
+// GPUs.
 std::optional<std::vector<CpuMask>> share_out_by_gpus(const Machine& machine, const PinningRequest& request,
                                                       Units units) {
   std::vector<CpuMask> near = processors_near_gpus(machine, request);

@@ -294,7 +294,7 @@ class CollectiveTask final : public Task {
       case Verb::allreduce:
       case Verb::broadcast: {
         std::int64_t count = std::min(step_, total_ - number * step_);
-        // The root's output may be empty. Its data are then not copied there.
+        // The root may have an empty output. Nothing is copied to it then.
         if (verb_ == Verb::allreduce || output_.count() > 0)
           output_.scatter_scaled(number * step_, count, from, scaled_copy_, {1.0, postscale_});
         return;
