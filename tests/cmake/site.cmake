@@ -25,6 +25,9 @@ hvd_site_test(NAME modules.are_written_where_the_site_wants_them LABEL ranks
 hvd_site_test(NAME site.pytorch_trains_with_the_module LABEL site TIMEOUT 600
               COMMAND ${site}/modules_test.py Training)
 
+hvd_site_test(NAME site.a_job_trains_after_the_steps_of_its_page LABEL site TIMEOUT 900
+              COMMAND ${site}/first_job_test.py)
+
 hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMMAND ${site}/recipes_test.py Tree)
 hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site TIMEOUT 600
               COMMAND ${site}/recipes_test.py EasyBuild)

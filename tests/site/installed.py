@@ -41,6 +41,21 @@ class Prefix:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def environment_with_torch(folder):
+    """A virtual environment that has what .venv-tests has, except a horovod; None without .venv-tests."""
+    torch = next(ROOT.glob(".venv-tests/lib/python3*/site-packages/torch"), None)
+    if torch is None:
+        return None
+    done = run(ROOT / ".venv-tests" / "bin" / "python", "-m", "venv", "--without-pip", folder)
+    if done.returncode != 0:
+        raise AssertionError(done.stdout)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    for entry in torch.parent.iterdir():
+        if not entry.name.startswith(("horovod", "__")) and not (packages / entry.name).exists():
+            (packages / entry.name).symlink_to(entry)
+    return folder
+
+
 def version():
     for line in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("project(horovod VERSION "):

@@ -202,16 +202,8 @@ class Training(unittest.TestCase):
     """Label site: with PyTorch, of an environment that has no horovod of its own."""
 
     def test_pytorch_of_an_environment_trains_with_the_modules_horovod(self):
-        torch = next((installed.ROOT / ".venv-tests").glob("lib/python3*/site-packages/torch"), None)
-        installed.skip_without(torch or ".venv-tests", "PyTorch")
-        mine = prefix.folder / "with_torch"
-        python = installed.ROOT / ".venv-tests" / "bin" / "python"
-        done = installed.run(python, "-m", "venv", "--without-pip", mine)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        packages = next(mine.glob("lib/python3*/site-packages"))
-        for entry in torch.parent.iterdir():
-            if not entry.name.startswith(("horovod", "__")) and not (packages / entry.name).exists():
-                (packages / entry.name).symlink_to(entry)
+        mine = installed.environment_with_torch(prefix.folder / "with_torch")
+        installed.skip_without(mine or ".venv-tests", "PyTorch")
         example = installed.ROOT / "examples" / "torch_synthetic.py"
         for init in (installed.LMOD, installed.ENVIRONMENT_MODULES):
             done = installed.shell(init, f"""
