@@ -1,5 +1,5 @@
-"""From an installed prefix to a job that trains, as docs/first-job.md tells it: with a real Slurm on four virtual nodes,
-a real Grid Engine, and the stand-ins for LSF.
+"""From an installed prefix to a job that trains, as docs/first-job.md tells it: with a real Slurm on four virtual
+nodes, a real Grid Engine, and the stand-ins for LSF.
 
 Label site; needs root, namespaces, Slurm, Lmod and .venv-tests (tests/run loads them)."""
 import os
