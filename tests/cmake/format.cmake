@@ -1,5 +1,5 @@
 if(HVD_SANITIZE)
-  return()  # a check of files, which are the same in every build
+  return()  # this test checks files that are the same in every build
 endif()
 # Every C and C++ file looks as clang-format 14 writes it. Without the tool the test fails and says what to load.
 add_test(NAME format.of_every_source_file_is_clang_formats COMMAND ${PROJECT_SOURCE_DIR}/tests/layering/format)
