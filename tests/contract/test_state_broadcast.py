@@ -1,4 +1,4 @@
-"""Parameters, optimizer state and objects, from one rank to all."""
+"""Tests of broadcasts of parameters, optimizer state and objects."""
 import collections
 import copy
 
@@ -81,7 +81,7 @@ def test_integers_and_scalars_among_parameters_are_broadcast_too():
 # ---- broadcast_optimizer_state
 
 def all_optimizers():
-    needs = {"SparseAdam", "LBFGS", "Muon"}  # they want other parameters
+    needs = {"SparseAdam", "LBFGS", "Muon"}  # these need other parameters
     return [name for name in sorted(vars(torch.optim)) if isinstance(getattr(torch.optim, name), type)
             and issubclass(getattr(torch.optim, name), torch.optim.Optimizer) and name not in needs | {"Optimizer"}]
 
@@ -91,7 +91,7 @@ def optimizer_of(name, model, factor=1):
 
 
 def plain(state):
-    """A state without tensors' identity, comparable."""
+    """The state with lists in the place of tensors, so that two states can be compared."""
     return {key: value.tolist() if isinstance(value, torch.Tensor) else value for key, value in state.items()}
 
 
