@@ -69,7 +69,7 @@ class Refused(RefusalTest):
 
 
 class Firewall(unittest.TestCase):
-    """Lets new connections through to a range of ports only, on both nodes."""
+    """On both nodes a firewall admits new connections only to a range of ports."""
 
     def setUp(self):
         if shutil.which("nft") is None:

@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items):
         if not section_of(item).startswith("§") or len(item.originalname) > 80:
             raise pytest.UsageError(f"{item.nodeid}: wants a docstring that begins with its section, and 80 characters")
     kept = [item for item in items if belongs_here(item)]
-    after = os.environ.get("CONTRACT_AFTER")  # the test that ended the job before this one
+    after = os.environ.get("CONTRACT_AFTER")  # the test that ended the previous job
     if after:
         kept = kept[[item.nodeid for item in kept].index(after) + 1:]
     items[:] = kept

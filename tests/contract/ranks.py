@@ -12,14 +12,14 @@ import torch
 
 import horovod.torch as hvd
 
-SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # ranks of this job; 0: one process without a launcher
+SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # the number of ranks of this job; 0 stands for one process without a launcher
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
-LIMIT = int(os.environ.get("CONTRACT_LIMIT", 60))  # seconds that a test may take
+LIMIT = int(os.environ.get("CONTRACT_LIMIT", 60))  # the longest time of a test in seconds
 
 alone = pytest.mark.alone  # the test runs once, in one process without a launcher
 at_least = pytest.mark.at_least  # at_least(2): the test needs at least two ranks
 power_of_two = pytest.mark.power_of_two  # the test runs with 1, 2 or 4 ranks
-limit = pytest.mark.limit  # limit(120): seconds that this test may take
+limit = pytest.mark.limit  # limit(120): the longest time of this test in seconds
 
 REDUCED = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 MOVED = [torch.uint8, torch.int8, torch.int16, *REDUCED]

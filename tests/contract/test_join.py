@@ -42,7 +42,7 @@ def test_ranks_with_fewer_batches_add_zeros(capacity):
     for batch, (tensor, average) in enumerate(zip(summed, averaged)):
         there = [rank for rank in everyone() if batch < rank + 2]
         near(tensor, total(ranks=there))
-        near(average, total(ranks=there) * torch.tensor(1 / SIZE))  # §2.6: a factor, cast to float
+        near(average, total(ranks=there) * torch.tensor(1 / SIZE))  # §2.6: the factor is cast to float
 
 
 @pytest.mark.parametrize("dtype", REDUCED)

@@ -646,7 +646,7 @@ def test_adasum_initialises_gradients_with_zeros():
     assert optimizer and all(gradient is not None and not gradient.any() for gradient in gradients)
 
 
-# ---- with other parts of torch
+# ---- use with other parts of torch
 
 def test_a_grad_scaler_works_with_it():
     """§2.12, issue 20: GradScaler"""

@@ -233,7 +233,7 @@ def test_training_goes_on_from_a_checkpoint_of_the_root():
     kept = copy.deepcopy((reference.state_dict(), its_optimizer.state_dict()))
     train(reference, its_optimizer, 2)
     model, optimizer = made()
-    if hvd.rank() == 0:  # only rank 0 reads the checkpoint
+    if hvd.rank() == 0:  # rank 0 alone loads the checkpoint
         model.load_state_dict(kept[0])
         optimizer.load_state_dict(kept[1])
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -54,7 +54,7 @@ def tearDownModule():
 
 
 def on(node, *command, **variables):
-    """Runs a command on a virtual node, in the folder of the tree."""
+    """Runs a command on a virtual node, in the root folder of the project."""
     environment = {**os.environ, "HVD_CLUSTER": cluster, "HOROVOD_START_TIMEOUT": "120", **variables}
     return installed.run(NODES, "on", node, "timeout", "300", *command, env=environment, cwd=installed.ROOT)
 

@@ -69,7 +69,7 @@ class Tree(unittest.TestCase):
 
 
 class EasyBuild(unittest.TestCase):
-    """Label site."""
+    """EasyBuild itself reads our recipe. Label site."""
 
     def setUp(self):
         installed.skip_without(VENV / "bin" / "eb", "EasyBuild")

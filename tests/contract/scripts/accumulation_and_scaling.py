@@ -1,4 +1,5 @@
-"""Gradients of several passes, automatic mixed precision with a GradScaler, clipping between synchronize and step."""
+"""A training script that accumulates gradients of several passes, uses automatic mixed precision with a GradScaler, and
+clips between synchronize() and step()."""
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
-"""Small images, a convolutional network: DistributedSampler, learning rate warmup, averaged metrics, checkpoint."""
+"""A training script for a convolutional network on small images, with a DistributedSampler, learning rate warmup,
+averaged metrics and a checkpoint."""
 import os
 import tempfile
 

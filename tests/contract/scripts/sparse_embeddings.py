@@ -1,4 +1,5 @@
-"""Users and items with sparse embeddings: SparseAdam for them, Adam for the dense part, ratings as data."""
+"""A training script that learns ratings of items by users. The embeddings have sparse gradients and are trained by
+SparseAdam, the dense layers by Adam."""
 import torch
 from torch import nn
 

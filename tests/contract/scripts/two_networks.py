@@ -1,4 +1,5 @@
-"""A generator and a discriminator, each with an optimizer of its own, and SyncBatchNorm in the generator."""
+"""A training script for a generator and a discriminator with an optimizer for each, and SyncBatchNorm in the
+generator."""
 import torch
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Merging the timelines of ranks whose clocks differ."""
+"""Tests the merging of timelines from ranks whose clocks differ."""
 import json
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""horovod.torch in a process that nobody launched: a job of one rank."""
+"""horovod.torch in a process that no launcher started. The process is a job of one rank."""
 import inspect
 import subprocess
 import sys

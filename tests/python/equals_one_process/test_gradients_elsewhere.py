@@ -179,7 +179,7 @@ def test_who_does_not_ask_is_right_after_synchronize(equals_one_process, how):
     equals_one_process(train)
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------
+# ---- reading gradients ------------------------------------------------------------------------------------------
 
 
 def saved(gradient):
@@ -276,7 +276,7 @@ def test_copied_with_the_model(equals_one_process):
     equals_one_process(train)
 
 
-# ---- dropping ---------------------------------------------------------------------------------------------------
+# ---- dropping gradients -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drop", [lambda model: model.zero_grad(),

@@ -1,4 +1,4 @@
-"""Embeddings with sparse gradients."""
+"""Trains embeddings with sparse gradients."""
 import copy
 
 import pytest

@@ -91,7 +91,7 @@ def test_complex_parameters(equals_one_process):
     equals_one_process(train)
 
 
-# ---- the object -------------------------------------------------------------------------------------------------
+# ---- the optimizer as an object ---------------------------------------------------------------------------------
 
 
 class WithArguments(torch.optim.SGD):

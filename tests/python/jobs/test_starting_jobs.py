@@ -1,4 +1,4 @@
-"""A rank starts another job, during its own job or after it. A Python program calls the launcher."""
+"""A rank starts another job, during its own job or after it. The launcher also runs as a Python module."""
 import os
 import subprocess
 import sys

@@ -24,7 +24,7 @@ def assert_equal_on_all_ranks(hvd, tensors):
         assert torch.equal(hvd.broadcast(tensor.detach(), 0), tensor.detach())
 
 
-# ---- using ------------------------------------------------------------------------------------------------------
+# ---- using gradients in flight ----------------------------------------------------------------------------------
 
 
 USES = {
@@ -253,7 +253,7 @@ def test_under_sum_what_was_summed_is_not_counted_again(hvd, rank, size):
     assert torch.equal(parameters[0].detach(), torch.full((3,), -4.0 * size))
 
 
-# ---- taking away, sharing ---------------------------------------------------------------------------------------
+# ---- dropping and sharing gradients -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -340,7 +340,7 @@ def test_optimizers_are_freed_with_their_hooks(hvd, rank):
     assert all(type(parameter.grad) is torch.Tensor for parameter in parameters)
 
 
-# ---- the object -------------------------------------------------------------------------------------------------
+# ---- the optimizer as an object ---------------------------------------------------------------------------------
 
 
 class Scaled(torch.optim.SGD):

@@ -28,7 +28,7 @@ def test_a_cell_that_is_run_again_too_early_is_told_what_to_do_and_works_later(h
             cell()
     hvd.barrier()
     if rank != 0:
-        cell()  # completes the operation that rank 0 submitted
+        cell()  # the other ranks complete the operation that rank 0 submitted
     hvd.barrier()
     result = cell()
     expected = torch.full((4 * size if verb == "allgather" else 4,), 2.0)
