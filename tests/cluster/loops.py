@@ -89,8 +89,7 @@ class Loops(EndTest):
             phase, harm, victim = draw.choice(PHASES), draw.choice(harms), draw.choice(("n1", "n2", "n3"))
             if harm == "cut":
                 victim = draw.choice(("n2", "n3"))  # cutting off n1, where horovodrun is, cuts off all others
-                # After the other ranks have ended in order, only mpiexec could notice the lost node, and Hydra never
-                # does.
+                # If the other ranks have ended in order, only mpiexec could notice the lost node, and Hydra never does.
                 if "--mpi" in flags and phase == "shutdown":
                     phase = "between"
             with self.subTest(seed=seed, phase=phase, harm=harm, victim=victim):

@@ -12,7 +12,7 @@ import torch
 
 import horovod.torch as hvd
 
-SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # the number of ranks of this job; 0 stands for one process without a launcher
+SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # the job's ranks; 0: one process without a launcher
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
 LIMIT = int(os.environ.get("CONTRACT_LIMIT", 60))  # the longest time of a test in seconds
 

@@ -6,7 +6,7 @@ import torch
 import horovod.torch as hvd
 from ranks import REDUCED, SIZE, at_least, equal, error_of, everyone, is_error, mine, near, of
 
-FACTOR = 0.7391628125  # has many binary digits, so that a wrong rounding is seen
+FACTOR = 0.7391628125  # a number with many binary digits, which shows a wrong rounding
 INTEGERS, FLOATS = [torch.int32, torch.int64], [torch.float16, torch.float32, torch.float64]
 COMPUTED_IN = {torch.float16: numpy.float32, torch.float32: numpy.float32, torch.float64: numpy.float64}
 

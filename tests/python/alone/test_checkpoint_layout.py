@@ -1,5 +1,5 @@
-"""The code in docs/checkpoint-layout.md reads a checkpoint with h5py alone. Our HDF5 and h5py's read each other's
-files."""
+"""The code in docs/checkpoint-layout.md reads a checkpoint with h5py alone. Threads may use our HDF5 and h5py's at
+once."""
 import pathlib
 import re
 import subprocess

@@ -31,7 +31,7 @@ def test_freezing_in_mid_training(equals_one_process, make, way, set_to_none):
             optimizer.zero_grad(set_to_none=set_to_none)
             if index == 7:
                 model[0].requires_grad_(False)
-                if not set_to_none:  # else a gradient of zeros would move them, also in one process
+                if not set_to_none:  # else zeros as gradients would move the parameters, also in one process
                     model[0].weight.grad = model[0].bias.grad = None
             step(model, optimizer, batch)
         return model, optimizer

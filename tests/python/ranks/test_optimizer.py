@@ -527,8 +527,7 @@ class TestGradientViews:
         assert bytes_mapped() == before
 
     def test_a_rank_that_comes_later_than_a_start_may_take(self, hvd, rank, size, monkeypatch):
-        """Making gradient views is a collective operation. It waits for late ranks, and not only as long as a start may
-        take."""
+        """Making gradient views is a collective operation. It waits for late ranks longer than a start may take."""
         hvd.shutdown()
         monkeypatch.setenv("HOROVOD_START_TIMEOUT", "1")
         hvd.init()
