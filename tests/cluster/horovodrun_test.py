@@ -489,7 +489,8 @@ class WithMpi(EndTest):
         self.end(job, 7, "rank 3 on host n2 ")
 
     def die(self, how, mpiexec, *more):
-        """A rank dies and leaves a background process that holds the rank's output open. Launchers wait for its end."""
+        """A rank dies and leaves a background process that holds the rank's output open. A launcher waits for the end
+        of that output."""
         job = self.start_waiting(mpiexec, *more)
         os.kill(self.rank_of(job, 1), how)
         self.end(job, 128 + how, "rank 1 on host n2 ")
@@ -530,7 +531,7 @@ class WithoutANode(EndTest):
         nodes("cut", "n2")
         try:
             self.end(job, 137, "rank 2 on host n2 ")
-            # The words depend on whether horovodrun or the agent notices first; the agent then ends its connection.
+            # The words depend on which of the two first notices the loss: horovodrun, or the agent, which then ends.
             self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|its agent is "
                                                   "gone|the connection to its agent ended)")
         finally:

@@ -139,8 +139,8 @@ class Loops(EndTest):
 
     @staticmethod
     def launcher(job):
-        """[pid of horovodrun], or [] if the job has ended. Waits for horovodrun: at first there is only the shell
-        before it, and horovodrun would not notice if that shell were killed."""
+        """[pid of horovodrun], or [] if the job has ended. Waits until horovodrun has started, because the death of the
+        shell that starts horovodrun would not be noticed."""
         limit = time.monotonic() + LIMIT_SECONDS
         while job.front.poll() is None and time.monotonic() < limit:
             try:

@@ -24,7 +24,7 @@ std::string quoted(const std::string& word) {
   return result + "'";
 }
 
-// A command for the shell that the agent starts. It sets the rank's variables, as the agent hands on no environment.
+// A command for the shell that the agent starts. It sets the rank's variables, because the agent hands on none.
 std::string command_line(const TcpStoreServer& store, int rank, int size, char** program) {
   auto variables = store.variables();
   variables.emplace_back("HOROVOD_RANK", std::to_string(rank));
