@@ -1,5 +1,5 @@
-# Real launchers on virtual nodes (tests/cluster/nodes): for root on a machine with namespaces; elsewhere one line says
-# what was not run.
+# Tests of real launchers on virtual nodes (tests/cluster/nodes). They need root and a machine with namespaces; on other
+# machines one line says what was not run.
 if(NOT TARGET bootstrap_rank OR HVD_SANITIZE)
   return()
 endif()

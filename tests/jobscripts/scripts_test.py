@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `horovodrun --jobscript` writes: compared, checked by shellcheck, and run with stand-ins for the site's
-programs."""
+"""The scripts that `horovodrun --jobscript` writes are compared with the examples, checked by shellcheck, and run with
+stand-ins for the site's programs."""
 import os
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""Modulefiles of an installed prefix, with real Lmod and real Environment Modules.
+"""Tests the modulefiles of an installed prefix with real Lmod and real Environment Modules.
 
     HVD_BUILD=build/release python3 tests/site/modules_test.py"""
 import os
@@ -11,7 +11,7 @@ import installed
 
 CONSUMER = installed.ROOT / "tests" / "package" / "consumer"
 VERSION = installed.version()
-# Everything that a shell has, the tool's own notes included, one variable after the other.
+# `snapshot FILE` writes all variables of the shell to FILE, sorted, those of the modules tool included.
 SNAPSHOT = 'snapshot() { env -0 | sort -z | grep -zv -e ^_= >"$1"; }\n'
 
 
@@ -26,7 +26,7 @@ def tearDownModule():
 
 
 class WithATool:
-    """The tests; a class per tool has its `init` and what differs between the tools."""
+    """The tests for any modules tool. A class for each tool adds `init` and what differs between the tools."""
 
     def module(self, script, **variables):
         variables.setdefault("MODULEPATH", prefix.modulefiles)
@@ -199,7 +199,7 @@ class EnvironmentModules(WithATool, unittest.TestCase):
 
 
 class Training(unittest.TestCase):
-    """Label site: with PyTorch, of an environment that has no horovod of its own."""
+    """Label site. Trains with the PyTorch of an environment that has no horovod of its own."""
 
     def test_pytorch_of_an_environment_trains_with_the_modules_horovod(self):
         mine = installed.environment_with_torch(prefix.folder / "with_torch")
