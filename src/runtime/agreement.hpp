@@ -63,6 +63,7 @@ class AgreementEffects {
   virtual void scheduled(SlotId slot) = 0;                             // they may arrive at it again
   virtual void heard_ballot(OpNameView name, Rank from) = 0;           // of my node, or one for a subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
+  virtual void heard_heeded(Rank from) = 0;                            // at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
   virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // ranks of my node
   virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: of all nodes

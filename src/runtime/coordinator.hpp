@@ -15,7 +15,8 @@
 //     Once all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in
 //     doubt. Then the joins are over.
 //  7. Process sets are added and removed as ops of the world are agreed on. The slots of a removed set end with it.
-//  8. Any rank's wish to shut down ends the log for all.
+//  8. The first wish of any rank that all leave their loops is written down where it comes; the place is what counts.
+//  9. Any rank's wish to shut down ends the log for all.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -60,6 +61,7 @@ class Coordinator {
   // Ends the joins if all have joined and are idle; after what that completes was said.
   void end_joins();
   void shut_down(Rank by, std::string_view reason);
+  void set_stop_point(Rank by, StopCause cause, std::string_view reason);
   // A value for the members of a set, while links are made.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
   // Makes batches of ready ops, as many as the batches in flight make sensible.
@@ -122,6 +124,7 @@ class Coordinator {
   std::vector<Rank> idle_;    // of those
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;
+  bool has_stop_point_ = false;
   bool shut_down_ = false;
 };
 

@@ -64,6 +64,7 @@ struct Operation {
   Submission submission;
   Clock::time_point since;     // it was submitted
   std::size_t place = 0;       // in the engine's list of ops in flight
+  std::uint64_t record = 0;    // of the log, that made it part of a batch
   bool arrived = false;        // at the entry's slot
   bool scheduled = false;      // part of a batch
   bool precedes_join = false;  // submitted before its rank joined

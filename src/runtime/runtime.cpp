@@ -216,6 +216,14 @@ Result<ProcessSet> Runtime::process_set(int number) const {
           " is not known; it was never added (hvd.init(process_sets=...), hvd.add_process_set), or was removed");
 }
 
+Result<bool> Runtime::should_stop(int number) {
+  const StopPoint* point = stop_point();
+  if (point == nullptr && number == 0) return false;
+  auto set = process_set(number);
+  if (!set) return set.error();
+  return point != nullptr && engine_->heed(*point, synchronised(handles_.runtime(), set->id));
+}
+
 Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
   const VerbRow& row = signature.row();
   auto invalid = [&row](const std::string& text) {
@@ -338,6 +346,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
   HandleCell* cell = handles_.open(static_cast<std::uint32_t>(submissions.size()));
   if (cell == nullptr) panic("four million handles were never released");
   Handles::Number number = Handles::number_of(*cell);
+  cell->set = submissions[0].operation->entry->set;
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     submissions[i].handle = cell;
     submissions[i].index = static_cast<std::uint32_t>(i);
@@ -354,7 +363,7 @@ Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
     if (submission.operation->signature.transient) ++submission.operation->starts;
     submission.operation->entry->in_flight.store(false);
     operations_.release(*submission.operation);
-    handles_.settle(*cell, nullptr);
+    handles_.settle(*cell, nullptr, cell->set, 0);
   }
   handles_.release(*cell);
   return *ended();
@@ -371,6 +380,7 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
+  note_synchronised(*cell);
   Status status = cell->error ? Status(*cell->error) : Status();
   handles_.release(*cell);
   return status;

@@ -5,8 +5,9 @@
 
 All of it is collective; rank 0 alone opens files. docs/checkpoints.md tells the rest.
 """
+from horovod.checkpoint.callback import CheckpointCallback
 from horovod.checkpoint.checkpointer import Checkpointer
 from horovod.checkpoint.collective import latest, restore, save
 from horovod.checkpoint.sampler import Sampler
 
-__all__ = ["Checkpointer", "Sampler", "latest", "restore", "save"]
+__all__ = ["CheckpointCallback", "Checkpointer", "Sampler", "latest", "restore", "save"]
