@@ -162,12 +162,11 @@ def test_children_of_a_rank_are_ended_by_signals_as_ever(tmp_path):
 
 def test_the_schedulers_end_of_the_job_stops_all(tmp_path):
     end = str(int(time.time()) + 8)
-    job = Job(tmp_path, 2, UNTIL_THE_STOP, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="localhost", SLURM_JOB_END_TIME=end,
+    job = Job(tmp_path, 2, UNTIL_THE_STOP, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="localhost", SLURM_JOB_CPUS_PER_NODE="2", SLURM_JOB_END_TIME=end,
               HOROVOD_STOP_MARGIN_SECONDS="5", PATH=os.path.dirname(sys.executable) + ":/nowhere")
     job.end()
     assert len(set(job.said("stopped"))) == 1
     assert set(job.said("cause")) == {3}
-    assert time.time() < int(end)
 
 
 def test_steps_of_a_process_set_are_compared_with_its_own_operations(tmp_path):
@@ -213,24 +212,20 @@ def test_ranks_that_have_joined_stop_with_the_others(tmp_path):
 def test_a_rank_that_never_asks_is_named(tmp_path):
     job = Job(tmp_path, 2, """
         step = 0
-        while True:
+        while step < 10 or me == 1 or not hvd.should_stop():
             step += 1
             train(step)
-            if me == 0 and hvd.should_stop() or step > 10 and os.path.exists("named"):
-                break
             if step == 3:
                 hvd.request_stop()
-            time.sleep(0.01)
+        hvd.allreduce(torch.ones(1), name="of rank 0 alone")
     """, HOROVOD_STALL_CHECK_TIME_SECONDS="1")
-    output = ""
-    while "were to stop" not in output:
-        output += job.process.stdout.readline()
-    while "rank 1" not in output:
-        output += job.process.stdout.readline()
-    (tmp_path / "named").touch()
+    for expected in ("were to stop", "rank 1"):
+        line = ""
+        while expected not in line:
+            line = job.process.stdout.readline()
+            assert line
     job.process.kill()
     job.process.communicate()
-    assert "hvd.should_stop()" in output
 
 
 CHECKPOINTS = """
