@@ -175,7 +175,7 @@ class Checkpointer:
         if kind is None:
             self.close()
             if self.stopped:
-                sys.exit(self.exit_code)
+                _end_undisturbed(self.exit_code)
         elif rank() == 0 and self._writing is not None:
             try:  # the others may not come here: what was begun is brought to its end, and no more
                 self._finish()
@@ -202,6 +202,14 @@ class Checkpointer:
         """The path of the newest whole checkpoint, or None."""
         self.wait()
         return collective.latest(self.folder)
+
+
+def _end_undisturbed(code):
+    """All is saved. Launchers that see one rank end with a code (srun --kill-on-bad-exit) end the others by SIGTERM,
+    whose code would then stand for all."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
 
 
 class _Writing:
