@@ -72,11 +72,14 @@ class JobsThatGoOn(unittest.TestCase):
             file.write("\n".join(lines) + "\n")
         return folder
 
-    def run_job(self, folder):
-        """Returns the number of starts."""
+    def run_job(self, folder, warns=False):
+        """Returns the number of starts. `warns`: the first one gets the signal that --signal=B:USR1 would send."""
         job = on_login("sbatch", "--parsable", "--chdir", folder, os.path.join(folder, "script")).strip()
         self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
         for _ in range(3000):
+            if warns and self.steps_in(folder) > 20:
+                warns = False
+                on_login("scancel", "--batch", "--signal=USR1", job)
             shown = on_login("scontrol", "show", "job", job)
             words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
             if words["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"):
@@ -90,22 +93,29 @@ class JobsThatGoOn(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(folder, "done")), shown + output)
         return int(words["Restarts"]) + 1
 
+    def steps_in(self, folder):
+        path = os.path.join(folder, "losses")
+        if not os.path.exists(path):
+            return 0
+        with open(path, encoding="utf-8") as file:
+            return len(file.readlines())
+
     def losses(self, folder):
         with open(os.path.join(folder, "losses"), encoding="utf-8") as file:
             return file.read()
 
-    def compare(self, launch, *directives):
+    def compare(self, launch, minutes, warns=False):
         whole = self.prepare("whole", launch, 0, "--time=10")
         self.assertEqual(self.run_job(whole), 1)
         for run in range(RUNS):
-            folder = self.prepare(f"cut-{run}", launch, 0.15, "--time=1", *directives)
-            starts = self.run_job(folder)
+            folder = self.prepare(f"cut-{run}", launch, 0.15, f"--time={minutes}")
+            starts = self.run_job(folder, warns)
             self.assertGreater(starts, 1)
             self.assertEqual(self.losses(folder), self.losses(whole))
             print(f"run {run + 1} of {RUNS}: {starts} starts", file=sys.stderr, flush=True)
 
     def test_horovodrun_puts_the_job_back_when_the_time_is_up(self):
-        self.compare(f"{HOROVODRUN} -np 2 --max-requeues 10 {PYTHON} program.py")
+        self.compare(f"{HOROVODRUN} -np 2 --max-requeues 10 {PYTHON} program.py", 1)
 
     def test_a_job_script_does_so_that_was_warned_by_a_signal(self):
         self.compare("\n".join([
@@ -114,7 +124,7 @@ class JobsThatGoOn(unittest.TestCase):
             "ranks=$!",
             "while true; do wait $ranks; status=$?; kill -0 $ranks 2>/dev/null || break; done",
             'if [ "$status" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi',
-            "exit $status"]), "--signal=B:USR1@40")
+            "exit $status"]), 10, warns=True)
 
 
 if __name__ == "__main__":

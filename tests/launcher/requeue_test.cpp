@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "in_own_folder.hpp"
+#include "launcher/wire/messages.hpp"
 
 namespace hvd::launcher {
 namespace {
