@@ -10,6 +10,7 @@
 
 #include "api/answer.hpp"
 #include "api/checkpoint_collective.hpp"
+#include "api/stops.hpp"
 #include "base/crc32c.hpp"
 #include "base/log.hpp"
 #include "checkpoint/generations.hpp"
@@ -294,7 +295,9 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
     if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
     checkpoint::State state;
     if (status == HVD_OK) status = read_entries(entries, count, state);
+    const auto began = hvd::Clock::now();
     if (status == HVD_OK) status = save_here(path, state, given);
+    if (status == HVD_OK) hvd::api::note_write(hvd::Clock::now() - began);
   }
   return hvd::api::share_outcome(runtime, status);
 }

@@ -21,6 +21,7 @@
 
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
+#include "api/stops.hpp"
 #include "base/config.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
@@ -33,6 +34,8 @@ using hvd::api::copy_in;
 using hvd::api::fail;
 using hvd::api::last_error;
 using hvd::api::status_of;
+using hvd::api::usable;
+using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
@@ -75,12 +78,17 @@ hvd_status in_forked_child() {
       "this process was forked from a rank after hvd.init(); only the rank itself may communicate. Do the work of "
       "the child without Horovod, or send its result to the rank");
 }
-bool usable(const hvd_runtime* runtime) {
+
+}  // namespace
+
+bool hvd::api::usable(const hvd_runtime* runtime) {
   return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
 }
-hvd_status why_unusable(const hvd_runtime* runtime) {
+hvd_status hvd::api::why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
+
+namespace {
 
 // Refuses a child process of a rank. It inherits the rank's environment, and so it looks like the rank itself.
 hvd_status check_owner(const hvd::Environment& environment) {
@@ -330,7 +338,10 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
     mine.has_been_a_rank = true;
   }
   *runtime = new hvd_runtime{std::move(*started)};
-  return HVD_OK;
+  auto listens = hvd::api::listen_for_stops(*(*runtime)->runtime, environment);
+  if (listens) return HVD_OK;
+  hvd_shutdown(std::exchange(*runtime, nullptr));
+  return fail(listens.error());
 }
 
 void hvd_shutdown(hvd_runtime* runtime) {
@@ -338,6 +349,7 @@ void hvd_shutdown(hvd_runtime* runtime) {
   // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
+  hvd::api::forget_stops(*runtime->runtime);
   delete runtime;
   if (had_a_place) mark_environment(true);
 }
@@ -542,6 +554,7 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
     if (!runtime->runtime->wait(*cell, deadline))
       return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
   }
+  runtime->runtime->note_synchronised(*cell);
   return cell->error ? fail(*cell->error) : HVD_OK;
 }
 

@@ -103,6 +103,8 @@ constexpr Row rows[] = {
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
+    {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM", "signals upon which hvd.should_stop() becomes true on all ranks, separated by commas; caught from the first call of it on, or from hvd.init() on if this is set; none: no signal", text_at<&Config::stop_signals>},
+    {"HOROVOD_STOP_MARGIN_SECONDS", seconds, "30", "time that is left before the scheduler's end of the job when a last checkpoint has been written", decimal_at<&Config::stop_margin_s>},
     {"HOROVOD_REQUIRE_FABRIC", flag, "0", "refuse to start where tensors would go between nodes over plain sockets", flag_at<&Config::require_fabric>, equal},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
@@ -127,6 +129,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
     // What launchers tell the ranks.

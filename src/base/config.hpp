@@ -46,6 +46,8 @@ struct Config {
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
+  std::string stop_signals = "USR1,USR2,TERM";  // upon which all ranks leave their loops
+  double stop_margin_s = 30;                    // between the last checkpoint and the scheduler's end of the job
   log::Style log;
 
   // Reads the settings. Fails on a malformed value; the error has the name, the value and what was expected. `warnings`

@@ -20,6 +20,7 @@
 #include "launcher/options/hosts.hpp"
 #include "launcher/options/job_script.hpp"
 #include "launcher/targets/explain.hpp"
+#include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/plugin.hpp"
@@ -210,6 +211,15 @@ Status find_program(launcher::JobOptions& options, const Environment& environmen
   return {};
 }
 
+int put_back(const Flags& flags, const Environment& environment) {
+  launcher::Requeuing how;
+  how.most = flags.number("max_requeues", environment.number("HOROVOD_MAX_REQUEUES").value_or(0));
+  how.counters = ".";
+  how.run = &launcher::run_requeue_command;
+  launcher::Requeued result = launcher::requeue(launcher::JobAround(environment), environment, how);
+  return complain(result.text, result.exit_code);
+}
+
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
@@ -229,7 +239,7 @@ int run(int count, char** arguments) {
   launcher::JobEnd end = launcher::run_job(*options, environment);
   // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
   if (end.by_signal != 0) posix::end_by_signal(end.by_signal);
-  return end.exit_code;
+  return end.exit_code == launcher::again_code ? put_back(*flags, environment) : end.exit_code;
 }
 
 }  // namespace

@@ -111,4 +111,18 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
   return text;
 }
 
+std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s) {
+  constexpr std::size_t most_ranks = 50;
+  std::string text = "All ranks were to stop " + std::to_string(static_cast<int>(waited_s)) +
+                     " s ago, but hvd.should_stop() (hvd_should_stop) has not returned true on these. Each rank has to "
+                     "call it after every step, from the thread that waits for the step's operations:";
+  std::size_t missing = 0;
+  for (std::size_t at = 0; at < has_heeded.size(); ++at) {
+    if (has_heeded[at] || ++missing > most_ranks) continue;
+    Rank rank{static_cast<std::int32_t>(at)};
+    text += "\n" + describe(world, rank) + what_it_does(world, rank);
+  }
+  return missing > most_ranks ? text + "\nand " + std::to_string(missing - most_ranks) + " more" : text;
+}
+
 }  // namespace hvd::runtime

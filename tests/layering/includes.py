@@ -28,7 +28,7 @@ MAY_USE = {
     "jobscripts": {"base"},
     "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
                  "jobscripts"},
-    "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
+    "api": {"base", "native/mpi", "native/posix", "schedulers", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
 

@@ -24,7 +24,8 @@ class RankTable {
   bool have_all_started() const noexcept { return started_ == ranks_.size(); }
   bool have_all_ended() const;
   bool have_all_succeeded() const;
-  bool have_all_exited() const;  // in their own way: none by a signal
+  bool have_all_exited() const;   // in their own way: none by a signal
+  bool want_another_run() const;  // all have exited, some of them with again_code
   // If all have exited: the exit code of the first rank whose code is not 0.
   int first_exit_code() const;
 

@@ -50,6 +50,8 @@ class SiteOutput {
   // The failure that the ranks' keepers report. If none did: what the launcher's lines tell, which may lack the rank,
   // its host or how it failed. Nothing if no failure was told.
   std::optional<FirstFailure> failure() const;
+  // By the reports of the keepers: some rank ended with again_code.
+  bool want_another_run() const { return want_another_run_; }
   // By the reports of the keepers.
   bool have_all_ended() const { return ranks_ended_ >= ranks_; }
   // What rank 0 has taken of its packed input since the last call.
@@ -65,6 +67,7 @@ class SiteOutput {
 
   const SiteDialect& dialect_;
   int ranks_;
+  bool want_another_run_ = false;
   int ranks_ended_ = 0;
   InputTaken input_taken_;
   std::vector<FirstFailure> reported_;

@@ -24,6 +24,7 @@ class SiteRun {
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
   InputTaken input_taken() { return output_.input_taken(); }
   // True if the launcher has not ended the others, or itself, in time.
+  bool want_another_run() const { return output_.want_another_run(); }
   bool is_overdue();
   void give_up();  // before the others are ended by us
   std::chrono::milliseconds left() const { return overdue_at_.left(); }

@@ -393,6 +393,13 @@ constexpr FlagRow rows[] = {
      .spellings = "--environment",
      .kind = text,
      .help = "--jobscript: folder of the Python environment to activate"},
+    {.name = "max_requeues",
+     .spellings = "--max-requeues",
+     .kind = integer,
+     .range = at_least_0,
+     .variable = "HOROVOD_MAX_REQUEUES",
+     .help = "inside of a scheduler's job: how often it is put back into the queue when the ranks have saved and ended "
+             "with exit code 75, since their time was up"},
     {.name = "script_requeue",
      .spellings = "--requeue",
      .kind = toggle,
