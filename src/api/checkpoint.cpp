@@ -14,6 +14,7 @@
 #include "checkpoint/generations.hpp"
 #include "checkpoint/lease.hpp"
 #include "checkpoint/writer.hpp"
+#include "runtime/session.hpp"
 
 using hvd::ErrorCode;
 using hvd::api::copy_in;
@@ -69,7 +70,7 @@ hvd::Status hold_lease(const std::string& path) {
 }
 
 hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
-  return hvd::hdf5::library(hvd::Environment::of_this_process());
+  return hvd::hdf5::library(hvd::runtime::environment_with_files());
 }
 
 constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeof(const char*);
@@ -268,7 +269,7 @@ hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_
 extern "C" {
 
 hvd_status hvd_checkpoint_library(const char* otherwise) {
-  auto library = hvd::hdf5::library(hvd::Environment::of_this_process(), otherwise == nullptr ? "" : otherwise);
+  auto library = hvd::hdf5::library(hvd::runtime::environment_with_files(), otherwise == nullptr ? "" : otherwise);
   return library ? HVD_OK : fail(library.error());
 }
 

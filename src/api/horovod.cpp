@@ -351,7 +351,7 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
 }
 
 int hvd_mpi_built(void) {
-  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::Environment environment = hvd::runtime::environment_with_files();
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
@@ -653,6 +653,13 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   return -1;
 }
 
+hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
+  auto settings = hvd::runtime::settings_of_this_process();
+  if (!settings) return fail(settings.error());
+  for (const hvd::Setting& setting : *settings)
+    visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  return HVD_OK;
+}
 void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
   for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
 }

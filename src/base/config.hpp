@@ -74,6 +74,9 @@ MpiWish mpi_wish(const Config& config);
 // What is wrong with the value of a knob; empty if nothing is, or there is no knob of that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
+// Whether a knob makes the same of two values: "yes" and "1", "10" and "10.0".
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
+
 // A row of the table, for help and documentation.
 struct KnobRow {
   const char* name;  // HOROVOD_…
@@ -82,5 +85,6 @@ struct KnobRow {
   const char* meaning;
 };
 std::span<const KnobRow> knobs();
+const KnobRow* knob_of(std::string_view name);  // null if there is none
 
 }  // namespace hvd

@@ -19,6 +19,7 @@
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
 #include "launcher/options/job_script.hpp"
+#include "launcher/options/layers.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -183,11 +184,14 @@ int answer_about_pmix() {
 }
 
 // The exit code, where the user only wants to be told something.
-std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment) {
+std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment,
+                                       const launcher::Layers& layers) {
   if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (flags.has("show_config"))
+    return std::fputs(launcher::show_config(flags, layers, flags.has("json")).c_str(), stdout), 0;
   if (flags.has("checkpoint"))
     return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
@@ -214,11 +218,15 @@ int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error);
+  // Help does not depend on files, which may be what help is needed about.
+  bool is_about_files = !flags->has("help") && !flags->has("version");
+  auto layers = is_about_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
   for (const std::string& notice : flags->notices) complain(notice, 0);
+  if (!layers) return complain(layers.error().message, usage_error);
   for (const char* flag : {"mpi_args", "binding_args"})
     if (flags->has(flag) && !flags->is_set("use_mpi"))
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
-  if (auto told = tell_what_was_asked(*flags, environment)) return *told;
+  if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
   if (auto put = put_into_image(*flags, environment); !put) return complain(put.error().message, usage_error);
   auto options = plan(*flags, environment);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/config.hpp"
+#include "base/settings_file.hpp"
 #include "base/spelling.hpp"
 #include "base/yaml.hpp"
 #include "launcher/options/flags.hpp"
@@ -9,11 +11,15 @@
 namespace hvd::launcher {
 namespace {
 
+std::string_view section_of(std::string_view key) {
+  return key.substr(0, key.find('.'));
+}
+
 YamlKind kind_of(std::string_view name) {
   if (name == "controller") return YamlKind::value;
-  bool is_section = std::any_of(flag_rows().begin(), flag_rows().end(), [&](const FlagRow& row) {
-    return row.key != nullptr && std::string_view(row.key).substr(0, std::string_view(row.key).find('.')) == name;
-  });
+  bool is_section = name == "settings" || name == "horovodrun" ||
+                    std::any_of(file_keys().begin(), file_keys().end(),
+                                [&](const FileKey& row) { return section_of(row.key) == name; });
   return is_section ? YamlKind::section : YamlKind::unknown;
 }
 
@@ -30,31 +36,24 @@ std::string as_boolean(const std::string& text) {
   return text;
 }
 
-Status apply_controller(Flags& flags, const std::string& text, const std::string& where) {
+Status apply_controller(Flags& flags, const std::string& text, const std::string& where, const std::string& place) {
   if (flags.has("use_gloo") || flags.has("use_mpi") || flags.has("use_jsrun") || text.empty()) return {};
   std::string value = lower(text);
   if (value != "gloo" && value != "mpi")
     return Error(ErrorCode::invalid_argument, where + " must be gloo or mpi, not '" + text + "'");
-  flags.set(value == "gloo" ? "use_gloo" : "use_mpi", "1");
+  flags.set(value == "gloo" ? "use_gloo" : "use_mpi", "1", place);
   return {};
 }
 
-const FlagRow* row_of(const std::string& key) {
+const FlagRow* row_of(std::string_view key) {
+  if (key.starts_with("horovodrun.")) return flag_named(key.substr(sizeof "horovodrun." - 1));
+  const FileKey* known = file_key(key);
+  if (known == nullptr) return nullptr;
   auto rows = flag_rows();
-  auto row = std::find_if(rows.begin(), rows.end(), [&](const FlagRow& r) { return r.key != nullptr && key == r.key; });
+  auto row = std::find_if(rows.begin(), rows.end(), [&](const FlagRow& r) {
+    return r.variable != nullptr && std::string_view(r.variable) == known->variable;
+  });
   return row == rows.end() ? nullptr : &*row;
-}
-
-std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
-  std::vector<std::string_view> known;
-  bool is_inside = entry.key.find('.') != std::string::npos;
-  for (const FlagRow& row : flag_rows())
-    if (row.key != nullptr)
-      known.push_back(is_inside ? row.key : std::string_view(row.key).substr(0, std::string_view(row.key).find('.')));
-  if (!is_inside) known.push_back("controller");
-  std::string_view nearest = nearest_name(entry.key, known);
-  return file_name + ", line " + std::to_string(entry.line) + ": the key " + entry.key + " has no effect" +
-         (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
 }
 
 // The value as the flag has it; nothing if the file leaves it open.
@@ -68,40 +67,112 @@ Result<std::optional<std::string>> value_for(const FlagRow& row, const std::stri
   return std::optional(*checked);
 }
 
+// The nearest key that is known, for one that is not.
+std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
+  std::vector<std::string> names;
+  std::string_view key = entry.key;
+  bool is_inside = key.find('.') != std::string_view::npos;
+  for (const FileKey& row : file_keys())
+    names.emplace_back(is_inside ? std::string_view(row.key) : section_of(row.key));
+  if (key.starts_with("horovodrun."))
+    for (const FlagRow& row : flag_rows()) names.push_back("horovodrun." + spelling_of(row).substr(2));
+  if (key.starts_with("settings."))
+    for (const KnobRow& knob : knobs()) names.push_back(std::string("settings.") + knob.name);
+  if (!is_inside) names.insert(names.end(), {"controller", "settings", "horovodrun"});
+  std::string_view nearest = nearest_name(key, std::vector<std::string_view>(names.begin(), names.end()));
+  return file_name + ", line " + std::to_string(entry.line) + ": the key " + entry.key + " has no effect" +
+         (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
+}
+
+// A variable by its own name.
+Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& value, const std::string& file_name) {
+  std::string name = entry.key.substr(sizeof "settings." - 1);
+  std::string place = file_name + ", line " + std::to_string(entry.line);
+  if (auto fault = fault_in(name, value); !fault.empty())
+    return Error(ErrorCode::invalid_argument, place + ": " + fault);
+  flags.variables[name] = {value, place};
+  return {};
+}
+
+// Whether a flag was given that excludes this one.
+bool has_rival(const Flags& flags, std::string_view name) {
+  constexpr std::string_view groups[][3] = {{"use_gloo", "use_mpi", "use_jsrun"}, {"hosts", "hostfile", "hostfile"}};
+  for (const auto& group : groups)
+    if (std::find(std::begin(group), std::end(group), name) != std::end(group))
+      return std::any_of(std::begin(group), std::end(group), [&](std::string_view other) { return flags.has(other); });
+  return false;
+}
+
+// What a file says, as flags of its own: the last of several lines counts.
+struct FromFile {
+  Flags flags;
+  bool has_stall_check = false, says_enabled = false;
+};
+
+Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::string& file_name) {
+  bool is_setting = entry.key.starts_with("settings.") && knob_of(entry.key.substr(sizeof "settings." - 1)) != nullptr;
+  const FlagRow* row = row_of(entry.key);
+  if (row == nullptr && entry.key != "controller" && !is_setting)
+    return flags.notices.push_back(notice_of(entry, file_name)), Status();
+  std::string place = file_name + ", line " + std::to_string(entry.line), where = place + ": " + entry.key;
+  auto single = single_value(entry);
+  if (!single) return Error(ErrorCode::invalid_argument, where + " must be " + single.error().message);
+  if (is_setting) return apply_setting(flags, entry, *single, file_name);
+  if (row == nullptr) return apply_controller(flags, *single, where, place);
+  if (is_question(*row))
+    return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+  file.has_stall_check |= entry.key.starts_with("stall_check.");
+  auto value = value_for(*row, *single, where);
+  if (!value) return value.error();
+  if (!*value) return {};
+  if (entry.key == "stall_check.enabled") {
+    file.says_enabled = true;
+    **value = **value == "1" ? "0" : "1";  // the flag is the opposite: no_stall_check
+  }
+  file.flags.set(row->name, **value, place);
+  return {};
+}
+
 }  // namespace
 
 Status apply_config_file(Flags& flags, std::string_view text, const std::string& file_name) {
   auto entries = read_yaml(text, file_name, kind_of);
   if (!entries) return entries.error();
-  bool has_stall_check = false, says_enabled = false;
-  // If the file says something twice, the last one wins. The command line always wins.
-  Flags from_file;
-  for (const YamlEntry& entry : *entries) {
-    const FlagRow* row = row_of(entry.key);
-    if (row == nullptr && entry.key != "controller") {
-      flags.notices.push_back(notice_of(entry, file_name));
-      continue;
-    }
-    std::string where = file_name + ", line " + std::to_string(entry.line) + ": " + entry.key;
-    auto single = single_value(entry);
-    if (!single) return Error(ErrorCode::invalid_argument, where + " must be " + single.error().message);
-    if (row == nullptr) {
-      HVD_RETURN_IF_ERROR(apply_controller(flags, *single, where));
-      continue;
-    }
-    has_stall_check |= entry.key.starts_with("stall_check.");
-    auto value = value_for(*row, *single, where);
-    if (!value) return value.error();
-    if (!*value) continue;
-    if (entry.key == "stall_check.enabled") {
-      says_enabled = true;
-      **value = **value == "1" ? "0" : "1";  // the flag is the opposite: no_stall_check
-    }
-    from_file.set(row->name, **value);
-  }
-  if (has_stall_check && !says_enabled) from_file.set("no_stall_check", "0");
+  FromFile file;
+  for (const YamlEntry& entry : *entries) HVD_RETURN_IF_ERROR(take(file, flags, entry, file_name));
+  if (file.has_stall_check && !file.says_enabled) file.flags.set("no_stall_check", "0", file_name);
+  // The command line always wins.
   for (const FlagRow& row : flag_rows())
-    if (from_file.has(row.name) && !flags.has(row.name)) flags.set(row.name, from_file.get(row.name));
+    if (file.flags.has(row.name) && !flags.has(row.name))
+      flags.set(row.name, file.flags.get(row.name), file.flags.origin(row.name));
+  return {};
+}
+
+Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file) {
+  for (const LauncherEntry& entry : file.for_launcher) {
+    std::string place = file.place(entry.line);
+    if (entry.key == "controller") {
+      HVD_RETURN_IF_ERROR(apply_controller(flags, entry.value, place + ": controller", place));
+      continue;
+    }
+    const FlagRow* row = flag_named(entry.key);
+    YamlEntry written{"horovodrun." + entry.key, entry.value, entry.line, false};
+    if (row == nullptr) {
+      flags.notices.push_back(notice_of(written, file.path));
+      continue;
+    }
+    std::string where = place + ": " + written.key;
+    if (is_question(*row))
+      return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+    auto value = value_for(*row, entry.value, where);
+    if (!value) return value.error();
+    bool is_said =
+        flags.has(row->name) || has_rival(flags, row->name) ||
+        (row->variable != nullptr && (environment.has(row->variable) || flags.variables.contains(row->variable)));
+    bool is_for_scripts = std::string_view(row->name).starts_with("script_");
+    if (!*value || is_said || (is_for_scripts && !flags.has("jobscript"))) continue;
+    flags.set(row->name, **value, place);
+  }
   return {};
 }
 

@@ -12,13 +12,6 @@
 namespace hvd::launcher {
 namespace {
 
-std::vector<std::string> words_of(const char* text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
@@ -80,10 +73,6 @@ std::optional<std::pair<std::string, std::string>> split_glued(const std::string
   std::string flag = argument.substr(0, 2);
   if (flag != "-p" && flag != "-H" && flag != "-i") return std::nullopt;
   return std::pair{flag, argument.substr(2)};
-}
-
-bool takes_value(Kind kind) {
-  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate;
 }
 
 bool is_deprecated(const std::string& flag) {
@@ -251,6 +240,40 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
 
 }  // namespace
 
+std::vector<std::string> words_of(const char* text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool takes_value(Kind kind) {
+  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate;
+}
+
+bool is_question(const FlagRow& row) {
+  return row.kind == Kind::action || std::string_view(row.name) == "checkpoint" ||
+         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle";
+}
+
+const FlagRow* flag_named(std::string_view word) {
+  for (const FlagRow& row : flag_rows())
+    for (const std::string& spelling : words_of(row.spellings))
+      if (spelling == word || (spelling.starts_with("--") && spelling.substr(2) == word)) return &row;
+  return nullptr;
+}
+
+std::string spelling_of(const FlagRow& row) {
+  for (const std::string& word : words_of(row.spellings))
+    if (word.starts_with("--")) return word;
+  return words_of(row.spellings).back();
+}
+
+std::string Flags::origin(std::string_view name) const {
+  auto found = origins_.find(name);
+  return found == origins_.end() ? std::string() : found->second;
+}
+
 std::string Flags::get(std::string_view name) const {
   auto found = values_.find(name);
   return found == values_.end() ? std::string() : found->second;
@@ -284,6 +307,7 @@ Result<Flags> parse_flags(std::span<const char* const> arguments) {
 
 std::map<std::string, std::string> variables_of(const Flags& flags) {
   std::map<std::string, std::string> variables;
+  for (const auto& [name, variable] : flags.variables) variables[name] = variable.value;
   for (const FlagRow& row : flag_rows()) {
     if (row.variable == nullptr || !flags.has(row.name)) continue;
     if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) continue;

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings_file.hpp"
 
 namespace hvd::launcher {
 
@@ -34,7 +36,6 @@ struct FlagRow {
   const char* variable = nullptr;  // what it sets for the ranks; null: nothing
   Written written = Written::as_given;
   const char* needs = nullptr;    // only together with this one is the variable set; null: always
-  const char* key = nullptr;      // in the configuration file, "section.key"; null: none
   const char* lacking = nullptr;  // why it cannot be used in this version; null: it can
   const char* help = "";
 };
@@ -47,20 +48,44 @@ class Flags {
   std::string get(std::string_view name) const;  // empty if not given
   int number(std::string_view name, int otherwise) const;
   bool is_set(std::string_view name) const { return get(name) == "1"; }
-  void set(std::string name, std::string value) { values_[std::move(name)] = std::move(value); }
+  // `origin` is where the value comes from, as --show-config tells it.
+  void set(std::string name, std::string value, std::string origin = "flag") {
+    origins_[name] = std::move(origin);
+    values_[std::move(name)] = std::move(value);
+  }
+  std::string origin(std::string_view name) const;  // empty if not given
 
   std::vector<std::string> command;  // what to run
   std::vector<std::string> notices;  // about deprecated spellings, for the user
+  // What --config-file says about variables by their own names, and where it does.
+  struct Variable {
+    std::string value, origin;
+  };
+  std::map<std::string, Variable> variables;
 
  private:
+  std::map<std::string, std::string, std::less<>> origins_;
   std::map<std::string, std::string, std::less<>> values_;
 };
 
 // `arguments` without the program's own name. Fails on what is unknown, malformed, out of range or contradictory.
 Result<Flags> parse_flags(std::span<const char* const> arguments);
 
+// The flag of that spelling without its dashes ("container"), or "-np" with them; null if there is none.
+const FlagRow* flag_named(std::string_view word);
+// How the flag is written: its last spelling, "--num-proc".
+std::string spelling_of(const FlagRow& row);
+std::vector<std::string> words_of(const char* text);  // that blanks separate
+// Whether the flag asks for something to be told, and for no job.
+bool is_question(const FlagRow& row);
+bool takes_value(Kind kind);
+
 // Fills in what the command line left open, from the text of a configuration file; `file_name` is for messages.
 Status apply_config_file(Flags& flags, std::string_view text, const std::string& file_name);
+
+// Fills in what the command line, --config-file and the environment left open, by what the file of a user or a site says
+// about flags. The user's file comes first.
+Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file);
 
 // The variables that the flags set for the ranks.
 std::map<std::string, std::string> variables_of(const Flags& flags);

@@ -22,6 +22,11 @@ _atexit_registered = False
 is_forked = False  # this process is the child of one that may be a rank
 
 
+def setting(name):
+    """The value of a HOROVOD_* setting: the environment's, else that of a file of the user or the site."""
+    return next(value for known, value, _ in _core.settings() if known == name)
+
+
 class RecentlyUsed(dict):
     """What was used last, by key; `table[key]` is None for what is not there.
 
