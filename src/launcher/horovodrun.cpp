@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +22,7 @@
 #include "launcher/options/hosts.hpp"
 #include "launcher/options/job_script.hpp"
 #include "launcher/options/layers.hpp"
+#include "launcher/options/manual.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -188,6 +191,12 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
                                        const launcher::Layers& layers) {
   if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
+  if (flags.has("manual")) return std::fputs(launcher::manual_page().c_str(), stdout), 0;
+  if (flags.has("completion")) {
+    auto text = launcher::completion_for(flags.get("completion"));
+    if (!text) return complain(text.error().message, usage_error);
+    return std::fputs(text->c_str(), stdout), 0;
+  }
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
   if (flags.has("show_config"))
@@ -219,8 +228,10 @@ int run(int count, char** arguments) {
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error);
   // Help does not depend on files, which may be what help is needed about.
-  bool is_about_files = !flags->has("help") && !flags->has("version");
-  auto layers = is_about_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
+  auto asks_for = [&](const char* name) { return flags->has(name); };
+  constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
+  bool needs_files = std::none_of(std::begin(without_files), std::end(without_files), asks_for);
+  auto layers = needs_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
   for (const std::string& notice : flags->notices) complain(notice, 0);
   if (!layers) return complain(layers.error().message, usage_error);
   for (const char* flag : {"mpi_args", "binding_args"})

@@ -253,7 +253,8 @@ bool takes_value(Kind kind) {
 
 bool is_question(const FlagRow& row) {
   return row.kind == Kind::action || std::string_view(row.name) == "checkpoint" ||
-         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle";
+         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle" ||
+         std::string_view(row.name) == "completion";
 }
 
 const FlagRow* flag_named(std::string_view word) {
@@ -327,6 +328,21 @@ Status refuse_what_is_lacking(const Flags& flags) {
   return {};
 }
 
+std::string placeholder_of(const FlagRow& row) {
+  switch (row.kind) {
+    case Kind::integer: return "N";
+    case Kind::number: return "X";
+    case Kind::pair: return "MIN MAX";
+    case Kind::text:
+    case Kind::list:
+    case Kind::level: return "TEXT";
+    case Kind::action:
+    case Kind::toggle:
+    case Kind::tristate: break;
+  }
+  return {};
+}
+
 std::string help_text() {
   std::string text =
       "Starts N copies of a program on this machine, as the ranks of one job:\n\n"
@@ -336,10 +352,7 @@ std::string help_text() {
     std::string left = "  ";
     for (const std::string& word : words_of(row.spellings)) left += (left.size() > 2 ? ", " : "") + word;
     for (const std::string& word : words_of(row.negations)) left += ", " + word;
-    if (row.kind == Kind::integer) left += " N";
-    if (row.kind == Kind::number) left += " X";
-    if (row.kind == Kind::pair) left += " MIN MAX";
-    if (row.kind == Kind::text || row.kind == Kind::list || row.kind == Kind::level) left += " TEXT";
+    if (auto value = placeholder_of(row); !value.empty()) left += " " + value;
     text += left + "\n        " + row.help;
     if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";

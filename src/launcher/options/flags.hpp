@@ -37,6 +37,7 @@ struct FlagRow {
   Written written = Written::as_given;
   const char* needs = nullptr;    // only together with this one is the variable set; null: always
   const char* lacking = nullptr;  // why it cannot be used in this version; null: it can
+  const char* values = "";        // for completion: the words that it may be, <file>, <folder> or <host>
   const char* help = "";
 };
 std::span<const FlagRow> flag_rows();
@@ -83,8 +84,8 @@ bool takes_value(Kind kind);
 // Fills in what the command line left open, from the text of a configuration file; `file_name` is for messages.
 Status apply_config_file(Flags& flags, std::string_view text, const std::string& file_name);
 
-// Fills in what the command line, --config-file and the environment left open, by what the file of a user or a site says
-// about flags. The user's file comes first.
+// Fills in what the command line, --config-file and the environment left open, by what the file of a user or a site
+// says about flags. The user's file comes first.
 Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file);
 
 // The variables that the flags set for the ranks.
@@ -94,6 +95,8 @@ std::map<std::string, std::string> variables_of(const Flags& flags);
 Status refuse_what_is_lacking(const Flags& flags);
 
 std::string help_text();
+// What the value of a flag is called in help: "N", "TEXT"; empty if there is none.
+std::string placeholder_of(const FlagRow& row);
 
 // Checks one value against the row and brings it into the form that Flags keeps; `where` is how the user wrote it.
 Result<std::string> check_value(const FlagRow& row, const std::string& where, const std::string& value);
