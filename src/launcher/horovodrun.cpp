@@ -23,6 +23,7 @@
 #include "launcher/options/job_script.hpp"
 #include "launcher/options/layers.hpp"
 #include "launcher/options/manual.hpp"
+#include "launcher/options/support_bundle.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
@@ -186,6 +187,28 @@ int answer_about_pmix() {
   return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
 }
 
+int write_support_bundle(const Flags& flags, const Environment& environment, const launcher::Layers& layers) {
+  auto told = [](Result<std::string> text) { return text ? *text : text.error().message + "\n"; };
+  auto files = launcher::facts_of_this_place(flags, layers);
+  files.push_back({"versions.txt", std::string("Horovod ") + posix::plugin_stamp(0).version + "\n" +
+                                       launcher::check_build_text(environment, true)});
+  files.push_back({"explain.txt", told(explanation(flags, environment))});
+  files.push_back({"settings.txt", launcher::show_config(flags, layers, false)});
+  files.push_back({"settings.json", launcher::show_config(flags, layers, true)});
+  Flags job = flags;
+  if (job.command.empty()) job.command = {"command"};
+  auto options = plan(job, environment);
+  std::string command;
+  for (const std::string& word : flags.command) command += " " + word;
+  std::string map = options && !options->site ? launcher::map_of_ranks(options->placements)
+                    : options                 ? "the site's launcher places the ranks: see explain.txt\n"
+                                              : options.error().message + "\n";
+  files.push_back({"ranks.txt", "command:" + command + "\n" + map});
+  auto written = launcher::write_bundle(std::move(files), flags.get("support_bundle"), environment);
+  if (!written) return complain(written.error().message, 1);
+  return std::printf("%s\n", written->c_str()), 0;
+}
+
 // The exit code, where the user only wants to be told something.
 std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment,
                                        const launcher::Layers& layers) {
@@ -201,6 +224,7 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
   if (flags.has("show_config"))
     return std::fputs(launcher::show_config(flags, layers, flags.has("json")).c_str(), stdout), 0;
+  if (flags.has("support_bundle")) return write_support_bundle(flags, environment, layers);
   if (flags.has("checkpoint"))
     return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)

@@ -43,6 +43,7 @@ function(hvd_launcher_tests file)
 endfunction()
 hvd_launcher_tests(launcher_configuration)
 hvd_launcher_tests(launcher_manual)
+hvd_launcher_tests(launcher_support)
 hvd_launcher_tests(launcher_keeper)
 hvd_launcher_tests(launcher_output)
 # A sanitizer sees the same code in these as in the ones above, and in many more processes.

@@ -77,6 +77,7 @@ std::string bash_completion() {
          "        ((at >= COMP_CWORD)) && break\n"
          "        flag=''\n"
          "        ((at += 1)) ;;\n"
+         "      =) ((at += 2)) ;;\n"  // behind a flag that need not have a value
          "      -*) ((at += 1)) ;;\n"
          "      *) _horovodrun_command \"$at\"; return ;;\n"
          "    esac\n"
@@ -101,6 +102,7 @@ std::string zsh_text(std::string_view text) {
 }
 
 std::string zsh_value(const FlagRow& row) {
+  if (row.kind == Kind::may_have_value) return "::FILE:_files";
   if (!takes_value(row.kind)) return {};
   std::string_view values = row.values;
   std::string action;
@@ -119,6 +121,7 @@ std::string zsh_completion() {
     for (const char* list : {row.spellings, row.negations})
       for (const std::string& word : words_of(list)) {
         text += "  '" + (row.kind == Kind::list ? "*" : "(" + rivals + ")") + word;
+        if (row.kind == Kind::may_have_value) text += "=-";
         if (takes_value(row.kind) && row.kind != Kind::pair && word.starts_with("--")) text += "=";
         text += "[" + zsh_text(row.help) + "]" + zsh_value(row) + "' \\\n";
       }

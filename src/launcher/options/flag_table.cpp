@@ -27,6 +27,12 @@ constexpr FlagRow rows[] = {
      .kind = action,
      .help = "start nothing; show every setting and flag, its value and where that comes from"},
     {.name = "json", .spellings = "--json", .kind = action, .help = "--show-config: as JSON"},
+    {.name = "support_bundle",
+     .spellings = "--support-bundle",
+     .kind = may_have_value,
+     .values = "<file>",
+     .help = "start nothing; pack versions, settings, the map of the ranks, logs and the environment, all without "
+             "secrets, into a .tar.gz for who helps: --support-bundle=FILE, else a name with host and time"},
     {.name = "completion",
      .spellings = "--completion",
      .kind = text,

@@ -157,6 +157,7 @@ Result<std::string> check_form(const FlagRow& row, const std::string& where, con
       return value;
     case Kind::action:
     case Kind::toggle:
+    case Kind::may_have_value:
     case Kind::tristate: break;
   }
   if (value != "0" && value != "1") return wrong("true or false");
@@ -216,6 +217,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
                             (found->text.find("log") == std::string::npos
                                  ? "--network-interfaces, with commas between them"
                                  : "--log-with-timestamp or --log-without-timestamp"));
+  if (row.kind == Kind::may_have_value) return flags.set(row.name, value.value_or("")), Status();
   if (!takes_value(row.kind)) {
     if (value) return misuse("the flag " + argument + " takes no value, but '" + *value + "' was given");
     const char* meant = found->negative ? "0" : "1";
@@ -248,7 +250,7 @@ std::vector<std::string> words_of(const char* text) {
 }
 
 bool takes_value(Kind kind) {
-  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate;
+  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate && kind != Kind::may_have_value;
 }
 
 bool is_question(const FlagRow& row) {
@@ -336,6 +338,7 @@ std::string placeholder_of(const FlagRow& row) {
     case Kind::text:
     case Kind::list:
     case Kind::level: return "TEXT";
+    case Kind::may_have_value: return "[=TEXT]";
     case Kind::action:
     case Kind::toggle:
     case Kind::tristate: break;
@@ -352,7 +355,7 @@ std::string help_text() {
     std::string left = "  ";
     for (const std::string& word : words_of(row.spellings)) left += (left.size() > 2 ? ", " : "") + word;
     for (const std::string& word : words_of(row.negations)) left += ", " + word;
-    if (auto value = placeholder_of(row); !value.empty()) left += " " + value;
+    if (auto value = placeholder_of(row); !value.empty()) left += (row.kind == Kind::may_have_value ? "" : " ") + value;
     text += left + "\n        " + row.help;
     if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";

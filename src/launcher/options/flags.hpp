@@ -20,9 +20,10 @@ enum class Kind {
   integer,
   number,
   text,
-  list,   // may be repeated; comma-separated values are joined
-  pair,   // takes two integers
-  level,  // TRACE … FATAL
+  list,            // may be repeated; comma-separated values are joined
+  pair,            // takes two integers
+  level,           // TRACE … FATAL
+  may_have_value,  // behind an equals sign
 };
 enum class Range { any, at_least_0, at_least_1, zero_to_1 };
 enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };

@@ -46,7 +46,8 @@ std::string in_short_lines(std::string_view text) {
 std::string flag_entry(const FlagRow& row) {
   // A title is one line; a long one would not fit.
   std::string text;
-  const std::string value = placeholder_of(row).empty() ? "" : " \\fI" + placeholder_of(row) + "\\fR";
+  std::string value = placeholder_of(row).empty() ? "" : " \\fI" + placeholder_of(row) + "\\fR";
+  if (row.kind == Kind::may_have_value) value.erase(0, 1);
   for (const char* list : {row.spellings, row.negations}) {
     std::string title;
     for (const std::string& word : words_of(list)) title += (title.empty() ? "\\fB" : ", \\fB") + roff(word) + "\\fR";
@@ -85,8 +86,8 @@ What the site says about flags and variables, and which of them it has locked.
 ~/.config/horovod/config.yaml
 What the user says.
 .PP
-Flags win over the file of \fB\-\-config\-file\fR, that over the environment, that over the user's file and that over the
-site's.
+Flags win over the file of \fB\-\-config\-file\fR, that over the environment, that over the user's file
+and that over the site's.
 \fBhorovodrun \-\-show\-config\fR tells each value and where it comes from.
 .SH EXIT STATUS
 .TP
