@@ -45,7 +45,8 @@ class Support(unittest.TestCase):
                              "--oversubscribe", "python3", "train.py", "--api-key", "of-a-command-42",
                              HOROVOD_SITE_CONFIG=str(site), **SECRETS)
         for name, expected in {"versions.txt": "Available Frameworks", "explain.txt": "launcher",
-                               "system.txt": "kernel:", "settings.txt": "site.yaml, line 3", "site.yaml": "HOROVOD_START_TIMEOUT: 60",
+                               "system.txt": "kernel:", "settings.txt": "site.yaml, line 3",
+                               "site.yaml": "HOROVOD_START_TIMEOUT: 60",
                                "environment.txt": "WANDB_API_KEY=(not shown)",
                                "scheduler.txt": "SLURM_CLUSTER_NAME=here",
                                "ranks.txt": "1  1 of 2", "log/rank.0.stderr": "the last words"}.items():

@@ -12,8 +12,8 @@ namespace hvd::posix {
 
 // The site's file: what HOROVOD_SITE_CONFIG names ("none": none), else etc/horovod/site.yaml in the nearest folder
 // above `own_folder` that has it. The user's: horovod/config.yaml in XDG_CONFIG_HOME, or in ~/.config. A file that is
-// not there adds nothing; one that cannot be read or understood is an error. A site's file that somebody else could have
-// put there is passed over with a notice.
+// not there adds nothing; one that cannot be read or understood is an error. A site's file that somebody else could
+// have put there is passed over with a notice.
 Result<SettingsFiles> read_settings_files(const Environment& environment, const std::string& own_folder,
                                           std::vector<std::string>& notices);
 
