@@ -10,6 +10,7 @@
 #include "api/answer.hpp"
 #include "api/checkpoint_collective.hpp"
 #include "base/crc32c.hpp"
+#include "base/error_ids.hpp"
 #include "base/log.hpp"
 #include "checkpoint/generations.hpp"
 #include "checkpoint/lease.hpp"
@@ -136,10 +137,11 @@ hvd_status save_here(const std::string& path, const checkpoint::State& state, co
   // One file at a time: what another thread has begun would look like what a killed writer left.
   static auto* writing = new std::mutex;
   std::lock_guard lock(*writing);
-  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held) return fail(held.error());
+  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held)
+    return fail(hvd::identified(held.error(), "HVD3001"));
   options.sequence = checkpoint::next_sequence(path);
   auto written = checkpoint::write_file(**library, path, state, options);
-  if (!written) return fail(written.error());
+  if (!written) return fail(hvd::identified(written.error(), "HVD3001"));
   if (given.keep == 0) return HVD_OK;
   // The new one is safe; that an old one could not be removed does not make it any less so.
   std::string folder = std::filesystem::path(path).parent_path().string();
@@ -152,7 +154,7 @@ hvd_status open_here(const char* path, hvd_checkpoint& opened) {
   auto library = hdf5_library();
   if (!library) return fail(library.error());
   auto reader = checkpoint::open_newest(**library, path, true, warn);
-  if (!reader) return fail(reader.error());
+  if (!reader) return fail(hvd::identified(reader.error(), "HVD3002"));
   opened.reader = std::make_unique<checkpoint::Reader>(std::move(*reader));
   opened.path = opened.reader->path();
   opened.header = opened.reader->header();
@@ -205,7 +207,7 @@ hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
   hvd::ByteReader reader(bytes);
   opened.path = reader.get_string();
   auto header = checkpoint::decode_header(hvd::as_bytes(reader.get_string()), opened.path);
-  if (!header) return fail(header.error());
+  if (!header) return fail(hvd::identified(header.error(), "HVD3002"));
   opened.header = *header;
   opened.state.resize(reader.get<std::uint64_t>());
   for (checkpoint::Entry& entry : opened.state) {
@@ -367,7 +369,8 @@ hvd_status hvd_checkpoint_read(hvd_checkpoint* opened, const hvd_checkpoint_targ
   for (const hvd_checkpoint_target& target : all) {
     // After a failure the broadcasts go on, with whatever is there: the others have started theirs.
     if (opened->reader != nullptr && outcome == HVD_OK)
-      if (auto read = opened->reader->read(target.path, target.data, target.bytes); !read) outcome = fail(read.error());
+      if (auto read = opened->reader->read(target.path, target.data, target.bytes); !read)
+        outcome = fail(hvd::identified(read.error(), "HVD3002"));
     if (status == HVD_OK) status = broadcasts.start(target.path, target.data, target.bytes);
   }
   if (hvd_status sent = broadcasts.wait(); status == HVD_OK) status = sent;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/config.hpp"
+#include "base/error_ids.hpp"
 #include "base/number.hpp"
 #include "base/spelling.hpp"
 #include "base/trimmed.hpp"
@@ -214,7 +215,7 @@ Status SettingsFiles::check_lock(const std::string& variable, const std::string&
                      "): leave it out, or " + whom_to_ask();
   const KnobRow* knob = knob_of(variable);
   if (knob == nullptr || !std::string_view(knob->meaning).starts_with("no effect"))
-    return Error(ErrorCode::invalid_argument, std::move(text));
+    return Error(ErrorCode::invalid_argument, identified(std::move(text), "HVD1004"));
   notices.push_back(std::move(text));
   return {};
 }

@@ -115,7 +115,7 @@ TEST(Locks, refuse_other_values_and_name_file_line_and_whom_to_ask) {
   EXPECT_EQ(
       refusal(files, {{"HOROVOD_START_TIMEOUT", "61"}}),
       "the environment sets HOROVOD_START_TIMEOUT=61, but the site has locked it to 60 (site.yaml, line 5): leave "
-      "it out, or ask hpc@example.org");
+      "it out, or ask hpc@example.org [HVD1004]");
   EXPECT_NE(refusal(files, {{"HOROVOD_MPI", "mpich"}}).find("to be unset"), std::string::npos);
   EXPECT_EQ(refusal(files, {{"HOROVOD_CYCLE_TIME", "5"}}).find("notice: "), 0u)
       << "what has no effect stops no script of Horovod";

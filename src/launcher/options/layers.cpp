@@ -44,7 +44,7 @@ Status check_flags(const Flags& flags, const SettingsFiles& files) {
     return Error(ErrorCode::invalid_argument,
                  words_for(*row, origin) + " is " + found + ", but the site has locked it " +
                      (locked.empty() ? "to be left out" : "to " + locked) + " (" + files.site->place(line) +
-                     "): leave it out, or " + files.whom_to_ask());
+                     "): leave it out, or " + files.whom_to_ask() + " [HVD1004]");
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/error_ids.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -103,9 +104,9 @@ Result<std::optional<SettingsFile>> read(Result<std::optional<Opened>> opened, b
 Result<SettingsFiles> read_settings_files(const Environment& environment, const std::string& own_folder,
                                           std::vector<std::string>& notices) {
   auto site = read(open_site_file(environment, own_folder, notices), true, notices);
-  if (!site) return std::move(site.error());
+  if (!site) return identified(std::move(site.error()), "HVD1003");
   auto user = read(open_user_file(environment), false, notices);
-  if (!user) return std::move(user.error());
+  if (!user) return identified(std::move(user.error()), "HVD1003");
   return SettingsFiles{std::move(*site), std::move(*user)};
 }
 
