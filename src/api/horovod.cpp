@@ -23,6 +23,7 @@
 #include "api/runtime_of_c.hpp"
 #include "api/stops.hpp"
 #include "base/config.hpp"
+#include "base/error_ids.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
@@ -68,6 +69,16 @@ Process& process() {
 
 // Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
+
+// What the ranks fail with together has a name of its own (base/error_ids).
+std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {
+  switch (code) {
+    case ErrorCode::mismatch: return "HVD2101";
+    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::timeout: return of_timeout;
+    default: return otherwise;
+  }
+}
 
 hvd_status no_runtime() {
   return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
@@ -329,7 +340,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
   auto started =
       is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
-  if (!started) return fail(started.error());
+  if (!started) return fail(hvd::identified(started.error(), id_of(started.error().code, "HVD2001", "HVD2003")));
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
   // A job of one rank is not marked, because a child cannot take another rank's place in it.
@@ -367,7 +378,7 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
 }
 
 int hvd_mpi_built(void) {
-  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::Environment environment = hvd::runtime::environment_with_files();
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
@@ -555,7 +566,9 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
       return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
   }
   runtime->runtime->note_synchronised(*cell);
-  return cell->error ? fail(*cell->error) : HVD_OK;
+  if (!cell->error) return HVD_OK;
+  std::string_view id = id_of(cell->error->code, "", "HVD2103");
+  return id.empty() ? fail(*cell->error) : fail(hvd::identified(*cell->error, id));
 }
 
 void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
@@ -676,6 +689,13 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   return -1;
 }
 
+hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
+  auto settings = hvd::runtime::settings_of_this_process();
+  if (!settings) return fail(settings.error());
+  for (const hvd::Setting& setting : *settings)
+    visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  return HVD_OK;
+}
 void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
   for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
 }

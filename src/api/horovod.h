@@ -409,6 +409,11 @@ HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
 HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, const char* kind, const char* default_value,
                                            const char* meaning),
                              void* context);
+/* Calls visit once per setting: its name, its value in this process, and where that comes from: "default",
+ * "environment", or a file of the site or of the user and the line. Fails if such a file is faulty. */
+HVD_API hvd_status hvd_visit_settings(void (*visit)(void* context, const char* name, const char* value,
+                                                    const char* origin),
+                                      void* context);
 
 #ifdef __cplusplus
 }

@@ -123,6 +123,7 @@ constexpr Row rows[] = {
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
+    {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation lies, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
@@ -371,6 +372,25 @@ std::string fault_in(std::string_view name, const std::string& value) {
   return malformed(*row, value).message;
 }
 
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other) {
+  one = trimmed(one);
+  other = trimmed(other);
+  auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return name == r.name; });
+  if (one == other || row == std::end(rows)) return one == other;
+  switch (row->rule.form) {
+    case Rule::Form::flag: return flag_in(one) && flag_in(one) == flag_in(other);
+    case Rule::Form::choice: return lower(one) == lower(other);
+    case Rule::Form::ports: return ports_in(one) && ports_in(one) == ports_in(other);
+    case Rule::Form::integer:
+    case Rule::Form::decimal: {
+      auto number = signed_number_in<double>(one);
+      return number && number == signed_number_in<double>(other);
+    }
+    case Rule::Form::text: break;
+  }
+  return false;
+}
+
 MpiWish mpi_wish(const Config& config) {
   if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
   if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
@@ -404,6 +424,12 @@ std::span<const KnobRow> knobs() {
     return result;
   }();
   return shown;
+}
+
+const KnobRow* knob_of(std::string_view name) {
+  auto rows_shown = knobs();
+  auto row = std::find_if(rows_shown.begin(), rows_shown.end(), [&](const KnobRow& knob) { return name == knob.name; });
+  return row == rows_shown.end() ? nullptr : &*row;
 }
 
 }  // namespace hvd

@@ -76,6 +76,9 @@ MpiWish mpi_wish(const Config& config);
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
+// True if a knob makes the same of two values: "yes" and "1", "10" and "10.0".
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
+
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
   const char* name;  // HOROVOD_…
@@ -84,5 +87,6 @@ struct KnobRow {
   const char* meaning;
 };
 std::span<const KnobRow> knobs();
+const KnobRow* knob_of(std::string_view name);  // null if there is none
 
 }  // namespace hvd

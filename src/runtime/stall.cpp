@@ -98,7 +98,7 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
       (final ? "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)."
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
                "ranks run different code or one of them hangs.") +
-      "\nMissing ranks:";
+      " [HVD2201]\nMissing ranks:";
   std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
     if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";

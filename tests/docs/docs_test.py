@@ -93,6 +93,20 @@ class WhatUsersRead(unittest.TestCase):
         check = subprocess.run([ROOT / "docs" / "settings", "--check"], capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stderr)
 
+    def test_the_page_of_errors_is_that_of_the_table(self):
+        check = subprocess.run([ROOT / "docs" / "errors", "--check"], capture_output=True, text=True)
+        self.assertEqual(check.returncode, 0, check.stderr)
+
+    def test_every_id_of_an_error_is_used_and_explained(self):
+        table = ROOT / "src" / "base" / "error_ids.cpp"
+        explained = re.findall(r'\{"(HVD\d{4})"', table.read_text(encoding="utf-8"))
+        self.assertEqual(len(explained), len(set(explained)), "an id stands for one error")
+        used = set()
+        for file in [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "src").rglob("*.py")]:
+            if file != table:
+                used.update(re.findall(r"\bHVD\d{4}\b", file.read_text(encoding="utf-8")))
+        self.assertEqual(used, set(explained))
+
     def test_every_variable_is_a_known_one(self):
         known = set(re.findall(r'\{"(HOROVOD_\w+)"', (ROOT / "src/base/config.cpp").read_text(encoding="utf-8")))
         for page in FOR_USERS:

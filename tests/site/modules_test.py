@@ -40,7 +40,8 @@ class WithATool:
 
     def test_unload_leaves_every_variable_as_it_was(self):
         for before in ({}, {"PYTHONPATH": "/mine", "MANPATH": "/mine/man:", "CMAKE_PREFIX_PATH": "/mine",
-                            "PKG_CONFIG_PATH": "/mine"}):
+                            "PKG_CONFIG_PATH": "/mine", "XDG_DATA_DIRS": "/mine:/usr/share",
+                            "FPATH": "/mine"}):
             with self.subTest(before):
                 self.succeeds(SNAPSHOT + f"""
                     module load horovod && module unload horovod  # the tool itself remembers that it was used
@@ -63,6 +64,15 @@ class WithATool:
         output = self.succeeds("module load horovod; horovodrun --version; horovodrun --check-build; "
                                "python3 -m horovod.runner.launch --version")
         self.assertIn("[X] PMIx", output)
+
+    def test_manual_and_completion_are_found(self):
+        output = self.succeeds("module load horovod; man -w horovodrun; echo $XDG_DATA_DIRS")
+        self.assertEqual(output.splitlines()[0], f"{prefix.path}/share/man/man1/horovodrun.1")
+        self.assertEqual(output.splitlines()[1], f"{prefix.path}/share:/usr/local/share:/usr/share")
+        output = self.succeeds("module load horovod; man -w horovodrun; echo $XDG_DATA_DIRS $FPATH",
+                               MANPATH="/mine/man:", XDG_DATA_DIRS="/mine", FPATH="/mine")
+        self.assertIn(f"{prefix.path}/share/man/man1/horovodrun.1", output)
+        self.assertIn(f"{prefix.path}/share:/mine {prefix.path}/share/zsh/site-functions:/mine", output)
 
     def test_c_example_compiles_by_pkg_config_and_two_ranks_reduce(self):
         program = prefix.folder / "by_pkg_config"

@@ -211,6 +211,20 @@ PyObject* knobs(PyObject*, PyObject*) {
   return list;
 }
 
+void append_setting(void* list, const char* name, const char* value, const char* origin) {
+  PyObject* row = Py_BuildValue("(sss)", name, value, origin);
+  if (row == nullptr) return;
+  PyList_Append(static_cast<PyObject*>(list), row);
+  Py_DecRef(row);
+}
+
+PyObject* settings(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  if (list == nullptr || hvd_visit_settings(&append_setting, list) == HVD_OK) return list;
+  Py_DecRef(list);
+  return raise_refused(HVD_INVALID_ARGUMENT);
+}
+
 PyObject* version(PyObject*, PyObject*) {
   return PyUnicode_FromString(hvd_version());
 }
@@ -296,6 +310,8 @@ PyMethodDef functions[] = {
     {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},
+    {"settings", settings, METH_NOARGS,
+     "[(name, value, origin), ...] of all HOROVOD_* settings of this process; ValueError if a file of them is faulty."},
     {"version", version, METH_NOARGS, "The runtime's version."},
     {nullptr, nullptr, 0, nullptr}};
 
