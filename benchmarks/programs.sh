@@ -11,6 +11,7 @@ prepare_programs() {
     'scikit-build-core>=0.10'
   install_horovod .venv-benchmarks || fail "this tree could not be built; the compiler's words are above"
   { cmake -S . -B $programs -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_BUILD_BENCHMARKS=ON -DHVD_BUILD_TESTS=OFF \
-    -DHVD_BUILD_EXAMPLES=OFF && cmake --build $programs --target benchmarks; } >build/logs/benchmarks-build.log 2>&1 ||
+    -DHVD_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON && # as wheels are built
+    cmake --build $programs --target benchmarks; } >build/logs/benchmarks-build.log 2>&1 ||
     { tail -n 40 build/logs/benchmarks-build.log; fail "the benchmark programs could not be built"; }
 }

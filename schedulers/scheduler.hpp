@@ -38,6 +38,8 @@ struct Sources {
   std::function<std::string(const std::vector<std::string>& command)> ask;
   std::function<bool(const std::string& program)> has_program;
   std::int64_t now_s = 0;  // seconds since 1970
+  // What the job was told at its start may not be true any more, as after a suspension: the scheduler is to be asked.
+  bool asks_anew = false;
 };
 
 // How a job is requeued. Some schedulers need a command, others an exit code of the job.

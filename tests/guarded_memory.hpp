@@ -1,5 +1,5 @@
 #pragma once
-// Whole pages of memory between pages that nobody may touch: whoever reads or writes a byte too far ends the program.
+// Whole pages of memory between pages without access rights. An access outside of the memory ends the program.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ namespace hvd::testing {
 
 class GuardedMemory {
  public:
-  // At least so many bytes, zeroed.
+  // `bytes` zeroed bytes, rounded up to whole pages.
   explicit GuardedMemory(std::size_t bytes) : bytes_(bytes == 0 ? page() : (bytes + page() - 1) / page() * page()) {
     void* mapped = ::mmap(nullptr, bytes_ + 2 * page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) std::abort();
@@ -30,9 +30,9 @@ class GuardedMemory {
   }
 
   std::byte* begin() const { return begin_; }
-  std::byte* end() const { return begin_ + bytes_; }  // the next byte must not be touched
+  std::byte* end() const { return begin_ + bytes_; }  // the byte at this address must not be touched
   std::size_t bytes() const { return bytes_; }
-  // What may be done with it from now on: PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE.
+  // Sets the allowed access from now on: PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE.
   void protect(int protection) const {
     if (::mprotect(begin_, bytes_, protection) != 0) std::abort();
   }

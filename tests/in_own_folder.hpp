@@ -1,5 +1,5 @@
 #pragma once
-// Tests with a folder of their own, which ends with them.
+// Tests that each have their own folder, which is removed at the end of the test.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

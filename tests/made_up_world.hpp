@@ -1,5 +1,5 @@
 #pragma once
-// Worlds that no launcher made, for tests: so many ranks on so many nodes.
+// Worlds for tests, made without a launcher, with any number of ranks on any number of nodes.
 #include <cstddef>
 #include <numeric>
 #include <string>
@@ -13,8 +13,8 @@ namespace hvd::testing {
 
 enum class Placement { block, cyclic };
 
-// A world with so many ranks per node: {2, 3} is ranks 0-1 on node 0 and 2-4 on node 1; placed cyclically, ranks 0, 2
-// on node 0 and 1, 3, 4 on node 1.
+// A world; `shape` has the number of ranks of each node. {2, 3} has ranks 0-1 on node 0 and 2-4 on node 1. With cyclic
+// placement it has ranks 0 and 2 on node 0, and 1, 3 and 4 on node 1.
 inline World made_up_world(const std::vector<int>& shape, Placement placement = Placement::block) {
   World world;
   world.job = "made-up";

@@ -1,6 +1,6 @@
 #pragma once
-// N ranks as threads of one process, for tests: a made-up world, a hub between the ranks, and a watchdog that fails the
-// test with the names of the ranks that hang instead of hanging with them.
+// N ranks as threads of one process, for tests, with a made-up world and a hub between the ranks. A watchdog does not
+// let a test hang: the test fails and names the ranks that hang.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@
 
 namespace hvd::testing {
 
-// Where ranks leave small values for each other. Keys are used once.
+// A place where ranks leave small values for each other. Each key is used once.
 class Blackboard {
  public:
   void put(Rank from, std::string_view key, ConstBytes value) {
@@ -71,7 +71,7 @@ class BlackboardExchange final : public transport::Exchange {
   Rank me_;
 };
 
-// What the ranks of one test have in common.
+// The objects that all ranks of one test share.
 struct Ensemble {
   explicit Ensemble(World shared_world, Config shared_config = {})
       : world(std::move(shared_world)),
@@ -80,13 +80,13 @@ struct Ensemble {
         board(std::make_shared<Blackboard>()),
         wakes(static_cast<std::size_t>(world.size())) {}
 
-  World world;  // its `rank` means nothing here
+  World world;  // its member `rank` has no meaning here
   Config config;
   std::shared_ptr<connections::ThreadHub> hub;
   std::shared_ptr<Blackboard> board;
   std::vector<posix::WaitWord> wakes;  // by rank
 
-  // Listeners on loopback for all ranks, whose addresses are in `world` from then on. Made at the first call.
+  // Makes listeners on loopback for all ranks at the first call, and writes their addresses into `world`.
   connections::NetListener take_listener(Rank rank) {
     std::lock_guard lock(listeners_mutex_);
     while (listeners_.size() < world.members.size()) {
@@ -106,7 +106,7 @@ struct Ensemble {
   std::vector<connections::NetListener> listeners_;  // by rank; moved out when taken
 };
 
-// One rank: everything that the layers from transport upwards want to know.
+// One rank, with everything that the layers from transport upwards need.
 class RankThread {
  public:
   RankThread(Ensemble& ensemble, Rank rank)
@@ -132,7 +132,7 @@ class RankThread {
   RankThread& operator=(const RankThread&) = delete;
 
   Rank rank() const { return world.rank; }
-  // TCP connections to the other ranks, which have to call it too. Before the first use of `world` by others.
+  // Makes TCP connections to the other ranks, which must call this too. Call it before other ranks use `world`.
   void use_net() {
     if (surroundings.ask<connections::NetPeers>()) return;
     connections::NetListener listener = ensemble_.take_listener(world.rank);
@@ -144,12 +144,12 @@ class RankThread {
     surroundings.offer<connections::NetPeers>(std::move(*net));
     surroundings.ask<connections::NetPeers>()->set_wake(&wake);
   }
-  // From now on the others see nothing of this rank: what they wait for fails.
+  // From now on the other ranks hear nothing of this rank, and what they wait for fails.
   void die() {
     hub->kill(rank());
     if (surroundings.ask<connections::NetPeers>()) surroundings.ask<connections::NetPeers>()->sever();
   }
-  // What this rank is at; the watchdog prints it.
+  // Notes what this rank is doing. The watchdog prints it.
   void note(std::string text) {
     std::lock_guard lock(note_mutex_);
     note_ = std::move(text);
@@ -172,8 +172,8 @@ class RankThread {
   std::string note_ = "started";
 };
 
-// Steps anything with a step() until it is done or failed, asleep while there is nothing to do. `armed`: links and what
-// else has an arm(), whose messages it waits for.
+// Steps an object until it is done or failed, and sleeps while there is nothing to do. `armed`: the links and other
+// objects with arm() whose messages it waits for.
 template <typename Stepped, typename... Armed>
 Progress drive(Stepped& stepped, posix::WaitWord& wake, Armed&... armed) {
   for (;;) {
@@ -190,9 +190,9 @@ Progress drive(Stepped& stepped, posix::WaitWord& wake, Armed&... armed) {
   }
 }
 
-// Runs `program` once per rank, each in a thread of its own, and waits for all. If they are not done by the deadline
-// the test fails with the note of every rank that hangs; then all ranks are killed (their links fail), and when even
-// that does not end them the test program exits.
+// Runs `program` once per rank, each in its own thread, and waits for all. If they are not done by the deadline, the
+// test fails with the note of every rank that hangs. Then all ranks are killed: their links fail. If they still do not
+// end, the test program exits.
 inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>& program,
                       std::chrono::seconds deadline = std::chrono::seconds(100)) {
   const int size = ensemble.world.size();
@@ -237,7 +237,7 @@ inline void run_ranks(Ensemble& ensemble, const std::function<void(RankThread&)>
   for (std::thread& thread : threads) thread.join();
 }
 
-// The ranks of one node per entry of `shape`.
+// Like run_ranks() above, with one node per entry of `shape`, which has the number of the node's ranks.
 inline void run_ranks(const std::vector<int>& shape, const std::function<void(RankThread&)>& program,
                       std::chrono::seconds deadline = std::chrono::seconds(100)) {
   Ensemble ensemble(made_up_world(shape));

@@ -1,6 +1,6 @@
 #pragma once
-// N ranks stepped by one thread, in an order drawn from a seed: collectives over any transport and any shape of nodes,
-// fast and repeatable. Threads proper are ranks_as_threads.hpp.
+// N ranks that one thread steps in an order drawn from a seed: collectives over any transport and any shape of nodes,
+// fast and repeatable. For ranks as real threads see ranks_as_threads.hpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace hvd::testing {
 
-// The teams of one rank, connected by the first of the named transports that reaches them.
+// The teams of one rank. Each is connected by the first of the named transports that reaches its ranks.
 class ConnectedTeams {
  public:
   ConnectedTeams(RankThread& rank, std::span<const std::string> transports, const collectives::Selector& selector)
@@ -51,7 +51,7 @@ class ConnectedTeams {
       return wanted.team->size() == 1 || transport_for(*wanted.team) != nullptr;
     });
   }
-  // A Task's step(), so that drive() can be used.
+  // Has the form of Task::step(), so that drive() can be used.
   Progress step() {
     for (; next_ < wanted_.size(); ++next_) {
       Wanted& wanted = wanted_[next_];
@@ -104,7 +104,7 @@ class ConnectedTeams {
   std::size_t next_ = 0;
 };
 
-// What one rank gives to and wants from a collective.
+// The tensors that one rank gives to a collective and gets from it.
 struct Part {
   std::vector<Segment> in, out;
   std::vector<std::int64_t> sent{}, received{};  // alltoall: see Task::resize
@@ -116,7 +116,7 @@ inline void restart(Task& task, const Part& part, Sequence sequence) {
 
 class RanksInTurn {
  public:
-  // `prepare` is called for every rank before it connects.
+  // Calls `prepare` for every rank before that rank connects.
   RanksInTurn(World world, std::vector<std::string> transports, std::uint64_t seed = 1, Config config = {},
               const std::function<void(RankThread&)>& prepare = {})
       : ensemble(std::move(world), std::move(config)), random_(seed) {
@@ -138,13 +138,13 @@ class RanksInTurn {
   }
   ~RanksInTurn() { abort(); }
 
-  // No transport of the list reaches all ranks: nothing can be tested.
+  // False if no transport of the list reaches all ranks. Then nothing can be tested.
   bool is_reached() const { return is_reached_; }
   bool is_connected() const { return is_connected_; }
   int size() const { return ensemble.world.size(); }
   collectives::Team& team(int rank) { return teams_[static_cast<std::size_t>(rank)]->world; }
 
-  // One plan per rank, ready to be run as often as one likes.
+  // One plan per rank, which can be run any number of times.
   using Tasks = std::vector<std::unique_ptr<Task>>;
   Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) {
     Tasks tasks;
@@ -156,7 +156,7 @@ class RanksInTurn {
     for (std::size_t rank = 0; rank < tasks.size(); ++rank)
       testing::restart(*tasks[rank], parts[rank], Sequence{sequence_});
   }
-  // Steps all ranks until all are done. Failed if one failed; its links are aborted then, as an engine would do.
+  // Steps all ranks until all are done. If one fails, aborts its links as an engine would, and returns `failed`.
   Progress step_until_done(Tasks& tasks) {
     return step_all("a collective", [&](std::size_t rank) {
       Progress progress = tasks[rank]->step();
@@ -168,7 +168,7 @@ class RanksInTurn {
     restart(tasks, parts);
     return step_until_done(tasks);
   }
-  // After it tasks that are not done may be destroyed.
+  // After this call, tasks that are not done may be destroyed.
   void abort() {
     for (auto& teams : teams_) teams->abort(Error(ErrorCode::shut_down, "the test is over"));
   }

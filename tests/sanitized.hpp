@@ -1,5 +1,5 @@
 #pragma once
-// Whether a sanitizer watches: tests then run a smaller product, and what would be too long is not there.
+// Tells whether a sanitizer is active. Then tests use smaller sizes, and tests that would take too long are left out.
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HVD_SANITIZED 1

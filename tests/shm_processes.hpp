@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that are forked processes, with real unix sockets between them, for tests. The parent is not a rank.
+// For tests: ranks as forked processes with real unix sockets between them. The parent process is not a rank.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,8 @@
 
 namespace hvd::testing {
 
-// What a forked rank starts with. All listeners are made before the forks, so nobody has to exchange addresses.
+// The state of a forked rank at its start. The parent makes all listeners before the forks, so that no rank has to tell
+// its address.
 struct RankProcess {
   World world;
   Group node;
@@ -23,13 +24,13 @@ struct RankProcess {
 
   Result<std::shared_ptr<connections::NodePeers>> meet(std::chrono::seconds patience = std::chrono::seconds(20)) {
     auto mine = std::move((*listeners)[static_cast<std::size_t>(world.rank.value)]);
-    listeners->clear();  // the other ranks' ends must not live on here
+    listeners->clear();  // closes this process's copies of the other ranks' listeners
     return connections::NodePeers::meet(world, node, std::move(mine), Deadline::after(patience));
   }
 };
 
-// Runs `program` in one process per rank; it returns what the process exits with. The wait statuses, by rank. A process
-// that hangs is ended by its alarm clock.
+// Runs `program` in one process per rank. Its return value becomes the exit code of the process. Returns the wait
+// statuses, by rank. If a process hangs, an alarm ends it.
 inline std::vector<int> run_processes(int size, const std::function<int(RankProcess&)>& program,
                                       unsigned limit_s = 50) {
   std::vector<connections::PeerListener> listeners;
@@ -52,7 +53,7 @@ inline std::vector<int> run_processes(int size, const std::function<int(RankProc
       ::_exit(outcome);
     }
     children.push_back(child);
-    world.members[static_cast<std::size_t>(rank)].pid = child;  // known to the ranks that come later
+    world.members[static_cast<std::size_t>(rank)].pid = child;  // later ranks know this one's process id
   }
   listeners.clear();
   std::vector<int> statuses;

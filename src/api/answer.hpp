@@ -1,6 +1,6 @@
 #pragma once
-// What every function of the C interface does alike: it answers with a status, keeps the reason for the calling thread,
-// and takes structs of other releases.
+// The common parts of all functions of the C interface: they return a status, keep the reason of a failure for the
+// calling thread, and accept structs of older and newer headers.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace hvd::api {
 
-// Of the calling thread: what hvd_last_error() shows.
+// The text that hvd_last_error() returns in the calling thread.
 std::string& last_error();
 
 hvd_status status_of(ErrorCode code);
@@ -19,11 +19,13 @@ hvd_status fail(ErrorCode code, std::string message);
 hvd_status fail(const Error& error);
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found);
 
-// The caller's struct, whose header may be older or newer than ours. Fields that it lacks are zero, which means the
-// default; fields that we do not know must be zero. `least` is the size that the first release had.
+// Copies the caller's struct into `ours`. The caller's header may be older or newer than ours. Fields that an older
+// struct lacks become zero, which means the default. Fields that only a newer struct has must be zero. `least` is the
+// size that the struct had in the first release.
 template <typename Struct>
 hvd_status copy_in(const char* name, const Struct* given, std::size_t least, Struct& ours) {
-  // A larger value is no size, but the first field of a struct that does not begin with its size.
+  // A value above this limit cannot be a size. It is then the first field of a struct that does not begin with its
+  // size.
   constexpr std::size_t most = 4096;
   std::size_t size = given == nullptr ? 0 : given->struct_size;
   if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);

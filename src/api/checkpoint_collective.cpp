@@ -81,7 +81,7 @@ hvd_status agree_on(hvd_runtime* runtime, std::uint32_t number, const std::strin
 }
 
 Broadcasts::~Broadcasts() {
-  static_cast<void>(wait());  // the memory is the caller's, who may free it
+  static_cast<void>(wait());  // the caller may free the memory afterwards
 }
 
 hvd_status Broadcasts::start(const std::string& name, void* data, std::size_t bytes) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks tell each other about a checkpoint, over the public functions: an outcome of rank 0, bytes of rank 0.
+// Tells all ranks an outcome or bytes of rank 0 that belong to a checkpoint. Uses only functions of horovod.h.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace hvd::api {
 
-// Null stands for this process alone.
+// True on rank 0. A null runtime means that this process works alone; it then counts as rank 0.
 bool is_rank_0(hvd_runtime* runtime);
 
-// Rank 0's status and message, on every rank: the status is returned, and the message set as the reason.
+// Gives rank 0's status and message to every rank: returns the status, and sets the message as the reason.
 hvd_status share_outcome(hvd_runtime* runtime, hvd_status status);
 
-// Rank 0's bytes, on every rank.
+// Gives rank 0's bytes to every rank.
 hvd_status share_bytes(hvd_runtime* runtime, const char* name, Buffer& bytes);
 
-// HVD_MISMATCH on every rank if not all have the same number; `what` is for the message.
+// Returns HVD_MISMATCH on every rank if the ranks do not all pass the same number. `what` is the message.
 hvd_status agree_on(hvd_runtime* runtime, std::uint32_t number, const std::string& what);
 
-// Broadcasts from rank 0 that are started as their memory is ready, and waited for together.
+// Broadcasts from rank 0. Each one starts when its memory is ready; wait() waits for all of them.
 class Broadcasts {
  public:
   explicit Broadcasts(hvd_runtime* runtime) : runtime_(runtime) {}

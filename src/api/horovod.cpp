@@ -1,4 +1,5 @@
-// The C functions of horovod.h over one Runtime: checks arguments, keeps each thread's last error, knows about forks.
+// The C functions of horovod.h. They check arguments, keep each thread's last error, refuse forked children, and call
+// one Runtime.
 #include "api/horovod.h"
 
 #include <pthread.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -19,7 +21,9 @@
 
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
+#include "api/stops.hpp"
 #include "base/config.hpp"
+#include "base/error_ids.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
@@ -31,6 +35,8 @@ using hvd::api::copy_in;
 using hvd::api::fail;
 using hvd::api::last_error;
 using hvd::api::status_of;
+using hvd::api::usable;
+using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
@@ -38,7 +44,7 @@ using hvd::runtime::Runtime;
 struct hvd_shared_hold_s {
   std::shared_ptr<void> memory;
 };
-// Prepared operations are handed out as they are.
+// A hvd_op* is the address of the Operation itself.
 static hvd::runtime::Operation* from_c(hvd_op* op) {
   return reinterpret_cast<hvd::runtime::Operation*>(op);
 }
@@ -48,12 +54,12 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
-// What a process has only once, however often it starts a runtime. Never destroyed: libraries of launchers must not be
-// called from static destructors.
+// The state that a process has only once, even if it starts several runtimes. It is never destroyed, because libraries
+// of launchers must not be called from static destructors.
 struct Process {
-  std::mutex mutex;  // one init at a time
+  std::mutex mutex;  // only one init at a time
   hvd::runtime::Session* session = nullptr;
-  hvd::Environment of_another_launch;  // variables that a rank of the job around this one's has handed down
+  hvd::Environment of_another_launch;  // variables inherited from a rank of another job that started this one
   bool has_been_a_rank = false;
 };
 Process& process() {
@@ -61,8 +67,18 @@ Process& process() {
   return *instance;
 }
 
-// Set in a child that was forked after hvd_init(): it shares its parent's links and must not use them.
+// Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
+
+// What the ranks fail with together has a name of its own (base/error_ids).
+std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {
+  switch (code) {
+    case ErrorCode::mismatch: return "HVD2101";
+    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::timeout: return of_timeout;
+    default: return otherwise;
+  }
+}
 
 hvd_status no_runtime() {
   return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
@@ -73,14 +89,19 @@ hvd_status in_forked_child() {
       "this process was forked from a rank after hvd.init(); only the rank itself may communicate. Do the work of "
       "the child without Horovod, or send its result to the rank");
 }
-bool usable(const hvd_runtime* runtime) {
+
+}  // namespace
+
+bool hvd::api::usable(const hvd_runtime* runtime) {
   return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
 }
-hvd_status why_unusable(const hvd_runtime* runtime) {
+hvd_status hvd::api::why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
 
-// A child of a rank inherits the environment that makes it look like that rank.
+namespace {
+
+// Refuses a child process of a rank. It inherits the rank's environment, and so it looks like the rank itself.
 hvd_status check_owner(const hvd::Environment& environment) {
   if (is_forked_child.load()) return in_forked_child();
   if (pid_t owner = hvd::bootstrap::owner_of_place(environment); owner != 0)
@@ -93,8 +114,9 @@ hvd_status check_owner(const hvd::Environment& environment) {
   return HVD_OK;
 }
 
-// The launcher's variables for this process, without those of a rank that started the launcher. Once this process has
-// marked the environment itself, the two cannot be told apart any more.
+// Returns the launcher's variables for this process, without the variables of a rank that started the launcher. After
+// this process has marked the environment itself, these two kinds cannot be distinguished; the kinds found before that
+// are used.
 hvd::Environment environment_of_launch(Process& mine, const hvd::Environment& all) {
   if (!mine.has_been_a_rank) {
     mine.of_another_launch = {};
@@ -144,7 +166,7 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
                   " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
 }
 
-// `size` is that of the process set.
+// `size` is the number of ranks in the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
@@ -170,7 +192,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
 }
 
-// There must be rows for each rank, and their sum must be the input's number of rows.
+// Checks that there is a number of rows for each rank, and that the sum of these numbers is the input's number of rows.
 hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
   auto invalid = [&](const std::string& text) {
     return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
@@ -213,7 +235,7 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
   if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
   auto sets = runtime.process_sets();
   const hvd::runtime::ProcessSet* set = sets->find(operation.entry->set);
-  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed one is refused later
+  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed set is refused later
 }
 
 hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
@@ -223,7 +245,7 @@ hvd_status no_such_handle() {
   return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
 }
 
-// The result of an operation that kept one. If there is none: null, and the error is set.
+// Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
   if (cell == nullptr) {
@@ -241,14 +263,15 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
   return &cell->results[index];
 }
 
-// Calls a program's on_done.
+// Calls the on_done function of a program.
 void call_back(void (*function)(), void* context, const Error* error) {
   using OnDone = void (*)(void*, hvd_status, const char*);
   auto* on_done = reinterpret_cast<OnDone>(function);
   on_done(context, error == nullptr ? HVD_OK : status_of(error->code), error == nullptr ? "" : error->message.c_str());
 }
 
-// A callback runs on the thread that everybody waits for.
+// Refuses a function that waits when it is called in a callback: callbacks run on the engine's thread, and all
+// operations wait for that thread.
 bool refuse_in_callback(const char* function) {
   if (!hvd::runtime::Engine::runs_here()) return false;
   (void)fail(ErrorCode::invalid_argument,
@@ -317,23 +340,27 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
   auto started =
       is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
-  if (!started) return fail(started.error());
+  if (!started) return fail(hvd::identified(started.error(), id_of(started.error().code, "HVD2001", "HVD2003")));
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
-  // A job of one rank has no place that a child could take.
+  // A job of one rank is not marked, because a child cannot take another rank's place in it.
   if ((*started)->world().size() > 1) {
     mark_environment(false);
     mine.has_been_a_rank = true;
   }
   *runtime = new hvd_runtime{std::move(*started)};
-  return HVD_OK;
+  auto listens = hvd::api::listen_for_stops(*(*runtime)->runtime, environment);
+  if (listens) return HVD_OK;
+  hvd_shutdown(std::exchange(*runtime, nullptr));
+  return fail(listens.error());
 }
 
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
-  // A forked child has the object, but not its thread, and must not use its links.
+  // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
+  hvd::api::forget_stops(*runtime->runtime);
   delete runtime;
   if (had_a_place) mark_environment(true);
 }
@@ -351,7 +378,7 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
 }
 
 int hvd_mpi_built(void) {
-  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::Environment environment = hvd::runtime::environment_with_files();
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
@@ -461,7 +488,7 @@ void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
 HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                                  hvd_handle* handle);
 
-// The struct of the first release did not begin with its size: hvd_start@HVD_1.0 takes it as it was.
+// The struct of the first release, which did not begin with its size. hvd_start@HVD_1.0 still takes it.
 struct hvd_start_arguments_1_0 {
   hvd_op* op;
   const void* input;
@@ -485,11 +512,14 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   if (!usable(runtime)) return why_unusable(runtime);
   if (arguments == nullptr || handle == nullptr || count == 0)
     return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
-  constexpr size_t few = 16;
-  hvd::runtime::Submission on_stack[few];
-  std::vector<hvd::runtime::Submission> on_heap(count > few ? count : 0);
-  hvd::runtime::Submission* submissions = count > few ? on_heap.data() : on_stack;
-  // Where the struct of the first release with sizes ends; a field that is added later is not required.
+  // A few starts fit into memory on the stack. That memory is not cleared first, because clearing it would cost more
+  // than one start.
+  std::byte on_stack[16 * sizeof(hvd::runtime::Start)];
+  std::pmr::monotonic_buffer_resource room(on_stack, sizeof on_stack);
+  std::pmr::vector<hvd::runtime::Start> starts(&room);
+  starts.reserve(count);
+  // The least size is that of the first release in which the struct begins with its size. Fields added later are not
+  // required.
   constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
   const size_t step = arguments->struct_size;
   for (size_t i = 0; i < count; ++i) {
@@ -500,13 +530,16 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     else if (hvd_status status = copy_in("hvd_start_arguments", given, least, use); status != HVD_OK) return status;
     if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
     if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
-    submissions[i] = {from_c(use.op), use.input, use.output, use.first_dimension, nullptr, 0};
-    submissions[i].stream = {use.stream};
-    if (use.splits != nullptr) submissions[i].splits = {use.splits, use.split_count};
-    if (use.on_done != nullptr)
-      submissions[i].on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
+    hvd::runtime::Start& start = starts.emplace_back();
+    start.operation = from_c(use.op);
+    start.input = use.input;
+    start.output = use.output;
+    start.first_dimension = use.first_dimension;
+    start.stream = {use.stream};
+    if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
+    if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
   }
-  auto number = runtime->runtime->submit({submissions, count});
+  auto number = runtime->runtime->submit(starts);
   if (!number) return fail(number.error());
   *handle = *number;
   return HVD_OK;
@@ -532,7 +565,10 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
     if (!runtime->runtime->wait(*cell, deadline))
       return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
   }
-  return cell->error ? fail(*cell->error) : HVD_OK;
+  runtime->runtime->note_synchronised(*cell);
+  if (!cell->error) return HVD_OK;
+  std::string_view id = id_of(cell->error->code, "", "HVD2103");
+  return id.empty() ? fail(*cell->error) : fail(hvd::identified(*cell->error, id));
 }
 
 void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
@@ -653,6 +689,13 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   return -1;
 }
 
+hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
+  auto settings = hvd::runtime::settings_of_this_process();
+  if (!settings) return fail(settings.error());
+  for (const hvd::Setting& setting : *settings)
+    visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  return HVD_OK;
+}
 void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
   for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
 }

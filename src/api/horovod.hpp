@@ -1,4 +1,4 @@
-// Horovod for C++ programs: horovod.h with owners, spans and exceptions. Header only; link with libhorovod.
+// Horovod for C++ programs: horovod.h with owners, spans and exceptions. Only a header; link with libhorovod.
 //
 //   horovod::Runtime job;                                    // joins the job that this process was launched into
 //   auto gradients = job.allreduce_op<float>("gradients", n, HVD_AVERAGE);   // prepared once …
@@ -21,7 +21,7 @@
 
 namespace horovod {
 
-// The exception for every answer of the C interface but HVD_OK.
+// The exception that is thrown for every status except HVD_OK.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(hvd_status status) : std::runtime_error(hvd_last_error()), status_(status) {}
@@ -56,7 +56,8 @@ inline constexpr int dtype_of<float> = HVD_FLOAT32;
 template <>
 inline constexpr int dtype_of<double> = HVD_FLOAT64;
 
-// Something under way. Destroying it without waiting is allowed; the memory must then stay until the operation is done.
+// An operation that was started. The handle may be destroyed before the operation is done; the tensor's memory must
+// stay valid until then.
 class Handle {
  public:
   Handle(hvd_runtime* runtime, hvd_handle handle) : runtime_(runtime), handle_(handle) {}
@@ -87,7 +88,7 @@ class Operation {
  public:
   Operation(hvd_runtime* runtime, hvd_op* op, std::size_t count) : runtime_(runtime), op_(op), count_(count) {}
 
-  // In place. The memory is borrowed until the handle is done.
+  // Works in place. The memory is borrowed until the handle is done.
   Handle start(std::span<T> data) const { return start(data, data); }
   Handle start(std::span<const T> input, std::span<T> output) const {
     if (input.size() != count_ || output.size() != count_)
@@ -105,7 +106,7 @@ class Operation {
   std::size_t count_;
 };
 
-// This process's part of the job. One at a time per process.
+// This process's part of the job. A process has at most one at a time.
 class Runtime {
  public:
   Runtime() {
@@ -124,6 +125,19 @@ class Runtime {
   const hvd_world& world() const noexcept { return world_; }
   hvd_runtime* get() const noexcept { return runtime_; }
 
+  // After each step, in the thread that waits for its operations: true at the same step on all ranks of the set.
+  bool should_stop(int process_set = 0) {
+    int stops = hvd_should_stop(runtime_, process_set);
+    if (stops < 0) check(HVD_INVALID_ARGUMENT);
+    return stops != 0;
+  }
+  void request_stop(const std::string& reason) { check(hvd_request_stop(runtime_, reason.c_str())); }
+  // Why should_stop() is true; empty while nobody wishes it.
+  std::string stop_reason() {
+    const char* reason = hvd_stop_reason(runtime_, nullptr);
+    return reason == nullptr ? "" : reason;
+  }
+
   // Prepared operations live as long as the runtime.
   template <typename T>
   Operation<T> allreduce_op(const std::string& name, std::size_t count, hvd_reduce_op op = HVD_AVERAGE) {
@@ -134,8 +148,8 @@ class Runtime {
     return {runtime_, prepare<T>(name, HVD_BROADCAST, count, HVD_SUM, root_rank), count};
   }
 
-  // Blocking forms. Every rank calls them with the same name. Nothing is kept of a name or size that does not come
-  // again.
+  // Functions that start an operation and wait for it. Every rank calls them with the same name. If a name or size does
+  // not come again, nothing is kept of it.
   template <typename T>
   void allreduce(const std::string& name, std::span<T> data, hvd_reduce_op op = HVD_AVERAGE) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLREDUCE, data.size(), op, 0));
@@ -146,7 +160,7 @@ class Runtime {
     OneUse use(runtime_, prepare<T>(name, HVD_BROADCAST, data.size(), HVD_SUM, root_rank));
     Operation<T>(runtime_, use.op, data.size()).start(data).wait();
   }
-  // The elements of all ranks, by rank; each rank may give another number of elements.
+  // Returns the elements of all ranks, in rank order. The number of elements may differ between ranks.
   template <typename T>
   std::vector<T> allgather(const std::string& name, std::span<const T> mine) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLGATHER, mine.size(), HVD_SUM, 0));
@@ -211,8 +225,8 @@ class Runtime {
 
 // ---- checkpoints: docs/checkpoints.md ----
 
-// What a checkpoint holds: values and tensors under paths such as "/model/weights". The groups on the way are made as
-// needed. The memory of tensors is borrowed until it was saved.
+// The content of a checkpoint: values and tensors under paths such as "/model/weights". The groups above an entry are
+// made automatically. The memory of tensors is borrowed until the state has been saved.
 class State {
  public:
   template <typename T>
@@ -243,7 +257,7 @@ class State {
   void add(const std::string& path, const char* value) { make(path, HVD_ENTRY_TEXT).text = value; }
   void add(const std::string& path, const std::string& value) { make(path, HVD_ENTRY_TEXT).text = value; }
 
-  // Valid until something is added.
+  // The entries. They are valid until something is added to the state.
   std::vector<hvd_checkpoint_entry> entries() const {
     std::vector<hvd_checkpoint_entry> all;
     for (const Item& item : items_) {
@@ -305,7 +319,7 @@ inline constexpr const char* State::element_name<float> = "float32";
 template <>
 inline constexpr const char* State::element_name<double> = "float64";
 
-// Collective: rank 0's state becomes the file. `job` may be null: then it is this process's own affair.
+// Collective: writes rank 0's state to the file. If `job` is null, this process does it alone.
 inline void save(Runtime* job, const std::string& path, const State& state, std::int64_t step = -1,
                  const std::string& compression = {}) {
   std::vector<hvd_checkpoint_entry> entries = state.entries();
@@ -317,7 +331,7 @@ inline void save(Runtime* job, const std::string& path, const State& state, std:
                             &options));
 }
 
-// A checkpoint that is read, by all ranks together; of a folder, its newest whole one.
+// A checkpoint that all ranks read together. If the path is a folder, the newest complete checkpoint in it.
 class Checkpoint {
  public:
   Checkpoint(Runtime* job, const std::string& path) {
@@ -339,7 +353,7 @@ class Checkpoint {
     }
     return all;
   }
-  // Into memory of the tensor's size.
+  // Reads a tensor into `into`, which must have the tensor's size.
   template <typename T>
   void read(const std::string& path, std::span<T> into) const {
     hvd_checkpoint_target target{sizeof(hvd_checkpoint_target), path.c_str(), into.data(), into.size_bytes()};

@@ -2,7 +2,7 @@
 
 namespace hvd {
 
-// Not inline: if GCC 12 knows the size of a vector that grows, it warns of overflows that cannot happen.
+// This function is not inline, because GCC 12 warns of impossible overflows when it knows the size of a growing vector.
 void ByteWriter::put_raw(const void* data, std::size_t size) {
   if (size == 0) return;
   std::size_t at = out_.size();

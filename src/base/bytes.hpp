@@ -1,6 +1,6 @@
 #pragma once
-// Byte buffers, and a reader and a writer of small records in them (host byte order: a job does not mix machines
-// of different endianness).
+// Byte buffers, with a writer and a reader of small records. Numbers have the byte order of the host: all machines of a
+// job have the same byte order.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ using Buffer = std::vector<std::byte>;
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
-// Appends to a buffer that it does not own, so that a caller can keep the capacity between uses.
+// Appends to a buffer that the caller owns. The caller can so keep the buffer's capacity between uses.
 class ByteWriter {
  public:
   explicit ByteWriter(Buffer& out) : out_(out) {}
@@ -34,7 +34,8 @@ class ByteWriter {
   Buffer& out_;
 };
 
-// Reads what ByteWriter wrote. A read past the end yields zeros and makes ok() false: check once, at the end.
+// Reads what ByteWriter wrote. A read past the end returns zeros and makes ok() false. One check of ok() at the end is
+// therefore enough.
 class ByteReader {
  public:
   explicit ByteReader(ConstBytes in) : in_(in) {}
@@ -70,7 +71,7 @@ inline ConstBytes as_bytes(std::string_view text) {
 inline std::string to_string(ConstBytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-// Two letters for each byte.
+// Returns the bytes as text, two hexadecimal digits for each byte.
 std::string hexadecimal(ConstBytes bytes);
 
 }  // namespace hvd

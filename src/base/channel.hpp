@@ -1,5 +1,5 @@
 #pragma once
-// Tag of a message between two ranks: both ends compute the same.
+// The tag of a message between two ranks. The sender and the receiver compute the same value.
 #include <cstdint>
 
 #include "base/ids.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// What is to be done, apart from where the data lies: the input of the selector and of every plan.
+// Describes what a collective does, without the addresses of the data: the input of the selector and of every plan.
 #include <cstdint>
 #include <span>
 
@@ -10,7 +10,7 @@
 
 namespace hvd {
 
-// Average is Sum with 1/n folded into the postscale before anything below the C API sees it.
+// There is no average here: the C API turns it into a sum with 1/n in the postscale.
 enum class ReduceOp : std::uint8_t { sum, min, max, product };
 
 const char* name_of(ReduceOp op) noexcept;
@@ -21,12 +21,12 @@ struct Collective {
   ReduceOp op = ReduceOp::sum;
   double prescale = 1.0;                 // applied to each input, rounded to dtype, before the reduction
   double postscale = 1.0;                // applied to the result
-  Seat root;                             // broadcast: the seat that has the data
-  DeviceKind device = DeviceKind::host;  // where the tensors are
-  Stream stream;                         // of that device: there they are ready, and nothing else is waited for
-  std::int64_t count = 0;                // elements of the whole batch; for a plan this is a hint of its size class
-  // Elements, by seat, that a seat contributes (allgather) or receives (reduce_scatter). Borrowed for the call only.
-  // The task of an alltoall is given its numbers before every batch (Task::resize).
+  Seat root;                             // broadcast: the seat whose data all get
+  DeviceKind device = DeviceKind::host;  // the kind of memory that holds the tensors
+  Stream stream;           // a stream of that device. The tensors are ready on it; the task waits for nothing else
+  std::int64_t count = 0;  // elements of the whole batch; for a plan only a hint of the usual size
+  // For each seat, the elements that it contributes (allgather) or receives (reduce_scatter). Borrowed during the call
+  // only. The task of an alltoall gets its numbers before every batch (Task::resize).
   std::span<const std::int64_t> counts;
 };
 

@@ -17,10 +17,10 @@ namespace hvd {
 
 namespace {
 
-// How a value is written and what it may be.
+// The form of a knob's value, and which values are allowed.
 struct Rule {
   enum class Form { flag, integer, decimal, choice, ports, text };
-  const char* kind;  // as people read it; for a choice the words themselves, "mpi | gloo"
+  const char* kind;  // as people read it; for a choice the allowed words, "mpi | gloo"
   Form form;
   double least = 0;
   double most = std::numeric_limits<double>::max();
@@ -44,7 +44,8 @@ constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
-// The field of the Config that a value goes to; none for variables that others read from the environment, or nobody.
+// The field of the Config that receives the value. There is none for variables that other code reads from the
+// environment, and for those that nothing reads.
 using Place = std::variant<std::monostate, bool& (*)(Config&), std::int64_t& (*)(Config&), double& (*)(Config&),
                            std::string& (*)(Config&), log::Level& (*)(Config&), PortRange& (*)(Config&)>;
 template <typename Value, Value Config::*member>
@@ -77,9 +78,9 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,   // a user who sets it relies on something that does not exist yet: tell them
-    unheard,  // the same, but nobody relies on it by itself
-    equal,    // ranks with different values would take different decisions and wait for each other
+    missed,   // users rely on it and it does not exist yet: a user who sets it is warned
+    unheard,  // does not exist yet either, but nobody relies on it alone: no warning
+    equal,    // must be equal on all ranks; else they decide differently and wait for each other
   } trait = ordinary;
 };
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
@@ -102,6 +103,8 @@ constexpr Row rows[] = {
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
+    {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM", "signals upon which hvd.should_stop() becomes true on all ranks, separated by commas; caught from the first call of it on, or from hvd.init() on if this is set; none: no signal", text_at<&Config::stop_signals>},
+    {"HOROVOD_STOP_MARGIN_SECONDS", seconds, "30", "time that is left before the scheduler's end of the job when a last checkpoint has been written", decimal_at<&Config::stop_margin_s>},
     {"HOROVOD_REQUIRE_FABRIC", flag, "0", "refuse to start where tensors would go between nodes over plain sockets", flag_at<&Config::require_fabric>, equal},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
@@ -120,12 +123,14 @@ constexpr Row rows[] = {
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
+    {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation lies, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
     // What launchers tell the ranks.
@@ -236,7 +241,7 @@ std::optional<bool> flag_in(std::string_view value) {
   return std::nullopt;
 }
 
-// Position of the value among the words of "mpi | gloo | ccl".
+// Returns the position of the value among words such as "mpi | gloo | ccl".
 std::optional<int> choice_in(std::string_view words, std::string_view value) {
   std::string wanted = lower(value);
   for (int position = 0; !words.empty(); ++position) {
@@ -280,7 +285,7 @@ void store(const Row& row, Config& config, const Found& found) {
   if (auto place = std::get_if<Value& (*)(Config&)>(&row.place)) (*place)(config) = Value(found);
 }
 
-// False if the value breaks the row's rule.
+// Stores the value. Returns false if it breaks the row's rule.
 bool take(const Row& row, std::string_view value, Config& config) {
   auto allowed = [&](double number) { return number >= row.rule.least && number <= row.rule.most; };
   switch (row.rule.form) {
@@ -325,7 +330,7 @@ Error malformed(const Row& row, const std::string& value) {
                                            ", found '" + value + "'; " + remedy};
 }
 
-// A flag that is off, and a value that repeats the default, change nothing.
+// False if the value changes nothing: it is a flag that is off, or it equals the default.
 bool asks_for_something(const Row& row, std::string_view value) {
   if (row.rule.form == Rule::Form::flag) return flag_in(value).value_or(false);
   return value != row.default_value;
@@ -352,7 +357,7 @@ Result<Config> Config::from(const Environment& environment, std::vector<std::str
       continue;
     }
     std::string_view value = trimmed(raw_value);
-    if (value.empty()) continue;  // "HOROVOD_X= command" is the shell's way of saying unset
+    if (value.empty()) continue;  // in a shell, "HOROVOD_X= command" means that HOROVOD_X is not set
     if (!take(*row, value, config)) return malformed(*row, raw_value);
     if (row->trait == missed && asks_for_something(*row, value))
       warnings.push_back(variable + "=" + raw_value + " has no effect in this version (" + row->meaning + ")");
@@ -367,6 +372,25 @@ std::string fault_in(std::string_view name, const std::string& value) {
   return malformed(*row, value).message;
 }
 
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other) {
+  one = trimmed(one);
+  other = trimmed(other);
+  auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return name == r.name; });
+  if (one == other || row == std::end(rows)) return one == other;
+  switch (row->rule.form) {
+    case Rule::Form::flag: return flag_in(one) && flag_in(one) == flag_in(other);
+    case Rule::Form::choice: return lower(one) == lower(other);
+    case Rule::Form::ports: return ports_in(one) && ports_in(one) == ports_in(other);
+    case Rule::Form::integer:
+    case Rule::Form::decimal: {
+      auto number = signed_number_in<double>(one);
+      return number && number == signed_number_in<double>(other);
+    }
+    case Rule::Form::text: break;
+  }
+  return false;
+}
+
 MpiWish mpi_wish(const Config& config) {
   if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
   if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
@@ -376,7 +400,7 @@ MpiWish mpi_wish(const Config& config) {
 
 std::string Config::equal_knobs() const {
   std::string all;
-  Config copy = *this;  // places are not const
+  Config copy = *this;  // the functions in Place need a Config that is not const
   for (const Row& row : rows) {
     if (row.trait != equal) continue;
     all += std::string(row.name) + "=";
@@ -400,6 +424,12 @@ std::span<const KnobRow> knobs() {
     return result;
   }();
   return shown;
+}
+
+const KnobRow* knob_of(std::string_view name) {
+  auto rows_shown = knobs();
+  auto row = std::find_if(rows_shown.begin(), rows_shown.end(), [&](const KnobRow& knob) { return name == knob.name; });
+  return row == rows_shown.end() ? nullptr : &*row;
 }
 
 }  // namespace hvd

@@ -12,7 +12,7 @@ namespace {
 
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// tables[k][b]: what byte b does to the remainder when k more bytes follow it.
+// tables[k][b] is the effect of byte b on the remainder when k more bytes follow.
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -14,7 +14,7 @@ constexpr std::size_t size_of(DataType type) noexcept {
   return sizes[static_cast<std::size_t>(type)];
 }
 
-// Horovod's spelling: "bool", "uint8", … "float64".
+// Returns the name as Horovod spells it: "bool", "uint8", … "float64".
 const char* name_of(DataType type) noexcept;
 
 constexpr bool is_floating(DataType type) noexcept {

@@ -9,7 +9,7 @@ namespace hvd {
 
 using Clock = std::chrono::steady_clock;
 
-// As settings give times.
+// Converts the seconds of a setting.
 inline std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
@@ -20,7 +20,7 @@ class Deadline {
   static Deadline never() { return Deadline{Clock::time_point::max()}; }
 
   bool passed() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
-  // Never negative; a very long time for never().
+  // Returns the time that is left, never a negative one. For never() it is very long.
   std::chrono::milliseconds left() const {
     if (at_ == Clock::time_point::max()) return std::chrono::hours(24 * 365);
     auto span = std::chrono::duration_cast<std::chrono::milliseconds>(at_ - Clock::now());
@@ -32,7 +32,8 @@ class Deadline {
   Clock::time_point at_;
 };
 
-// Naps between looks at something that wakes nobody: each twice as long as the one before, up to a millisecond.
+// Naps between two looks at something that cannot wake this thread. Each nap is twice as long as the last one, up to a
+// millisecond.
 class Naps {
  public:
   void take() {

@@ -1,5 +1,5 @@
 #pragma once
-// The process environment as a value, so that a test can hand in another.
+// The process environment as a value, so that a test can pass a different one.
 #include <map>
 #include <optional>
 #include <string>
@@ -14,10 +14,10 @@ class Environment {
   static Environment of_this_process();
 
   std::optional<std::string> get(std::string_view name) const;
-  std::optional<int> number(std::string_view name) const;  // nothing if it is none, or negative
+  std::optional<int> number(std::string_view name) const;  // nothing if the value is not a number or is negative
   bool has(std::string_view name) const { return variables_.contains(name); }
   void set(std::string name, std::string value) { variables_[std::move(name)] = std::move(value); }
-  void set_entry(std::string_view entry);  // "NAME=value"; anything else is passed over
+  void set_entry(std::string_view entry);  // "NAME=value"; any other text is ignored
   void erase(std::string_view name) {
     if (auto found = variables_.find(name); found != variables_.end()) variables_.erase(found);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// An ordered set of ranks, and my seat in it.
+// An ordered set of ranks, and this rank's seat in it.
 #include <algorithm>
 #include <vector>
 
@@ -8,8 +8,8 @@
 namespace hvd {
 
 struct Group {
-  std::vector<Rank> ranks;  // ascending for process sets and nodes; by node for rails
-  Seat me{-1};              // -1: I am not a member
+  std::vector<Rank> ranks;  // ascending in process sets and nodes; ordered by node in rails
+  Seat me{-1};              // -1: this rank is not a member
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }
   bool has_me() const noexcept { return me.value >= 0; }

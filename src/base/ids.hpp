@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that must not be mixed up are types of their own.
+// Types for numbers of different meaning, so that they cannot be mixed up.
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ struct Id {
 using Rank = Id<struct RankTag>;                         // position in the world
 using Seat = Id<struct SeatTag>;                         // position in a group
 using ProcessSetId = Id<struct ProcessSetTag>;           // 0 is the whole world
-using SlotId = Id<struct SlotTag>;                       // cache slot of an agreed op, equal on all ranks
+using SlotId = Id<struct SlotTag>;                       // number that an agreed operation keeps, equal on all ranks
 using Sequence = Id<struct SequenceTag, std::uint64_t>;  // position of a batch in the schedule
 
 inline constexpr ProcessSetId global_process_set{0};

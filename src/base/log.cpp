@@ -29,7 +29,7 @@ std::string_view last_component(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-// "2026-01-31 23:59:59.000001: "
+// Returns text such as "2026-01-31 23:59:59.000001: ".
 std::string time_prefix() {
   timeval now{};
   gettimeofday(&now, nullptr);
@@ -42,9 +42,9 @@ std::string time_prefix() {
   return std::string(seconds, length) + fraction;
 }
 
-// Lines of several threads and processes must not mix, so a line goes out in one write(). The rest of the loop is for
-// an interrupting signal, and for an output that somebody made non-blocking. If the reader takes nothing for a second,
-// the line is lost: a message is not worth a hang.
+// Writes a line with one write(), so that lines of several threads and processes do not mix. The loop continues after
+// an interrupting signal, or if somebody made the output non-blocking. If the reader takes nothing for a second, the
+// line is dropped, because a message must not stop the program.
 void write_whole(int descriptor, std::string_view line) {
   constexpr int patience_ms = 1000;
   while (!line.empty()) {

@@ -1,6 +1,6 @@
 #pragma once
-// Messages to people. At info and below they go to stdout, above to stderr, as Horovod's users expect.
-// The only state of ours that a process shares between runtimes: level, style and rank label of the log.
+// Messages for people. Levels up to info go to stdout, higher levels to stderr, as Horovod's users expect. The level,
+// the style and the rank label of the log are the only state that several runtimes of a process share.
 #include <source_location>
 #include <string_view>
 
@@ -15,12 +15,12 @@ struct Style {
 };
 
 void configure(Style style);
-// Shown as [rank] in every line from now on; -1 for none.
+// Every later line begins with [rank]. With -1 it has no such label.
 void set_rank(int rank);
 bool enabled(Level level) noexcept;
 
-// One line, in one write(2): [date time: LEVEL file:line] [rank]: text. From any thread. The caller asks whether the
-// level is enabled. At Level::fatal the process is then aborted.
+// Writes one line with one write(2): [date time: LEVEL file:line] [rank]: text. Any thread may call it. The caller
+// first checks that the level is enabled. At Level::fatal the process is then aborted.
 void write(Level level, std::string_view text, std::source_location where = std::source_location::current());
 
 inline void trace(std::string_view text, std::source_location w = std::source_location::current()) {

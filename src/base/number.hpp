@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that are written as text.
+// Reads numbers from text.
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace hvd {
 
-// The number that the text begins with, and cuts it off the text. If it begins with none, or with one that is too
-// large: nothing, and the text stays as it is. Integers may be given a base, 10 without one.
+// Returns the number at the beginning of the text and removes it from the text. If there is none, or it is too large,
+// returns nothing and leaves the text unchanged. For integers `base` may be given; the default is 10.
 template <typename Number, typename... Base>
 std::optional<Number> take_number(std::string_view& text, Base... base) {
   Number number{};
@@ -18,13 +18,13 @@ std::optional<Number> take_number(std::string_view& text, Base... base) {
   return number;
 }
 
-// The number that the text begins with, whatever comes after it.
+// Returns the number at the beginning of the text and ignores what follows.
 template <typename Number>
 std::optional<Number> leading_number(std::string_view text) {
   return take_number<Number>(text);
 }
 
-// The whole text as a number; nothing if it is anything else.
+// Returns the number if the whole text is one, else nothing.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   auto number = take_number<Number>(text);

@@ -1,5 +1,5 @@
 #pragma once
-// A visitor of a variant from one lambda per alternative.
+// Makes one visitor of a variant from several lambdas, one for each alternative.
 
 namespace hvd {
 

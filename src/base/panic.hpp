@@ -1,5 +1,5 @@
 #pragma once
-// Ends the process on a broken invariant: a defect of ours, never a user's mistake.
+// Ends the process when an invariant is broken. That is a defect of this program, never a mistake of the user.
 #include <source_location>
 #include <string_view>
 

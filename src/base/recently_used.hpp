@@ -1,5 +1,5 @@
 #pragma once
-// A table that keeps the values that were used last and forgets the rest. Values are found by hash, without a walk.
+// A table of limited size that keeps the values used most recently. A value is found by its hash.
 #include <cstddef>
 #include <functional>
 #include <list>
@@ -13,14 +13,15 @@ class RecentlyUsed {
  public:
   explicit RecentlyUsed(std::size_t most) : most_(most) {}
 
-  // Null if it is not there. Valid until the next put() or clear().
+  // Returns null if the key is not there. The pointer is valid until the next put() or clear().
   Value* find(const Key& key) {
     auto found = places_.find(key);
     if (found == places_.end()) return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
     return &found->second->second;
   }
-  // The key must not be there. If there is no room, the value that was not used for longest is removed.
+  // The key must not be in the table yet. If the table is full, the value that was unused for the longest time is
+  // removed.
   Value& put(Key key, Value value) {
     if (entries_.size() == most_) {
       places_.erase(entries_.back().first);
@@ -39,11 +40,11 @@ class RecentlyUsed {
  private:
   using Entries = std::list<std::pair<Key, Value>>;
   std::size_t most_;
-  Entries entries_;  // latest first
+  Entries entries_;  // most recently used first
   std::unordered_map<Key, typename Entries::iterator, Hash> places_;
 };
 
-// Combines the hashes of several values; the order matters.
+// Combines the hashes of several values. The result depends on their order.
 inline std::size_t mix_hash(std::size_t seed, std::size_t value) {
   return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Records as bytes: one alternative of a variant, by its number, then its fields.
+// Turns records into bytes and back: first the number of the variant's alternative, then the record's fields.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace hvd {
 
-// The fields of a record, in the order in which they travel: a tuple of pointers to members, specialised for each
-// record. A record without one does not compile.
+// The fields of a record in their order in the bytes: a tuple of pointers to members, specialised for each record. A
+// record without a specialisation does not compile.
 template <typename Record>
 constexpr auto fields_of = Record::is_not_described_here;
 
@@ -43,7 +43,7 @@ void get_field(ByteReader& from, std::vector<Item>& list) {
   for (auto left = from.get<std::uint32_t>(); left > 0 && from.ok(); --left) get_field(from, list.emplace_back());
 }
 
-// Appends.
+// Appends the record's bytes to `out`.
 template <typename... Records>
 void encode_record(const std::variant<Records...>& record, Buffer& out) {
   ByteWriter to(out);
@@ -62,7 +62,7 @@ std::optional<Variant> decode_alternative(ByteReader& from) {
   return Variant(std::in_place_index<index>, std::move(record));
 }
 
-// Decodes all of the bytes; nothing if they are malformed.
+// Decodes all of the bytes. Returns nothing if they are malformed.
 template <typename Variant>
 std::optional<Variant> decode_record(ConstBytes bytes) {
   ByteReader from(bytes);

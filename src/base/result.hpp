@@ -1,6 +1,6 @@
 #pragma once
-// Result<T> and Status: what can fail in operation returns one of these; nothing below the C API throws.
-// The member names are std::expected's, which GCC 12 does not have in C++20.
+// Result<T> and Status: functions that can fail return one of these. Nothing below the C API throws. The members have
+// the names of std::expected, which GCC 12 does not offer in C++20.
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -13,7 +13,7 @@
 namespace hvd {
 
 enum class ErrorCode : std::uint8_t {
-  invalid_argument,  // the caller's mistake, found on this rank alone
+  invalid_argument,  // the caller's mistake, found by this rank alone
   mismatch,          // the ranks disagree about an operation
   not_initialized,
   shut_down,  // the runtime was shut down, here or by another rank
@@ -31,15 +31,15 @@ struct Error {
   ErrorCode code;
   std::string message;
   std::source_location origin;
-  // Another rank knows the cause better and is about to announce it: a peer that ended for a reason of its own.
+  // True if this error only follows from another rank's failure. That rank knows the cause and will announce it.
   bool is_a_consequence = false;
 
   Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())
       : code(code_), message(std::move(message_)), origin(origin_) {}
 };
 
-// An Error of code `system` whose message ends in the text of errno.
-// The C library's words for a value of errno.
+// errno_text() returns the C library's text for a value of errno.
+// system_error() makes an Error of code `system` whose message ends with that text.
 std::string errno_text(int errno_value);
 Error system_error(std::string what, int errno_value, std::source_location origin = std::source_location::current());
 
@@ -92,7 +92,7 @@ using Status = Result<void>;
 
 }  // namespace hvd
 
-// Passes a failed Status or Result up to the caller.
+// Returns a failed Status or Result to the caller.
 #define HVD_RETURN_IF_ERROR(expression)                                                         \
   do {                                                                                          \
     if (auto&& hvd_status_ = (expression); !hvd_status_) return std::move(hvd_status_.error()); \

@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// FIPS 180-4, 4.2.2.
+// The constants of FIPS 180-4, 4.2.2.
 constexpr std::uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -58,7 +58,7 @@ Digest Sha256::finish() {
   return digest;
 }
 
-// FIPS 180-4, 6.2.2.
+// The computation of FIPS 180-4, 6.2.2.
 void Sha256::take_block(const std::byte* block) {
   std::uint32_t w[64];
   for (std::size_t t = 0; t < 16; ++t) w[t] = load_big_endian(block + 4 * t);

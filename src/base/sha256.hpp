@@ -1,6 +1,6 @@
 #pragma once
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104): with them processes of a job prove to each other that they know its
-// secret without sending it. For a few hundred bytes at a time; not made for speed.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104). Processes of a job use them to prove to each other that they know
+// the job's secret, without sending the secret. Meant for a few hundred bytes; not optimised for speed.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ class Sha256 {
  public:
   Sha256();
   void add(ConstBytes bytes);
-  // Once, at the end.
+  // Called once, at the end.
   Digest finish();
 
  private:
@@ -29,7 +29,7 @@ class Sha256 {
 Digest sha256(ConstBytes bytes);
 Digest hmac_sha256(ConstBytes key, ConstBytes message);
 
-// The time that it takes does not reveal where they differ.
+// Compares two secrets. The time taken does not reveal where they differ.
 bool are_equal_secrets(ConstBytes left, ConstBytes right);
 
 }  // namespace hvd

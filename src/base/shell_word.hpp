@@ -1,11 +1,11 @@
 #pragma once
-// Words for a command that a POSIX shell will read.
+// Quotes words for a command that a POSIX shell reads.
 #include <string>
 #include <string_view>
 
 namespace hvd {
 
-// The word in single quotes: a shell reads it as one word, whatever is in it.
+// Returns the word in single quotes. A shell reads the result as one word, even if it contains blanks or quotes.
 inline std::string in_shell_quotes(std::string_view word) {
   std::string text = "'";
   for (char letter : word) {

@@ -6,7 +6,7 @@
 namespace hvd {
 
 int edit_distance(std::string_view from, std::string_view to) {
-  // Rows of the dynamic programme of Levenshtein (with Damerau's swap): before_last, last, current.
+  // Three rows of the table that computes Levenshtein's distance with Damerau's swap.
   std::vector<int> before_last(to.size() + 1), last(to.size() + 1), current(to.size() + 1);
   for (std::size_t j = 0; j <= to.size(); ++j) current[j] = static_cast<int>(j);
   for (std::size_t i = 1; i <= from.size(); ++i) {

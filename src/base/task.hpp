@@ -1,5 +1,6 @@
 #pragma once
-// A collective in small steps: planned once, then restarted for every batch of its kind without allocating.
+// A collective that runs in small steps. It is planned once and then restarted for every batch of its kind, without
+// allocating memory.
 #include <cstdint>
 #include <span>
 
@@ -10,34 +11,36 @@
 namespace hvd {
 
 enum class Progress : std::uint8_t {
-  pending,  // waits for a peer; step again
+  pending,  // waits for a peer or a device; step again
   done,
-  issued,  // what is left happens on a device: event() says when it is over. The task may be restarted at once
-  failed,  // failure() says why; the task is over
+  issued,  // all remaining work happens on a device: event() says when it ends. The task may be restarted at once
+  failed,  // failure() gives the reason; the task has ended
 };
 
-// Owned and stepped by one thread. Between restart() and the step() that returns done or failed the task borrows
-// the segments' memory, and what was issued borrows it until its event is there; the spans themselves are read during
-// restart() only. Where a task has queued work on a device, its destructor waits until that touches no memory any more.
+// One thread owns and steps a task. The task borrows the segments' memory from restart() until step() returns done or
+// failed. After step() returned issued, the device still uses the memory until the event. The spans themselves are read
+// only during restart(). If a task has queued work on a device, its destructor waits until that work no longer touches
+// memory.
 class Task {
  public:
   virtual ~Task() = default;
-  // Never blocks. Does as much as can be done now.
+  // Does as much as is possible now. Never blocks.
   virtual Progress step() = 0;
-  // Begins the next batch. `sequence` rises from call to call and is equal on all ranks. The batch may have any number
-  // of segments; a plan fixes verb, type, op and root only (and counts, for allgather and reduce_scatter).
+  // Begins the next batch. `sequence` grows with every call and is equal on all ranks. The number of segments may
+  // differ between batches. A plan fixes only verb, type, op and root, and the counts of allgather and reduce_scatter.
   virtual void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) = 0;
-  // The scales from the next restart() on; until then those of the planned collective count. A program may have new
-  // ones in every step (1/tokens). They mean nothing to verbs that do not reduce.
+  // Sets the scales that are used from the next restart() on. Before the first call the scales of the planned
+  // collective are used. A program may need new scales in every step (1/tokens). Verbs that do not reduce ignore them.
   virtual void rescale(double /*prescale*/, double /*postscale*/) {}
-  // Elements that this seat sends to each seat and receives from each in the next restart(). For alltoall only, whose
-  // numbers may be new in every call. Copied.
+  // Sets how many elements this seat sends to each seat and receives from each seat after the next restart(). Only for
+  // alltoall, whose numbers may change with every call. The spans are copied.
   virtual void resize(std::span<const std::int64_t> /*sent*/, std::span<const std::int64_t> /*received*/) {}
-  // Valid after step() returned failed.
+  // May be called after step() has returned failed.
   virtual const Error& failure() const = 0;
-  // After step() returned issued: when all of it is over. While it is pending: what it waits for on a device.
+  // After step() returned issued: the end of all work. While the task is pending: the event on a device that it waits
+  // for.
   virtual Event event() const { return {}; }
-  // The seat that the task waits for, for reports about stalls; Seat{-1} if it cannot tell.
+  // Returns the seat that the task waits for, which reports about stalls name. Seat{-1} if the task does not know.
   virtual Seat waiting_for() const { return Seat{-1}; }
 };
 

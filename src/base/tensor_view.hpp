@@ -1,5 +1,5 @@
 #pragma once
-// A borrowed piece of memory with a type, and lists of such pieces. No framework type.
+// Borrowed memory with an element type, and lists of such pieces. Independent of any framework.
 #include <cstddef>
 #include <cstdint>
 
@@ -13,15 +13,16 @@ inline constexpr int device_kind_count = 2;
 
 const char* name_of(DeviceKind kind) noexcept;
 
-// A queue of work on a device, which is done in its order: the handle by which the device's library knows it. Null:
-// none.
+// A queue of work on a device, which runs in order. `handle` is the name that the device's library uses for the queue.
+// Null means that there is no stream.
 struct Stream {
   void* handle = nullptr;
   explicit operator bool() const noexcept { return handle != nullptr; }
   friend bool operator==(Stream, Stream) = default;
 };
 
-// A point on a stream, which the device that recorded it knows. Token 0 is the past.
+// A point on a stream. Only the device that recorded it can interpret it. Token 0 stands for an event that is already
+// over.
 struct Event {
   std::uint64_t token = 0;
 };
@@ -34,7 +35,7 @@ struct TensorView {
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count) * size_of(dtype); }
 };
 
-// One tensor of a batch. Null data with count > 0 stands for zeros (a rank that has joined).
+// One tensor of a batch. Null data with count > 0 stands for zeros, when this rank has joined.
 struct Segment {
   TensorView view;
 };

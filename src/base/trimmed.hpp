@@ -1,5 +1,5 @@
 #pragma once
-// What a line or a value of a setting says, apart from the blanks around it.
+// Removes the blanks at both ends of a line or of a setting's value.
 #include <string_view>
 
 namespace hvd {

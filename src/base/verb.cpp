@@ -1,7 +1,5 @@
 #include "base/verb.hpp"
 
-#include <cstddef>
-
 namespace hvd {
 
 namespace {
@@ -14,9 +12,10 @@ constexpr unsigned moves = VerbRow::moving;
 constexpr unsigned reduces_it = VerbRow::moving | VerbRow::reducing | VerbRow::fusing;
 constexpr unsigned adasum_needs = VerbRow::floats_only | VerbRow::world_only | VerbRow::power_of_2;
 
-// By value of the verb.
+}  // namespace
+
 // clang-format off
-constexpr VerbRow rows[] = {
+constexpr std::array<VerbRow, 10> verb_rows = {{
     {Verb::allreduce, "allreduce", Agreed::shape, Sizes::nothing, Outcome::as_input, Joined::zeros, reduces_it},
     {Verb::allgather, "allgather", Agreed::all_but_first, Sizes::rows, Outcome::unknown, Joined::refused,
      moves | VerbRow::fusing},
@@ -32,24 +31,18 @@ constexpr VerbRow rows[] = {
      VerbRow::world_only},
     {Verb::remove_set, "remove_process_set", Agreed::shape, Sizes::nothing, Outcome::none, Joined::refused,
      VerbRow::world_only},
-};
+}};
 // clang-format on
 
+namespace {
+
 constexpr bool rows_are_in_order() {
-  for (std::size_t i = 0; i < std::size(rows); ++i)
-    if (static_cast<std::size_t>(rows[i].verb) != i) return false;
+  for (std::size_t i = 0; i < verb_rows.size(); ++i)
+    if (static_cast<std::size_t>(verb_rows[i].verb) != i) return false;
   return true;
 }
 static_assert(rows_are_in_order());
 
 }  // namespace
-
-std::span<const VerbRow> verbs() noexcept {
-  return rows;
-}
-
-const VerbRow& row_of(Verb verb) noexcept {
-  return rows[static_cast<std::size_t>(verb)];
-}
 
 }  // namespace hvd

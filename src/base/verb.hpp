@@ -1,5 +1,8 @@
 #pragma once
-// The verbs, and what makes them differ: one row each. Code that must know reads the row; no code lists the verbs.
+// The verbs, with one row of properties for each. Code that depends on the verb reads a property in its row instead of
+// comparing verbs.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -7,8 +10,9 @@
 
 namespace hvd {
 
-// The values up to join are part of the C API (horovod.h). There adasum is a reduce operation of allreduce, and process
-// sets have functions of their own. The shape of their ops is the list of ranks, or the number of the set.
+// The values up to `join` are part of the C API (horovod.h). The later ones have other forms in the C API: adasum is a
+// reduce operation of allreduce, and process sets have functions of their own. The shape of an operation on process
+// sets is the list of ranks, or the number of the set.
 enum class Verb : std::uint8_t {
   allreduce,
   allgather,
@@ -26,27 +30,29 @@ struct VerbRow {
   Verb verb;
   const char* name;
 
-  // What of the input's shape the ranks must agree on. `all_but_first`: each rank and each call may have another number
-  // of rows.
+  // The part of the input's shape on which the ranks must agree. With `all_but_first` the number of rows may differ
+  // between ranks and between calls.
   enum class Agreed : std::uint8_t { nothing, shape, all_but_first } agreed;
-  // What the ranks tell each other before the data can move: nothing, their number of rows, or the rows for each seat.
+  // The numbers that the ranks tell each other before the data can move: none, each rank's number of rows, or the rows
+  // for each seat.
   enum class Sizes : std::uint8_t { nothing, rows, splits } sizes;
-  // How large the output is: there is none, as the input, this seat's share of its rows, or known only when the sizes
-  // have travelled. The runtime keeps a result of unknown size until the caller takes it.
+  // The size of the output: there is no output, the size of the input, this seat's share of the rows, or a size that is
+  // known only after the numbers were exchanged. The runtime keeps a result of unknown size until the caller takes it.
   enum class Outcome : std::uint8_t { none, as_input, share, unknown } outcome;
-  // What a rank that has joined contributes: nothing is needed, zeros, or nothing can take its place.
+  // The contribution of a rank that has joined: none is needed, zeros, or the operation is refused because nothing can
+  // replace the rank's tensors.
   enum class Joined : std::uint8_t { nothing, zeros, refused } joined;
   unsigned traits;
 
-  bool moves_data() const { return (traits & moving) != 0; }  // an algorithm carries it out; else a record is all
-  bool reduces() const { return (traits & reducing) != 0; }   // reduce operation and scales count
+  bool moves_data() const { return (traits & moving) != 0; }  // an algorithm does the work, not the record alone
+  bool reduces() const { return (traits & reducing) != 0; }   // the reduce operation and the scales have a meaning
   bool has_root() const { return (traits & rooted) != 0; }
-  bool fuses() const { return (traits & fusing) != 0; }  // with others of its kind, into batches of several tensors
+  bool fuses() const { return (traits & fusing) != 0; }  // may travel with others of its kind in one batch
   bool takes_floats_only() const { return (traits & floats_only) != 0; }
-  bool needs_the_world() const { return (traits & world_only) != 0; }   // no process set
-  bool needs_power_of_2() const { return (traits & power_of_2) != 0; }  // ranks
+  bool needs_the_world() const { return (traits & world_only) != 0; }   // process sets are not supported
+  bool needs_power_of_2() const { return (traits & power_of_2) != 0; }  // the number of ranks must be a power of two
   bool has_tensor() const { return agreed != Agreed::nothing; }
-  // The first dimension of the input is a number of rows, which are dealt out or gathered.
+  // True if the first dimension of the input is a number of rows that are distributed or gathered.
   bool has_rows() const { return outcome == Outcome::share || outcome == Outcome::unknown; }
 
   enum : unsigned {
@@ -60,8 +66,13 @@ struct VerbRow {
   };
 };
 
-std::span<const VerbRow> verbs() noexcept;
-const VerbRow& row_of(Verb verb) noexcept;
+extern const std::array<VerbRow, 10> verb_rows;  // in the order of the verbs' values
+inline std::span<const VerbRow> verbs() noexcept {
+  return verb_rows;
+}
+inline const VerbRow& row_of(Verb verb) noexcept {
+  return verb_rows[static_cast<std::size_t>(verb)];
+}
 inline const char* name_of(Verb verb) noexcept {
   return row_of(verb).name;
 }

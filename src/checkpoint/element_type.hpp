@@ -1,5 +1,5 @@
 #pragma once
-// The types that elements of a tensor may have in a checkpoint, by the names that torch and NumPy give them.
+// The element types that a tensor may have in a checkpoint, with the names that torch and NumPy use.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace hvd::checkpoint {
 
-// How elements lie in the file. What HDF5 has no type for lies as integers of the same size; the attribute dtype tells.
+// The form of elements in the file. If HDF5 has no such type, elements are stored as integers of the same size, and the
+// attribute dtype has the type's name.
 enum class Storage : std::uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f16, f32, f64, c64, c128 };
 
 struct ElementType {
@@ -16,9 +17,9 @@ struct ElementType {
   Storage storage;
 };
 
-// Null for a name that there is not.
+// Returns null if there is no type of this name.
 const ElementType* element_type(std::string_view name) noexcept;
-// All names, separated by commas, for messages.
+// Returns all names, separated by commas, for messages.
 std::string element_type_names();
 
 }  // namespace hvd::checkpoint

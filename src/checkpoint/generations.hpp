@@ -1,8 +1,8 @@
 #pragma once
-// The checkpoints of a folder: which there are, which is the newest whole one, which may go.
+// The checkpoints of a folder: lists them, finds the newest complete one, and removes old ones.
 //
-// Newest is what was written last, told by the sequence number in the header; neither the step nor a clock decides, for
-// both may go backwards.
+// The newest checkpoint is the one that was written last. The sequence number in the header decides. The step and the
+// clock do not, because both may go backwards.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,25 +22,27 @@ struct Damaged {
   std::string why;
 };
 struct Generations {
-  std::vector<Generation> whole;  // newest first; as far as their headers tell
-  std::vector<Damaged> damaged;   // files of a checkpoint's name whose header is no good
+  std::vector<Generation> whole;  // newest first; complete according to their headers
+  std::vector<Damaged> damaged;   // files with a checkpoint's name whose header is invalid
 };
 
-// "folder/step-000000001200.h5"
+// Returns text such as "folder/step-000000001200.h5".
 std::string path_for_step(const std::string& folder, std::int64_t step);
 
-// Files that end in .h5 or .h5.previous. An error if the folder cannot be read.
+// Returns the files that end in .h5 or .h5.previous. Fails if the folder cannot be read.
 Result<Generations> generations_in(const std::string& folder);
 
-// One more than the greatest sequence number of all checkpoints beside `path`, and of itself.
+// Returns one more than the greatest sequence number of `path` and of all checkpoints in its folder.
 std::int64_t next_sequence(const std::string& path);
 
-// Opens `path`, or the one before it where it is damaged or gone; of a folder, the newest that can be opened and, if
-// `verifies`, is whole to the last byte. What was passed over, and why, is told to `skipped`.
+// Opens `path`. If it is damaged or missing, opens the checkpoint before it. If `path` is a folder, opens the newest
+// checkpoint that can be opened. With `verifies`, every byte of the checkpoint must be valid too. `skipped` is called
+// with the reason for each checkpoint that was not taken.
 Result<Reader> open_newest(const hdf5::Library& library, const std::string& path, bool verifies,
                            const std::function<void(const std::string& why)>& skipped);
 
-// Removes all but the `keep` newest of path_for_step(); what cannot be read is left for people to look at.
+// Removes the checkpoints named by path_for_step() except the `keep` newest. Files that cannot be read are left for
+// people to look at.
 Status remove_old(const std::string& folder, std::size_t keep);
 
 }  // namespace hvd::checkpoint

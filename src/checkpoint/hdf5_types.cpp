@@ -7,7 +7,7 @@ using hdf5::Calls;
 using hdf5::Handle;
 using hdf5::Id;
 
-// As h5py has it, so that it reads as bool.
+// The type that h5py uses for bool, so that h5py reads it as bool.
 Handle make_boolean(const Calls& calls) {
   Handle type(calls.H5Tenum_create(calls.i8), calls.H5Tclose);
   const std::int8_t no = 0;
@@ -17,7 +17,7 @@ Handle make_boolean(const Calls& calls) {
   return type;
 }
 
-// IEEE binary16: sign at bit 15, five bits of exponent at 10, ten of fraction at 0.
+// IEEE binary16: the sign is bit 15, the exponent has five bits from bit 10, the fraction has ten bits from bit 0.
 Handle make_f16(const Calls& calls) {
   Handle type(calls.H5Tcopy(calls.f32), calls.H5Tclose);
   if (!type || calls.H5Tset_fields(type.get(), 15, 10, 5, 0, 10) < 0 || calls.H5Tset_size(type.get(), 2) < 0 ||
@@ -26,7 +26,7 @@ Handle make_f16(const Calls& calls) {
   return type;
 }
 
-// As h5py has it: a compound of r and i.
+// The type that h5py uses for complex numbers: a compound of r and i.
 Handle make_complex(const Calls& calls, Id part, std::size_t part_bytes) {
   Handle type(calls.H5Tcreate(hdf5::compound_class, 2 * part_bytes), calls.H5Tclose);
   if (!type || calls.H5Tinsert(type.get(), "r", 0, part) < 0 || calls.H5Tinsert(type.get(), "i", part_bytes, part) < 0)

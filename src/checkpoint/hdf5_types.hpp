@@ -1,5 +1,6 @@
 #pragma once
-// HDF5's types for our elements and values, made once for the work on one file. Inside a Section.
+// HDF5's types for the elements and values of checkpoints. They are made once for the work on one file, inside a
+// Section.
 #include "checkpoint/element_type.hpp"
 #include "native/hdf5/handle.hpp"
 
@@ -9,7 +10,7 @@ class Hdf5Types {
  public:
   static Result<Hdf5Types> make(const hdf5::Library& library);
 
-  // In the file and in memory alike: little-endian.
+  // The type is little-endian, in the file and in memory.
   hdf5::Id of(Storage storage) const noexcept;
   hdf5::Id text() const noexcept { return text_.get(); }  // UTF-8 of any length
 

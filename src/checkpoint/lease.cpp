@@ -20,7 +20,7 @@
 namespace hvd::checkpoint {
 namespace {
 
-// What the file says. `holder` are its first lines, which never change; `renewals` is the last one.
+// The content of the file. `holder` is its first lines, which never change; `renewals` is its last line.
 struct Claim {
   std::string holder;
   std::string host, space, machine, job;
@@ -75,7 +75,7 @@ std::string name_of(const Claim& claim) {
          (claim.job.empty() ? "" : " (job " + claim.job + ")");
 }
 
-// Whether the claim's process is one that this one can see, and what it sees.
+// Tells whether the claim's process is alive or has ended. It is unknown if this process cannot see that process.
 enum class Sight { alive, ended, unknown };
 Sight look_at(const Claim& claim) {
   if (claim.space != posix::process_space() || claim.machine != posix::node_id() || claim.process <= 0)
@@ -98,14 +98,15 @@ std::string content_of(const std::string& holder, long renewals) {
   return holder + "renewals " + std::to_string(renewals) + "\n";
 }
 
-// True if `file` is now ours. NFS may report a failure for a link that it made: what is there decides.
+// Returns true if `file` now belongs to this holder. NFS may report a failure although it made the link. Therefore the
+// content of the file decides.
 Result<bool> claim_free(const std::string& file, const std::string& holder) {
   std::string own = file + "." + posix::random_hex(6);
   HVD_RETURN_IF_ERROR(write_text(own, content_of(holder, 0)));
   int outcome = ::link(own.c_str(), file.c_str());
   int reason = errno;
   if (outcome != 0 && reason != EEXIST && reason != ENOENT) {
-    // No hard links here: exclusive creation does it, too.
+    // This file system has no hard links. Exclusive creation has the same effect.
     posix::FileDescriptor made(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (made) outcome = ::rename(own.c_str(), file.c_str());
   }
@@ -121,7 +122,7 @@ void take_away(const std::string& file, const Claim& dead) {
   if (::rename(file.c_str(), aside.c_str()) != 0) return;
   auto moved = read_claim(aside);
   if (moved && moved->holder != dead.holder) {
-    int outcome = ::link(aside.c_str(), file.c_str());  // somebody was faster: it is theirs
+    int outcome = ::link(aside.c_str(), file.c_str());  // if another holder was faster, the file is put back for it
     static_cast<void>(outcome);
   }
   ::unlink(aside.c_str());
@@ -198,7 +199,7 @@ Status Lease::check() {
   auto now = read_claim(file_);
   if (now && now->holder == holder_) return {};
   if (!now) {
-    auto claimed = claim_free(file_, holder_);  // somebody tidied up
+    auto claimed = claim_free(file_, holder_);  // somebody has removed the file
     if (!claimed) return claimed.error();
     if (*claimed) return {};
     now = read_claim(file_);
@@ -208,7 +209,8 @@ Status Lease::check() {
                    ", which took it for dead (was it suspended?). It does not write checkpoints there any more");
 }
 
-// In place, so that a file that another one has put there meanwhile is not touched: the descriptor is looked at first.
+// The file is renewed in place. The open file is checked first, so that a file that another holder has put there
+// meanwhile is not changed.
 void Lease::keep_renewing() {
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, times_.renewal, [&] { return is_ending_; })) {

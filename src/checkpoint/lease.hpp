@@ -1,15 +1,16 @@
 #pragma once
-// Who may write a checkpoint: a file beside it names the one process that does. No flock, which parallel file systems
-// grant to everybody, or refuse.
+// The right to write a checkpoint: a file next to the checkpoint names the one process that has it. flock is not used,
+// because parallel file systems may grant it to every process or refuse it.
 //
-//  1. The holder has made the file by link(), of which only one of several succeeds, and renews it every few seconds.
-//  2. Whoever finds the file of another holder is refused, and told who that is. A holder on the same machine whose
-//     process has ended is dead; one elsewhere is dead when the file does not change for several of its intervals, by
-//     the clock of the one who looks.
-//  3. The file of a dead holder is renamed away, then the own one is linked. What was renamed away is looked at once
-//     more: another one may have been faster.
-//  4. A holder that finds the file to be another's has been taken for dead (it was stopped for long, say). It does not
-//     write any more.
+//  1. The holder has made the file by link(); of several processes only one succeeds. It renews the file every few
+//     seconds.
+//  2. A process that finds the file of another holder is refused, and the error names the holder. A holder on the same
+//     machine is dead if its process has ended. A holder on another machine is dead if the file does not change for
+//     several of its intervals, measured by the clock of the process that looks.
+//  3. The file of a dead holder is renamed, then the new holder links its own file. The renamed file is read once more,
+//     because another process may have been faster and the file may be that process's.
+//  4. If a holder finds that the file names another process, it was taken for dead, for example because it was stopped
+//     for long. It does not write any more.
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -24,21 +25,22 @@ namespace hvd::checkpoint {
 
 struct LeaseTimes {
   std::chrono::milliseconds renewal{5000};
-  std::chrono::milliseconds until_dead{30000};  // without a change
+  std::chrono::milliseconds until_dead{30000};  // without a change of the file
 };
 
 class Lease {
  public:
-  // For the file, or the folder of files, at `path`. Blocks while a holder elsewhere may be dead: at most `until_dead`,
-  // after a word to `waiting`. ErrorCode::invalid_argument names a living holder.
+  // Acquires the lease for the file or folder at `path`. While a holder on another machine may be dead, it first calls
+  // `waiting` with a message and then blocks, at most for `until_dead`. If the holder is alive, fails with
+  // ErrorCode::invalid_argument, and the message names the holder.
   static Result<std::unique_ptr<Lease>> acquire(const std::string& path, const LeaseTimes& times,
                                                 const std::function<void(const std::string&)>& waiting);
-  // Removes the file, if it is still this holder's.
+  // Removes the file if it still belongs to this holder.
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Whether this process may still write.
+  // Fails if this process may not write any more.
   Status check();
   const std::string& file() const noexcept { return file_; }
 
@@ -55,7 +57,7 @@ class Lease {
   std::thread thread_;
 };
 
-// Where the lease for a path lies.
+// Returns the path of the lease's file for a checkpoint's path.
 std::string lease_file(const std::string& path);
 
 }  // namespace hvd::checkpoint

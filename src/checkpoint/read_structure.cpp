@@ -13,7 +13,7 @@ using hdf5::Id;
 using hdf5::Outcome;
 using hdf5::Size;
 
-constexpr int deepest = 128;  // a group may be linked into itself
+constexpr int deepest = 128;  // the deepest nesting, since a group may be linked into itself
 
 Handle open_file(const hdf5::Library& library, const std::string& path) {
   const Calls& calls = library.calls;
@@ -23,7 +23,7 @@ Handle open_file(const hdf5::Library& library, const std::string& path) {
   return {calls.H5Fopen(path.c_str(), hdf5::open_to_read, access.get()), calls.H5Fclose};
 }
 
-// Callbacks of a C library: nothing may be thrown through it, so names are collected first.
+// HDF5 calls this function. Exceptions must not pass through a C library, so the names are only collected here.
 Outcome keep_name(Id, const char* name, const void*, void* context) {
   static_cast<std::vector<std::string>*>(context)->emplace_back(name);
   return 0;
@@ -137,7 +137,7 @@ class StructureReader {
     return {};
   }
 
-  // Of an attribute, or of a dataset.
+  // Reads the value of an attribute or of a dataset.
   Status read_value(Id from, bool is_attribute, Entry& entry) {
     Handle space(is_attribute ? calls_.H5Aget_space(from) : calls_.H5Dget_space(from), calls_.H5Sclose);
     Handle type(is_attribute ? calls_.H5Aget_type(from) : calls_.H5Dget_type(from), calls_.H5Tclose);
@@ -176,7 +176,7 @@ class StructureReader {
     }
   }
 
-  // By path, so that it does not depend on how the file came about.
+  // Orders the entries by path, so that their order does not depend on how the file was written.
   void order() {
     std::vector<std::size_t> ranks(structure_.state.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
@@ -196,7 +196,7 @@ class StructureReader {
 
   const hdf5::Library& library_;
   const Calls& calls_;
-  std::string name_;  // of the file, for messages
+  std::string name_;  // name of the file for messages
   Hdf5Types types_;
   Structure structure_;
 };

@@ -21,7 +21,7 @@ struct OpenFile {
 
 Result<OpenFile> open_file(const std::string& path) {
   OpenFile opened;
-  // A pipe would be waited for.
+  // With O_NONBLOCK, opening a pipe does not wait.
   opened.file = posix::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!opened.file) {
     int reason = errno;
@@ -68,7 +68,7 @@ Result<Reader> Reader::open(const hdf5::Library& library, const std::string& pat
   if (!blocks) return blocks.error();
   reader.blocks_ = std::move(*blocks);
   HVD_RETURN_IF_ERROR(reader.verify_blocks(Block::Content::structure));
-  // By the descriptor: another file may have taken this one's place by now.
+  // HDF5 opens the file by its descriptor, because another file may have got the path meanwhile.
   auto structure = read_structure(library, reader.name_of_descriptor(), path);
   if (!structure) return structure.error();
   reader.structure_ = std::move(*structure);
@@ -94,7 +94,7 @@ Status Reader::read(std::string_view path, void* data, std::uint64_t bytes) cons
                                                   " bytes, and the memory for it " + std::to_string(bytes));
   if (bytes == 0) return {};
   if (place->in_one_piece) return read_blocks(*place, static_cast<std::byte*>(data));
-  // What lies in chunks is part of the structure, which was verified.
+  // Tensors stored in chunks are part of the structure, which was verified at opening.
   return read_through_hdf5(*library_, name_of_descriptor(), path_, *entry, data, bytes);
 }
 

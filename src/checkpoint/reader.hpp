@@ -1,6 +1,6 @@
 #pragma once
-// Reads a checkpoint of which every byte is verified: the structure when it is opened, before HDF5 sees it; a tensor's
-// bytes when they are read.
+// Reads a checkpoint and verifies every byte that it uses. The structure is verified when the file is opened, before
+// HDF5 sees it. A tensor's bytes are verified when they are read.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace hvd::checkpoint {
 
-// Its first 512 bytes alone: cheap, for listing many.
+// Reads only the first 512 bytes of the file. This is cheap, so many files can be listed.
 Result<Header> read_header(const std::string& path);
 
 class Reader {
@@ -21,14 +21,14 @@ class Reader {
 
   const std::string& path() const noexcept { return path_; }
   const Header& header() const noexcept { return header_; }
-  // Ordered by path; tensors have no data.
+  // The entries, ordered by path. Their tensors have no data.
   const State& state() const noexcept { return structure_.state; }
-  // Null if there is no such entry.
+  // Returns null if there is no such entry.
   const Entry* find(std::string_view path) const noexcept;
 
-  // The tensor's bytes, `bytes` of them, into the caller's memory.
+  // Reads the tensor into `data`. `bytes` must be the tensor's size.
   Status read(std::string_view path, void* data, std::uint64_t bytes) const;
-  // Reads everything that open() did not, and keeps nothing of it.
+  // Reads and verifies all bytes that open() did not read. Keeps none of them.
   Status verify() const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view first_line = "Horovod checkpoint\n";
 constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
-constexpr std::size_t checksum_line_bytes = 16;  // "crc32c 01234567\n", the last of the header
+constexpr std::size_t checksum_line_bytes = 16;  // "crc32c 01234567\n", the last line of the header
 
 std::string hex(std::uint32_t value) {
   char text[16];
@@ -25,7 +25,7 @@ std::string checksum_line(std::string_view before) {
   return "crc32c " + hex(crc32c(as_bytes(before))) + "\n";
 }
 
-// The numbers of a header behind its layout, in the order in which they are written.
+// Visits the header's numbers in the order in which they are written. The version of the layout is not among them.
 template <typename AnyHeader, typename Visit>
 void for_each_number(AnyHeader& header, Visit visit) {
   visit("bytes", header.file_bytes);
@@ -37,7 +37,7 @@ void for_each_number(AnyHeader& header, Visit visit) {
   visit("saved_at_unix_s", header.saved_at_s);
 }
 
-// The number behind `name` in "name 12\n".
+// Returns the number after `name` in a line such as "name 12\n".
 std::optional<std::int64_t> number_of(std::string_view text, std::string_view name) {
   std::string wanted = "\n" + std::string(name) + " ";
   std::size_t at = text.find(wanted);

@@ -1,6 +1,6 @@
 #pragma once
-// What lies around the HDF5 part of a checkpoint: 512 bytes before it that name the file and its length, and a table of
-// checksums behind it that covers every other byte. docs/checkpoint-layout.md describes both.
+// The parts of a checkpoint around its HDF5 part. The header of 512 bytes before it identifies the file and gives its
+// length. A table behind it has checksums of every other byte. docs/checkpoint-layout.md describes both.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ namespace hvd::checkpoint {
 
 inline constexpr int newest_layout = 1;
 inline constexpr std::uint64_t header_bytes = 512;
-inline constexpr std::uint64_t block_bytes = 4 << 20;  // most of one checksum
+inline constexpr std::uint64_t block_bytes = 4 << 20;  // most bytes of one checksum
 inline constexpr std::uint64_t table_row_bytes = 24;
 
 struct Header {
@@ -20,30 +20,30 @@ struct Header {
   std::uint64_t table_offset = 0;
   std::uint64_t table_rows = 0;
   std::uint32_t table_checksum = 0;
-  std::int64_t step = -1;       // of the training; -1: it was not told
-  std::int64_t sequence = 0;    // greater than that of every checkpoint that was in the folder before
-  std::int64_t saved_at_s = 0;  // since 1970, by the clock of the host that wrote it
+  std::int64_t step = -1;       // of the training; -1: not known
+  std::int64_t sequence = 0;    // greater than in every earlier checkpoint of the folder
+  std::int64_t saved_at_s = 0;  // seconds since 1970, by the clock of the host that wrote the file
   int layout = newest_layout;
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-// A piece of the file and its CRC-32C. Rows are in the order of offsets and leave nothing out.
+// A piece of the file and its CRC-32C. The rows are ordered by offset and cover everything without a gap.
 struct Block {
   enum class Content : std::uint32_t { structure, data };
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;
-  Content content = Content::structure;  // structure is verified before HDF5 sees the file, data when it is read
+  Content content = Content::structure;  // structure is verified before HDF5 sees the file, data when they are read
   friend bool operator==(const Block&, const Block&) = default;
 };
 
-// What every damage is reported as; its code is `system`, by which an earlier checkpoint is tried.
+// Makes the error for any damage. Its code is `system`; for this code the caller tries an earlier checkpoint.
 Error damaged(const std::string& path, const std::string& what);
 
 std::string encode(const Header& header);
 std::string encode(const std::vector<Block>& blocks);
 
-// `path` is for messages.
+// `path` is used only in messages.
 Result<Header> decode_header(ConstBytes bytes, const std::string& path);
 Result<std::vector<Block>> decode_table(ConstBytes bytes, const Header& header, const std::string& path);
 

@@ -27,7 +27,7 @@ std::optional<int> digit_of(char letter) {
   return std::nullopt;
 }
 
-// Names of attributes that are ours.
+// True if the name is one of the attributes that checkpoints use themselves.
 bool is_reserved(std::string_view name) {
   return name == "kind" || name == "dtype" || name == "unit";
 }

@@ -1,8 +1,8 @@
 #pragma once
-// What a checkpoint holds: a tree of groups, values and tensors, as a list of entries with paths.
+// The content of a checkpoint: a tree of groups, values and tensors. It is stored as a list of entries with paths.
 //
-// A path is "/model/layer1.weight": names separated by slashes. A slash inside of a name is written %2F; escape() does
-// it.
+// A path consists of names separated by slashes, such as "/model/layer1.weight". escape() writes a slash inside a name
+// as %2F.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@
 
 namespace hvd::checkpoint {
 
-// Memory of the caller's when it is to be written; when it was read, only type and shape.
+// A tensor. When it is written, `data` is the caller's memory. When it was read, only type and shape are set.
 struct Tensor {
   std::string dtype;  // "float32"; see element_type.hpp
   std::vector<std::int64_t> shape;
@@ -31,25 +31,27 @@ using Content = std::variant<Group, None, bool, std::int64_t, double, std::strin
 
 struct Entry {
   std::string path;
-  std::string kind;  // what the group or tensor stands for in the program ("list", "ndarray"); empty: nothing special
+  std::string kind;  // kind of object in the program ("list", "ndarray"); empty: none
   Content content;
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 using State = std::vector<Entry>;
 
-// A name as a part of a path: "/" and "%" in it, and what HDF5 does not take for a name, become %XX.
+// Turns a name into a part of a path: "/", "%" and characters that HDF5 does not allow in names become %XX.
 std::string escape(std::string_view name);
-// Its inverse; "%" before anything but two hexadecimal digits stays.
+// The inverse of escape(). A "%" that is not followed by two hexadecimal digits is not changed.
 std::string unescape(std::string_view part);
 
-// The path of the entry around it; "/" for "/model". And the last part.
+// parent_of() returns the path of the entry that contains this one ("/" for "/model"), and last_part_of() the last
+// name.
 std::string_view parent_of(std::string_view path);
 std::string_view last_part_of(std::string_view path);
 
-// Bytes of the tensor. An error says what is wrong with its type or shape.
+// Returns the size of the tensor in bytes. The error says what is wrong with its type or shape.
 Result<std::int64_t> bytes_of(const Tensor& tensor);
 
-// Whether everything in it can be written: paths, types, shapes, nothing twice, nothing inside of what is no group.
+// Checks that the state can be written: paths, types and shapes are valid, no path occurs twice, and every parent is a
+// group.
 Status check(const State& state);
 
 }  // namespace hvd::checkpoint

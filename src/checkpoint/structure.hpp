@@ -1,6 +1,6 @@
 #pragma once
-// The HDF5 part of a checkpoint: groups, attributes and datasets made of a state, and a state read back from them. The
-// bytes of most tensors are not moved here: HDF5 only says where they lie in the file.
+// The HDF5 part of a checkpoint. Writes a state as groups, attributes and datasets, and reads it back. The bytes of
+// most tensors are not moved here: HDF5 only tells their position in the file.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,39 +14,40 @@ namespace hvd::checkpoint {
 struct Compression {
   enum class Method : std::uint8_t { none, gzip, lz4, zstd };
   Method method = Method::none;
-  int level = -1;  // gzip 0 to 9, zstd 1 to 22; -1: the filter's own choice
+  int level = -1;  // gzip 0 to 9, zstd 1 to 22; -1: the filter's default
 };
-// "", "none", "gzip", "gzip:6", "zstd:3", "lz4".
+// Parses text such as "", "none", "gzip", "gzip:6", "zstd:3", "lz4".
 Result<Compression> compression_of(const std::string& text);
 
-// Where a tensor's bytes belong in the file.
+// The position of a tensor's bytes in the file.
 struct Extent {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   const void* data = nullptr;
 };
 
-// Makes the file, which is there and empty, except for the extents it returns, in the order of their offsets: whoever
-// calls writes them. The first `user_bytes` bytes are left to the caller, too.
+// Writes the structure into the existing empty file, and returns the extents of the tensors in the order of their
+// offsets. The caller writes the bytes of these extents. The first `user_bytes` bytes of the file are also left to the
+// caller.
 Result<std::vector<Extent>> write_structure(const hdf5::Library& library, const std::string& path, const State& state,
                                             const Compression& compression, std::uint64_t user_bytes);
 
-// A tensor of the file; bytes that lie in one piece can be read without HDF5.
+// A tensor of the file. If its bytes are in one piece, they can be read without HDF5.
 struct Place {
-  std::size_t entry = 0;  // in the state
+  std::size_t entry = 0;  // its index in the state
   bool in_one_piece = false;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 struct Structure {
   State state;                // ordered by path
-  std::vector<Place> places;  // of its tensors, in the same order
+  std::vector<Place> places;  // places of the state's tensors, in the same order
 };
-// What is no structure of ours is an error, never a crash; HDF5's own mistakes in what it reads are another matter, so
-// verify the bytes before. `name` stands for the path in messages.
+// Reads the structure. If the file is not a checkpoint of this layout, the result is an error and never a crash. HDF5
+// itself may fail on damaged bytes, so the bytes should be verified before. `name` replaces the path in messages.
 Result<Structure> read_structure(const hdf5::Library& library, const std::string& path, const std::string& name);
 
-// The bytes of a tensor that does not lie in one piece.
+// Reads a tensor whose bytes are not in one piece.
 Status read_through_hdf5(const hdf5::Library& library, const std::string& path, const std::string& name,
                          const Entry& entry, void* data, std::uint64_t bytes);
 

@@ -14,15 +14,16 @@ using hdf5::Handle;
 using hdf5::Id;
 using hdf5::Size;
 
-constexpr std::int64_t most_compact_bytes = 1024;   // inside of the object header; HDF5's limit is 64 KB
-constexpr std::int64_t least_chunked_bytes = 4096;  // compressing less gains nothing
+constexpr std::int64_t most_compact_bytes = 1024;   // stored inside the object header, where HDF5 allows 64 KB
+constexpr std::int64_t least_chunked_bytes = 4096;  // compressing smaller tensors gains nothing
 constexpr Size chunk_bytes = 1 << 20;
-constexpr std::size_t most_attributes = 256;  // of a group; HDF5 looks through them one by one
-// Structure and data are kept apart in the file by this much, so that tensors lie next to each other.
+constexpr std::size_t most_attributes = 256;  // of a group; HDF5 searches them one by one
+// HDF5 allocates space for the structure in steps of this size. So structure and data are separate, and tensors are
+// next to each other.
 constexpr Size structure_step = 256 << 10;
 
 constexpr int filter_of(Compression::Method method) {
-  switch (method) {  // the numbers are registered with the HDF Group
+  switch (method) {  // the HDF Group has registered these numbers
     case Compression::Method::none: return 0;
     case Compression::Method::gzip: return hdf5::gzip_filter;
     case Compression::Method::lz4: return 32004;
@@ -46,7 +47,7 @@ class StructureWriter {
     HVD_RETURN_IF_ERROR(create_file(path, user_bytes));
     HVD_RETURN_IF_ERROR(write_groups(state));
     for (const Entry& entry : state) HVD_RETURN_IF_ERROR(write_entry(entry));
-    // This is when HDF5 writes most of what it has.
+    // HDF5 writes most of its data when the file is closed.
     if (!file_.close()) return hdf5::failure_of(library_, "cannot write " + path);
     std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
     return {};
@@ -74,7 +75,8 @@ class StructureWriter {
         calls_.H5Pset_meta_block_size(access.get(), structure_step) < 0 ||
         calls_.H5Pset_fclose_degree(access.get(), hdf5::strong_close) < 0)
       return hdf5::failure_of(library_, "HDF5 could not make property lists");
-    // Nobody else knows the file, and many parallel file systems have no locks, or say so falsely.
+    // No other process knows the file, so it is not locked. Many parallel file systems have no locks, or claim falsely
+    // to have them.
     if (calls_.H5Pset_file_locking != nullptr) calls_.H5Pset_file_locking(access.get(), false, true);
     file_ =
         Handle(calls_.H5Fcreate(path.c_str(), hdf5::create_or_empty, creation.get(), access.get()), calls_.H5Fclose);
@@ -84,8 +86,8 @@ class StructureWriter {
     return {};
   }
 
-  // Groups first, since the others lie in them. A group's path begins with that of the one around it, so it comes
-  // later.
+  // Groups are written first, because they contain the other entries. In the order of paths a group comes after the
+  // group that contains it.
   Status write_groups(const State& state) {
     std::vector<const Entry*> groups;
     for (const Entry& entry : state) {
@@ -122,7 +124,8 @@ class StructureWriter {
     return {};
   }
 
-  // A value is an attribute of the group that it lies in; with a kind of its own, or one of very many, a dataset.
+  // Writes a value. It becomes an attribute of the group that contains it. It becomes a dataset if it has a kind of its
+  // own, or if the group has very many values.
   Status write_value(const Entry& entry) {
     std::string around(parent_of(entry.path));
     std::string name(last_part_of(entry.path));
@@ -193,7 +196,7 @@ class StructureWriter {
                        bool& in_one_piece) {
     bool is_chosen = calls_.H5Pset_obj_track_times(creation, false) >= 0;
     if (bytes == 0) {
-      // HDF5 has no place in the file for it.
+      // An empty tensor needs no space in the file.
     } else if (bytes <= most_compact_bytes) {
       is_chosen = is_chosen && calls_.H5Pset_layout(creation, hdf5::compact_layout) >= 0;
     } else if (compression_.method != Compression::Method::none && !shape.empty() && bytes >= least_chunked_bytes) {
@@ -214,7 +217,7 @@ class StructureWriter {
       for (Size extent : chunk) product *= extent;
       return product;
     };
-    // The first dimensions are cut first: a chunk is then one piece of memory.
+    // The first dimensions are cut first, so that a chunk is one piece of memory.
     for (Size& extent : chunk)
       while (extent > 1 && bytes() > chunk_bytes) extent = (extent + 1) / 2;
     if (calls_.H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()) < 0) return false;

@@ -14,7 +14,8 @@
 namespace hvd::checkpoint {
 namespace {
 
-// HDF5's headers, links and attributes of an entry take a few hundred bytes; its tables grow in steps.
+// Estimates of the space that HDF5 needs. The headers, links and attributes of an entry take a few hundred bytes;
+// HDF5's tables grow in steps.
 constexpr std::uint64_t bytes_per_entry = 2048;
 constexpr std::uint64_t bytes_besides = 1 << 20;
 
@@ -32,7 +33,7 @@ class FileWriter {
  public:
   FileWriter(posix::FileInPlace& file, std::vector<Extent> extents) : file_(file), extents_(std::move(extents)) {}
 
-  // Everything behind the header, which ends at the offset that this returns.
+  // Writes everything after the header, and returns the offset at which it ends.
   Result<std::uint64_t> write_and_sum() {
     struct stat about {};
     if (::fstat(file_.descriptor(), &about) != 0) return system_error("fstat", errno);
@@ -73,7 +74,7 @@ class FileWriter {
       ConstBytes piece(data + done, size);
       blocks_.push_back({extent.offset + done, size, crc32c(piece), Block::Content::data});
       HVD_RETURN_IF_ERROR(file_.write(piece, extent.offset + done));
-      // The disk is to be at work while the next piece is summed and copied, not when fsync comes.
+      // The disk begins to write now, while the next piece is summed and copied, instead of only at fsync.
       if (size == block_bytes) file_.start_writing_back(extent.offset + done, size);
       done += size;
     }

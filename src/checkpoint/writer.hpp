@@ -1,12 +1,12 @@
 #pragma once
-// Writes a state as one file that is whole or not there.
+// Writes a state as one file that is complete or does not exist.
 //
-//  1. The file is begun under a temporary name beside its place, and its space is taken.
-//  2. HDF5 makes the structure and tells where the tensors' bytes belong. It is then done with the file.
-//  3. The tensors' bytes are written there, with checksums from the memory that they come from.
+//  1. The file is begun under a temporary name in the same folder, and its space is reserved.
+//  2. HDF5 writes the structure and tells the positions of the tensors' bytes. After that HDF5 has closed the file.
+//  3. The tensors' bytes are written to these positions. Their checksums are computed from the memory.
 //  4. Checksums of the structure, the table of all checksums and the header follow, then fsync.
-//  5. The file that was there before becomes the previous generation, and the new one takes its place.
-// Killed at any instant, this leaves the old file or the new one.
+//  5. The previous file becomes the previous generation, and the new file takes its path.
+// If the process is killed at any instant, either the old file or the new file is there.
 #include <cstdint>
 #include <string>
 
@@ -16,7 +16,7 @@
 
 namespace hvd::checkpoint {
 
-// What the generation before is called: path + this.
+// The previous generation has the path of the file with this suffix.
 inline constexpr const char* previous_suffix = ".previous";
 
 struct WriteOptions {
@@ -31,7 +31,7 @@ struct Written {
   double seconds = 0;
 };
 
-// Blocks until the file is durable. The tensors' memory is only read. Any thread.
+// Writes the file. Blocks until the file is durable. The tensors' memory is only read. May be called on any thread.
 Result<Written> write_file(const hdf5::Library& library, const std::string& path, const State& state,
                            const WriteOptions& options);
 

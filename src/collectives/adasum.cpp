@@ -1,14 +1,15 @@
-// Adasum by vector halving and distance doubling, over a power of two of seats.
+// Adasum by vector halving and distance doubling. The number of seats is a power of two.
 //
-// Of two vectors a and b comes (1 - ab/2aa) a + (1 - ab/2bb) b; of 2d seats the sum of the first d and that of the last
-// d are such a pair. Level by level, for d = 1, 2, 4 …:
-//  1. A seat holds a part of its sum, and the seat d places away the same part of the other. They halve it: each gives
-//     away one half and gets the other's of what it keeps. So 2d seats hold the pair, each a part of both vectors.
-//  2. Each adds up the products over its part, and these sums are added over the 2d seats.
-//  3. Each combines its part. At the end the parts are gathered the way they were dealt out.
-// Every tensor of a batch is halved on its own and has its own products, so that its bits do not depend on what else is
-// in the batch: the work area has a block for each seat, which holds a share of each tensor. Sums of products are added
-// pair by pair, which gives the same bits on both sides; and only one seat computes an element.
+// Two vectors a and b are combined to (1 - ab/2aa) a + (1 - ab/2bb) b. In a group of 2d seats, a is the result of the
+// first d seats and b that of the last d. This is done level by level, for d = 1, 2, 4 …:
+//  1. A seat holds a part of its own vector, and the seat d places away holds the same part of the other vector. The
+//     two halve this part: each seat keeps one half and gives away the other half, and gets the other vector's half of
+//     the part that it keeps. So the 2d seats together hold both vectors, and each seat has the same part of both.
+//  2. Each seat adds up the products over its part. These sums are then added over the 2d seats.
+//  3. Each seat combines its part. At the end the parts are gathered in the reverse order.
+// Every tensor of a batch is halved by itself and has its own products, so its bits do not depend on the other tensors
+// of the batch. The work area has a block for each seat, and a block holds a share of each tensor. The sums of products
+// are added pair by pair, which gives the same bits on both sides. Each element is computed by only one seat.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -34,8 +35,8 @@ struct Exchange {
   enum class Of : std::uint8_t { halves, products, results } of = Of::halves;
   Seat peer;
   Blocks sent, received;       // of halves and results
-  bool peer_is_lower = false;  // the peer holds the left vector
-  bool is_complete = false;    // products: those of all seats have been added
+  bool peer_is_lower = false;  // the peer holds the left vector, a
+  bool is_complete = false;    // products: the products of all seats have been added
   bool is_last_level = false;
 };
 
@@ -151,7 +152,7 @@ class AdasumTask final : public Task {
 
   void pack() {
     is_packed_ = true;
-    // The blocks of a single tensor lie in the tensor's own order.
+    // With a single tensor, the order of the blocks is the order of the tensor. The output can then be the work area.
     std::byte* output = lengths_.size() == 1 ? out_.contiguous(0, out_.count()) : nullptr;
     is_in_output_ = output != nullptr;
     work_ = is_in_output_ ? output : scratch_.reserve(bytes_of({0, size_}));
@@ -179,7 +180,7 @@ class AdasumTask final : public Task {
     }
     const PeerLinks::Peer& peer = peers_.to(exchange.peer);
     const Channel channel{sequence_, 0, static_cast<std::uint32_t>(next_)};
-    // If a message would be empty, neither side has it.
+    // If a message would be empty, neither side sends or receives it.
     if (!received.empty()) receive_ = peer.link->recv(peer.seat, received, channel);
     if (!sent.empty()) send_ = peer.link->send(peer.seat, sent, channel);
   }
@@ -223,7 +224,7 @@ class AdasumTask final : public Task {
     });
   }
 
-  // Calls visit(piece, left, right) for the part of this level's pair that this seat holds.
+  // Calls visit(piece, left, right) for this seat's part of the two vectors of this level.
   template <typename Visit>
   void visit_pairs(Visit visit) {
     const std::byte* arrival = landing_.reserve(bytes_of(pair_.received));
@@ -257,11 +258,11 @@ class AdasumTask final : public Task {
   SegmentArray in_, out_;
   Sequence sequence_;
   std::vector<std::int64_t> lengths_;                           // of the tensors that are not empty
-  std::vector<std::int64_t> block_begins_;                      // in the work area; and the end
+  std::vector<std::int64_t> block_begins_;                      // in the work area; the last entry is the end
   std::vector<devices::Products> products_, arrived_products_;  // by tensor
   Exchange pair_;                                               // of this level
   std::byte* work_ = nullptr;
-  bool is_in_output_ = false;  // the work area is the output
+  bool is_in_output_ = false;  // the output is the work area
   Scratch scratch_, landing_;
 
   std::size_t next_ = 0;

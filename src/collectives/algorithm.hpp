@@ -1,5 +1,5 @@
 #pragma once
-// One way to do collectives over a team.
+// The interface of an algorithm: a way to carry out collectives over a team.
 #include <memory>
 #include <span>
 #include <string_view>
@@ -17,44 +17,46 @@ using transport::SegmentArray;
 
 class Selector;
 
-// A group, its links, and the smaller teams that it is made of. Borrowed by every task planned over it.
+// A group, its links, and the smaller teams of which it consists. Every task that is planned over a team uses it, so
+// the team must outlive the task.
 struct Team {
   Group group;
   transport::Link* link = nullptr;  // null for a team of one rank, or if only node and rail are connected
-  // For a team of several nodes: my node, and the seats with my local rank on all nodes. Null otherwise.
+  // In a team on several nodes: the ranks on this node, and the ranks with this local rank on all nodes. Otherwise
+  // null.
   Team* node = nullptr;
-  Team* rail = nullptr;  // null on a rank that has no part in the rails (uneven nodes)
-  int nodes = 1;         // on which the team has ranks
-  int rails = 1;         // how many there are: the smallest number of ranks on a node of this team
-  // By seat: the number of its node, which is also the node's seat on every rail. Null data if it is not known;
-  // hierarchical then does only allreduce and barrier, which need no numbers.
+  Team* rail = nullptr;  // null on a rank without a rail (uneven nodes)
+  int nodes = 1;         // number of nodes with ranks of the team
+  int rails = 1;         // number of rails: the smallest number of ranks on a node of this team
+  // By seat: the number of the seat's node, which is also the node's seat on every rail. Null data if it is not known;
+  // hierarchical then does only allreduce and barrier, which do not need these numbers.
   std::span<const std::int32_t> node_of;
   const Selector* selector = nullptr;  // chooses the algorithms of the stages
-  // For tensors in other memory than the host's: their device, and the same ranks over links that carry host memory,
-  // for what no link carries from device to device. Null otherwise.
+  // For tensors in device memory: their device, and a team of the same ranks over links that carry host memory. The
+  // second team is used where no link carries data from device to device. Otherwise null.
   devices::Device* device = nullptr;
   Team* host = nullptr;
 
   int size() const { return group.size(); }
 };
 
-// Rules for tasks over one link, which every rank keeps:
+// Rules for tasks over one link. Every rank must keep them:
 //  - The tasks of a link are planned in the same order on all its ranks, and restarted in the same order. Several may
-//    be under way at once; their sequence numbers then differ.
-//  - A task that was restarted is stepped until it is done or failed. One that failed, or is given up, is destroyed
+//    be under way at the same time; their sequence numbers then differ.
+//  - A task that was restarted is stepped until it is done or failed. A task that failed or is given up is destroyed
 //    only after link->abort(): until then peers may still read its buffers.
-// What restart() expects of the segments is the same for every algorithm and said at transport::NativeCollectives.
+// The segments that restart() expects are the same for every algorithm. transport::NativeCollectives describes them.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual const char* name() const = 0;
-  // Whether cost() of this verb is possible for any team.
+  // True if cost() of this verb is possible for some team.
   virtual bool does(Verb verb) const = 0;
-  // Cost::impossible() if the algorithm cannot do it. Equal on all ranks of the team.
+  // Returns Cost::impossible() if the algorithm cannot do the collective. The result is equal on all ranks of the team.
   virtual Cost cost(const Collective& collective, const Team& team) const = 0;
-  // Two algorithms of equal answers give the same bits for the same team (see Selector).
+  // If two algorithms return the same name, they give the same bits for the same team (see Selector).
   virtual std::string_view addition_order(const Collective& collective, const Team& team) const = 0;
-  // Collective: every rank of the team plans the same things in the same order.
+  // Collective: every rank of the team makes the same plans in the same order.
   virtual std::unique_ptr<Task> plan(const Collective& collective, Team& team) const = 0;
 };
 

@@ -1,4 +1,5 @@
-// A team of one: nothing to communicate, but scales apply, and results must appear where they are expected.
+// The algorithm for a team of one rank. There is nothing to communicate, but the scales apply and the result goes to
+// the output.
 #include "collectives/algorithm.hpp"
 #include "collectives/alone/on_device.hpp"
 #include "collectives/schedule/cost_model.hpp"

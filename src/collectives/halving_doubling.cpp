@@ -1,9 +1,9 @@
 // Recursive halving, then recursive doubling, over the fixed pairing (schedule/pairing.hpp).
 //
-// For d = core/2 … 1 the places p and p XOR d exchange: each gives away the half of its blocks that the other will own,
-// and reduces the half that it keeps. Then for d = 1 … core/2 they exchange what they own. A chunk of a few kilobytes
-// is not halved: both give the other everything and compute the same, which takes half the rounds and gives the same
-// bits. Folded seats hand over everything before and get the result after.
+// For d = core/2 … 1 the places p and p XOR d exchange data: each gives away the half of its blocks that the other
+// place will own, and reduces the half that it keeps. Then for d = 1 … core/2 they exchange the blocks that they own. A
+// chunk of a few kilobytes is not halved: both places send all of it and compute the same result. This takes half the
+// rounds and gives the same bits. Folded seats send all their data before the exchange and get the result after it.
 #include "collectives/algorithm.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/pairing.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t small_bytes = 8 << 10;
 
-// Writes the program of one seat. If blocks belong to seats, a place owns the blocks of its seats; else it owns one
-// block.
+// Writes the program of one seat. If each block belongs to a seat, a place owns the blocks of its seats. Otherwise a
+// place owns one block.
 class Writer {
  public:
   Writer(const Team& team, bool blocks_are_seats)
@@ -61,14 +61,14 @@ class Writer {
   }
 
   Blocks everything() const { return {0, program_.blocks}; }
-  // The block of the folded seat of my pair.
+  // Returns the block of the folded seat in this seat's pair.
   Blocks block_of_folded() const {
     int folded_seat = acts_ ? me_.value + 1 : me_.value;
     return {folded_seat, folded_seat + 1};
   }
 
  private:
-  // The blocks of the aligned run of so many places that this one belongs to.
+  // Places are divided into aligned runs of `length` places. Returns the blocks of the run that contains `place`.
   Blocks run_of(int place, int length) const {
     int first = place / length * length;
     if (!blocks_are_seats_) return {first, first + length};

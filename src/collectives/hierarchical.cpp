@@ -1,22 +1,23 @@
-// Collectives over several nodes, made of collectives inside the nodes and along the rails. Written against Team alone:
-// which links and algorithms the stages use is the selector's choice.
+// Collectives over several nodes, composed of collectives inside the nodes and along the rails. The code uses only
+// Team. The selector chooses the links and algorithms of the stages.
 //
-// The batch is cut into chunks, and every chunk is dealt out to the rails: rail k carries its k-th share. Short ones of
-// allreduce and broadcast go down the first rail alone. The stages of a chunk, each of which may have no task on some
-// ranks:
+// The batch is cut into chunks, and every chunk is divided among the rails: rail k carries the k-th share. Short chunks
+// of allreduce and broadcast travel only on the first rail. The stages of a chunk are as follows; on some ranks a stage
+// has no task:
 //                  first (node)                     middle (rail)                last (node)
 //   allreduce      reduce_scatter: the k-th rank    allreduce of share k         allgather
 //                  gets its node's share k
 //   broadcast      on the root's node: broadcast    broadcast of share k         on the other nodes: allgather
 //   allgather      allgather of the node's own      allgather of the nodes'      allgather of the other nodes'
 //                                                   shares k
-//   reduce_scatter reduce_scatter: the k-th rank    reduce_scatter: every node   allgather, of which a rank takes
-//                  gets its node's shares k         gets its share k             its own
+//   reduce_scatter reduce_scatter: the k-th rank    reduce_scatter: every node   allgather, from which a rank
+//                  gets its node's shares k         gets its share k             takes its own part
 //   barrier        barrier                          first rail only: barrier     barrier
-// Uneven nodes have as many rails as the smallest has ranks; the other ranks own shares of no elements.
+// With uneven nodes there are as many rails as the smallest node has ranks. The other ranks own shares without
+// elements.
 //
-// Several chunks are under way at once: see hierarchical/pipeline.hpp. 16-bit types are rounded once per stage; the
-// prescale is the first stage's, the postscale the middle's.
+// Several chunks are under way at the same time: see hierarchical/pipeline.hpp. 16-bit types are rounded once per
+// stage. The prescale is applied in the first stage, the postscale in the middle stage.
 #include <algorithm>
 
 #include "base/panic.hpp"
@@ -28,9 +29,10 @@ namespace hvd::collectives {
 
 namespace {
 
-// Stages inside a node go through its memory: less than a message takes, and for a stage with many ranks.
+// The assumed latency of a stage inside a node. It is less than that of a message, because data go through the node's
+// memory.
 constexpr double inside_latency_s = 0.5e-6;
-// Of having stages at all.
+// The assumed cost of having stages.
 constexpr double overhead_s = 0.5e-6;
 constexpr std::size_t short_share_bytes = 8 << 10;
 
@@ -49,7 +51,7 @@ class Hierarchical final : public Algorithm {
   }
   std::string_view addition_order(const Collective&, const Team&) const override { return "hierarchical"; }
 
-  // Taken from the numbers of nodes and rails alone, which all ranks know.
+  // Uses only the numbers of nodes and rails, which all ranks know.
   Cost cost(const Collective& collective, const Team& team) const override {
     if (!does(collective.verb) || !can_be_staged(collective, team)) return Cost::impossible();
     const MessageCost network = message_cost(team), memory = message_cost(Team{});
@@ -57,12 +59,12 @@ class Hierarchical final : public Algorithm {
     const double bytes = collective.verb == Verb::barrier ? 0 : bytes_of(collective);
     const double ways = collective.verb == Verb::allreduce ? 2 : 1;
     const double stages_inside = collective.verb == Verb::broadcast ? 1 : 2;
-    // Of short shares the seats of a rail exchange everything, in half the rounds.
+    // For short shares the seats of a rail exchange all data, which takes half the rounds.
     const double rail_ways = bytes / on_node > static_cast<double>(short_share_bytes) ? ways : 1;
     double latency_s = stages_inside * doublings(ranks_per_node(team)) * inside_latency_s +
                        rail_ways * doublings(team.nodes) * network.latency_s + overhead_s;
     double inside_s = ways * bytes * (on_node - 1) / on_node * memory.seconds_per_byte;
-    // The rails of a node use its adapter together: each has its share of the bytes and of the bandwidth.
+    // The rails of a node share its adapter: each rail has its part of the bytes and of the bandwidth.
     double between_s = ways * bytes * (nodes - 1) / nodes / on_node * network.seconds_per_byte;
     return {latency_s + inside_s + between_s, true};
   }
@@ -79,7 +81,8 @@ class Hierarchical final : public Algorithm {
   }
 
  private:
-  // The stages are left to the selector, which finds something for every verb over a team that is connected.
+  // True if the collective can have stages here. The selector chooses their algorithms; for a connected team it finds
+  // one for every verb.
   static bool can_be_staged(const Collective& collective, const Team& team) {
     if (team.nodes < 2 || team.node == nullptr || team.selector == nullptr) return false;
     bool needs_numbers = collective.verb != Verb::allreduce && collective.verb != Verb::barrier;

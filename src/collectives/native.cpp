@@ -1,4 +1,4 @@
-// What the transport of the team does itself: shared memory, MPI, NCCL.
+// The algorithm of collectives that the team's transport does itself: shared memory, MPI, NCCL.
 #include "collectives/algorithm.hpp"
 
 namespace hvd::collectives {

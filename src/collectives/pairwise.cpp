@@ -1,9 +1,10 @@
-// Every seat talks to every other, for alltoall: in round k it sends to the seat k places ahead of it and receives from
-// the one k places behind. What goes to one seat is cut into messages of `piece_bytes`.
+// Alltoall: every seat exchanges messages with every other seat. In round k a seat sends to the seat k places ahead and
+// receives from the seat k places behind. The data for one seat are cut into messages of `piece_bytes`.
 //
-// Each direction has several messages under way, begun in the order of the rounds and, within one, of the pieces; they
-// may end in any order. Of all messages that have not ended the first in that order is under way at both of its ends,
-// since all before it are over: so somebody always gets on, however far the ranks are apart.
+// Each direction has several messages under way. They begin in the order of the rounds, and within a round in the order
+// of the pieces; they may end in any order. Consider the first message in that order, on all seats, that has not ended.
+// All messages before it have ended, so it is under way at both of its ends. So at least one message always progresses,
+// even if the ranks are far apart.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -67,22 +68,22 @@ class Pairwise final : public Task {
   }
 
  private:
-  // A range of what goes to one seat or comes from it.
+  // A range of the data that go to one seat or come from it.
   struct Piece {
     int seat = -1;
     std::int64_t begin = 0, count = 0;  // in the input or output
-    std::uint32_t number = 0;           // among those between the two seats
+    std::uint32_t number = 0;           // its number among the pieces between the two seats
   };
   struct Message {
     std::optional<Pending> pending;
     Piece piece;
-    std::byte* landing = nullptr;  // where it arrives, if that is not where it belongs
+    std::byte* landing = nullptr;  // where it arrives, if that is not its final place
     Scratch scratch;
   };
-  // The piece that begins next.
+  // The position of the piece that begins next.
   struct Place {
     int round = 1;
-    std::int64_t at = 0;  // in what belongs to the round's seat
+    std::int64_t at = 0;  // in the data for the round's seat
     std::uint32_t number = 0;
   };
   struct Direction {
@@ -90,7 +91,7 @@ class Pairwise final : public Task {
     std::array<Message, most_under_way> messages;
   };
 
-  // False if the task has failed.
+  // Returns false if the task has failed.
   bool advance(Direction& direction, Message& message, bool& moves) {
     if (message.pending) {
       transport::Link& link = *peers_.to(Seat{message.piece.seat}).link;

@@ -1,8 +1,10 @@
-// Every seat talks to its two neighbours only. Blocks travel round the ring: n-1 rounds in which they are reduced on
-// the way, then n-1 in which the totals are passed on. Moves the fewest bytes of all, in the most rounds.
+// Every seat exchanges messages only with its two neighbours. Blocks travel round the ring: in the first n-1 rounds
+// they are reduced on their way, in the next n-1 rounds the totals are passed on. Of all algorithms it moves the fewest
+// bytes and has the most rounds.
 //
-// The operands of an element are added in the order of the ring, beginning behind the owner of its block, so it depends
-// on the place of an element in the batch: for more than two seats and floating types the bits change with fusion.
+// The operands of an element are added in the order of the ring, beginning after the owner of the element's block. So
+// the order depends on the place of the element in the batch: with more than two seats and floating types, fusion
+// changes the bits.
 #include "collectives/algorithm.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/program.hpp"
@@ -55,7 +57,7 @@ class Ring final : public Algorithm {
     return {block, block + 1};
   }
 
-  // Afterwards every seat has the total of the block of its own number.
+  // After these rounds every seat has the total of the block with its own number.
   static void add_reduction(Program& program, const Team& team) {
     const int size = team.size();
     for (int k = 0; k < size - 1; ++k) {
@@ -65,7 +67,8 @@ class Ring final : public Algorithm {
       round.from = ahead(team, size - 1);
       round.received = behind(team, k + 2);
       round.is_reduced = true;
-      // What arrives has been summed by the seats before me. Of two seats the lower is the left operand, as everywhere.
+      // The arriving data are the sum over the earlier seats. With two seats the lower seat is the left operand, as in
+      // the other algorithms.
       round.arrival_first = size > 2 || round.from < team.group.me;
       round.is_total = k == size - 2;
       program.rounds.push_back(round);

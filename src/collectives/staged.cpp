@@ -1,4 +1,5 @@
-// Tensors in the memory of a device where no link carries them: through host memory, in chunks (staged/task.cpp).
+// Carries tensors in device memory through host memory, in chunks (staged/task.cpp). Used where no link carries device
+// memory.
 #include "collectives/algorithm.hpp"
 #include "collectives/selection/selector.hpp"
 #include "collectives/staged/task.hpp"
@@ -36,7 +37,7 @@ class Staged final : public Algorithm {
     host.device = DeviceKind::host;
     return host;
   }
-  // What a link does by itself is never staged, even if the order of its additions is its own.
+  // True if a link does the collective itself. It is then not staged, even if the link has its own order of additions.
   static bool is_carried(const Collective& collective, const Team& team) {
     transport::NativeCollectives* native = team.link == nullptr ? nullptr : team.link->native();
     return native != nullptr && collective.verb != Verb::adasum && native->cost(collective).possible();

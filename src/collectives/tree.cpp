@@ -1,5 +1,5 @@
-// Up a binomial tree and down again. Reductions use the fixed pairing (schedule/pairing.hpp), so their bits equal those
-// of halving_doubling; a broadcast is a binomial tree that begins at the root.
+// A binomial tree, first upwards, then downwards. Reductions use the fixed pairing (schedule/pairing.hpp), so their
+// bits equal those of halving_doubling. The tree of a broadcast begins at the root.
 #include <bit>
 
 #include "collectives/algorithm.hpp"
@@ -46,7 +46,7 @@ class Tree final : public Algorithm {
   Cost cost(const Collective& collective, const Team& team) const override {
     if (!does(collective.verb) || !is_connected(collective, team)) return Cost::impossible();
     auto [latency_s, seconds_per_byte] = message_cost(team);
-    // The root is the bottleneck: it handles the data once per child.
+    // The root is the bottleneck, because it handles the data once per child.
     double one_way_s = doublings(team.size()) * (latency_s + bytes_of(collective) * seconds_per_byte);
     return {collective.verb == Verb::broadcast ? one_way_s : 2 * one_way_s, true};
   }
@@ -80,7 +80,7 @@ class Tree final : public Algorithm {
       program.rounds.push_back(send_to(pairing.actor(place - parent_distance)));
       program.rounds.push_back(receive_from(pairing.actor(place - parent_distance)));
     }
-    // The child with the largest subtree comes first.
+    // The child with the largest subtree is served first.
     for (int distance = parent_distance == 0 ? 1 : 2 * parent_distance; distance < pairing.core; distance *= 2)
       program.rounds.push_back(send_to(pairing.actor(place + distance)));
     if (pairing.has_folded(place)) program.rounds.push_back(send_to(Seat{me.value + 1}));

@@ -18,7 +18,7 @@ bool is_on_one_node(const World& world) {
                      [&](const Member& member) { return member.node == world.members.front().node; });
 }
 
-// As MpiCard::addresses says.
+// Returns the text for MpiCard::addresses.
 std::string addresses_to_choose_from(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment)) return "";
   auto interfaces = posix::interfaces();
@@ -31,13 +31,13 @@ std::string addresses_to_choose_from(const Environment& environment) {
   return text;
 }
 
-// This rank's part of the agreement.
+// This rank's part in the agreement on MPI.
 class Mine {
  public:
   Mine(const MpiPeers::Request& request, bootstrap::Bootstrap& bootstrap, Deadline deadline)
       : request_(request), bootstrap_(bootstrap), deadline_(deadline), base_(request.base) {}
 
-  // What this rank has before anything is started.
+  // Returns this rank's card before any MPI is started.
   MpiCard look() {
     MpiCard card;
     card.wanted = !request_.config->mpi.empty();
@@ -68,7 +68,7 @@ class Mine {
     return status ? started(std::move(card)) : card;
   }
 
-  // The cards of all ranks, by rank.
+  // Returns the cards of all ranks, ordered by rank.
   Result<std::vector<MpiCard>> exchange(const MpiCard& card, const char* round) {
     const World& world = *request_.world;
     std::string key = "hvd.mpi." + std::to_string(world.epoch) + round;
@@ -87,10 +87,10 @@ class Mine {
   std::shared_ptr<mpi::Communicator>& base() { return base_; }
 
  private:
-  // Between nodes MPICH 4's MPI_Finalize hangs (in every other job of UCX over TCP) if ranks come to it one after
-  // another: the first waits in PMI's barrier, and nothing answers those that still end their connections to its
-  // endpoints. If the library's requests to the launcher go through us, we end them in order without MPI_Finalize.
-  // (MPICH 5 does not hang, and would leave its shared memory behind.)
+  // Between nodes, MPICH 4's MPI_Finalize hangs in every other job of UCX over TCP if the ranks do not call it at the
+  // same time: the first rank waits in PMI's barrier and does not answer ranks that still close their connections to
+  // it. If the library's requests to the launcher pass through this process, they are ended in order without
+  // MPI_Finalize. (MPICH 5 does not hang, but without MPI_Finalize it would leave its shared memory behind.)
   bool leaves_by_itself(const MpiCard& card) const {
     std::string version = process_->calls().version();
     std::size_t digit = version.find_first_of("0123456789");
@@ -128,8 +128,9 @@ Error refuse(const World& world, std::size_t rank, const std::string& why) {
   return {ErrorCode::unsupported, describe(world, Rank{static_cast<std::int32_t>(rank)}) + ": " + why};
 }
 
-// An interface that has the same address on several hosts (a bridge of containers) leads from none of them to another.
-// MPI libraries use it all the same, and end the job or wait for ever: too much for a program that did not ask for MPI.
+// An interface may have the same address on several hosts (a bridge of containers). It then leads to no other host. MPI
+// libraries use it nevertheless, and then end the job or wait for ever. A program that did not ask for MPI must not
+// suffer that.
 Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   std::map<std::string, std::size_t> owners;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -149,7 +150,7 @@ Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   return {};
 }
 
-// Whether all ranks can start MPI in the same way: otherwise MPI_Init would wait for those that do not call it.
+// Checks that all ranks can start MPI in the same way. Otherwise MPI_Init would wait for ranks that do not call it.
 Status check_alike(const World& world, const std::vector<MpiCard>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (!cards[rank].refusal.empty()) return refuse(world, rank, cards[rank].refusal);
@@ -251,7 +252,7 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     ranks.error().message = "HOROVOD_MPI asks for MPI, but it cannot be used: " + ranks.error().message;
     return std::move(ranks.error());
   }
-  // Nobody misses an MPI that nobody started, unless it is a matter of different libraries.
+  // If no rank had started an MPI, a note is enough. If one was running or the libraries differ, there is a warning.
   bool is_missed = std::any_of(cards->begin(), cards->end(),
                                [&](const MpiCard& it) { return it.running || it.version != cards->front().version; });
   std::string told = "the ranks communicate without MPI: " + ranks.error().message;
@@ -262,8 +263,8 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
 Result<std::unique_ptr<mpi::Communicator>> MpiPeers::connect(const Group& group, std::string_view name) const {
   std::vector<int> members;
   for (Rank rank : group.ranks) members.push_back(mpi_ranks_.at(static_cast<std::size_t>(rank.value)));
-  // Groups of one name do not overlap. The program's own groups may be made at the same time, so the number is not a
-  // small one.
+  // The number is computed from the name. Groups of one name do not overlap. The program may make its own groups at the
+  // same time, so a small number could collide with one of theirs.
   std::uint32_t mixed = 2166136261u;
   for (char letter : name) mixed = (mixed ^ static_cast<unsigned char>(letter)) * 16777619u;
   return base_->subgroup(members, static_cast<int>(mixed & 0x7fff));

@@ -28,10 +28,10 @@ namespace {
 
 using Key = std::pair<Rank, Digest>;
 
-// A listener that found no free descriptor is looked at again after this time.
+// If a listener found no free descriptor, it is tried again after this time.
 constexpr std::chrono::milliseconds listener_pause{200};
 
-// The interface of this host that the connection uses; empty if it cannot be found out.
+// Returns the interface of this host that the connection uses. Empty if it is not known.
 std::string interface_of(int socket) {
   auto here = posix::TcpAddress::here(socket);
   auto interfaces = posix::interfaces();
@@ -84,18 +84,18 @@ struct NetPeers::State {
   const tcp::EventQueue queue;
   const pid_t owner = ::getpid();
 
-  mutable std::mutex mutex;  // guards the following
+  mutable std::mutex mutex;  // guards the members below
   std::map<Key, posix::FileDescriptor> arrived;
   std::map<Key, Error> failed;
-  std::map<Key, std::string> missing;  // asked for and not there yet; the name is for people
-  std::vector<Key> requests;           // to be dialled
-  std::set<int> handed_out;            // withheld from children
+  std::map<Key, std::string> missing;  // connections that are asked for and not made yet; the text is for people
+  std::vector<Key> requests;           // connections that must be dialled
+  std::set<int> handed_out;            // sockets that children must not keep
   tcp::Stalls stalls{patience};
   posix::WaitWord* wake = nullptr;
   bool has_to_stop = false;
   bool is_severed = false;
 
-  // The watcher's.
+  // Used only by the watcher's thread:
   tcp::Strangers strangers;
   tcp::Dialer dialer;
   std::optional<Clock::time_point> listeners_resume, next_look_at_stalls;
@@ -129,8 +129,8 @@ NetPeers::NetPeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NetPeers::~NetPeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child the watcher does not exist and the mutex may be locked for ever: the child must take nothing
-    // apart.
+    // In a forked child there is no watcher, and the mutex may be locked for ever. So the child must not destroy
+    // anything.
     [[maybe_unused]] State* abandoned = state_.release();
     return;
   }
@@ -209,13 +209,13 @@ void NetPeers::set_wake(posix::WaitWord* wake) {
   state_->wake = wake;
 }
 
-// The kernel looks at the socket when it is armed, so nothing that came before is missed.
+// When a socket is armed, the kernel checks its state, so earlier events are not missed.
 void NetPeers::arm(int socket, bool also_writable) {
   std::uint32_t events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT | (also_writable ? EPOLLOUT : 0u);
   auto number = static_cast<unsigned>(socket);
   if (!state_->queue.change(socket, events, tcp::Source::armed, number) &&
       !state_->queue.add(socket, events, tcp::Source::armed, number)) {
-    state_->post();  // it cannot be watched: the engine must not sleep on it
+    state_->post();  // the socket cannot be watched, so the engine must not sleep on it
   }
   if (!also_writable) return;
   std::unique_lock lock(state_->mutex);
@@ -240,7 +240,7 @@ void NetPeers::sever() noexcept {
   {
     std::lock_guard lock(state_->mutex);
     state_->is_severed = true;
-    // Does not close them: their owners do.
+    // The sockets are not closed here: their owners close them.
     for (int socket : state_->handed_out) ::shutdown(socket, SHUT_RDWR);
     state_->arrived.clear();
     if (state_->wake != nullptr) state_->wake->post();
@@ -260,7 +260,8 @@ void NetPeers::State::watch() {
   }
 }
 
-// Sleeps until a socket, this process or a deadline has something for the watcher. False if it must stop.
+// Sleeps until a socket, another thread of this process or a deadline needs the watcher. Returns false if the watcher
+// must stop.
 bool NetPeers::State::wait_for_news() {
   epoll_event found[64];
   int count = ::epoll_wait(events.get(), found, static_cast<int>(std::size(found)), milliseconds_to_wait());
@@ -280,7 +281,8 @@ void NetPeers::State::handle(const epoll_event& event) {
       if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
       return;
     case tcp::Source::stranger: {
-      // A rank that sees what a peer did after it was let in must also see the connection.
+      // The mutex is held until the connection is in `arrived`. Otherwise a thread that already sees the peer act could
+      // fail to find the peer's connection.
       std::lock_guard lock(mutex);
       strangers.move(tcp::EventQueue::number_of(event));
       return admit();
@@ -290,7 +292,7 @@ void NetPeers::State::handle(const epoll_event& event) {
   }
 }
 
-// True if no more connections are to be made.
+// Returns true if no more connections are to be made.
 bool NetPeers::State::take_requests() {
   std::vector<Key> asked;
   {
@@ -311,7 +313,7 @@ void NetPeers::State::look_at_stalls(Clock::time_point now) {
 void NetPeers::State::stop_listening() const {
   for (const auto& socket : listeners) {
     queue.remove(socket.get());
-    ::shutdown(socket.get(), SHUT_RDWR);  // from here on peers are refused
+    ::shutdown(socket.get(), SHUT_RDWR);  // from now on peers are refused
   }
 }
 
@@ -328,7 +330,7 @@ void NetPeers::State::hand_out() {
   if (wake != nullptr) wake->post();
 }
 
-// Under the mutex.
+// The caller holds the mutex.
 void NetPeers::State::admit() {
   for (auto& each : strangers.take_proven()) {
     if (is_severed) continue;

@@ -1,6 +1,6 @@
 #pragma once
-// TCP connections between ranks of different nodes: authenticated with the job's secret before anything received is
-// interpreted, handed out by name. Control links and the tcp transport take their sockets from here.
+// TCP connections between ranks of different nodes. They are authenticated with the job's secret before any received
+// data are used, and each has a name. Control links and the tcp transport get their sockets here.
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,55 +20,57 @@ class WaitWord;
 
 namespace hvd::connections {
 
-// Listening sockets on the interfaces that peers may use, on ports that the kernel chose (or from HOROVOD_PORT_RANGE).
-// Made before the ranks meet; the endpoints travel in Member::endpoints.
+// Listening sockets on the interfaces that peers may use. The kernel chose their ports, or they are from
+// HOROVOD_PORT_RANGE. They are made before the ranks meet; the endpoints travel in Member::endpoints.
 class NetListener {
  public:
-  // Fails on an interface (HOROVOD_GLOO_IFACE) that is not there, and on a port range without a free port.
+  // Fails if an interface (HOROVOD_GLOO_IFACE) does not exist, or if a port range has no free port.
   static Result<NetListener> open(const Config& config);
-  // "10.0.0.3:41234 [fd00::3]:41234"
+  // Returns text such as "10.0.0.3:41234 [fd00::3]:41234".
   const std::string& endpoints() const { return endpoints_; }
 
  private:
   friend class NetPeers;
   std::string endpoints_;
   std::vector<posix::FileDescriptor> sockets_;
-  std::vector<posix::InterfaceAddress> addresses_;  // that the sockets listen on
-  bool is_forced_ = false;                          // our own connections must use these addresses too
+  std::vector<posix::InterfaceAddress> addresses_;  // addresses of the sockets
+  bool is_forced_ = false;                          // outgoing connections must use these addresses too
 };
 
-// All methods may be called from any thread and none blocks. A forked child does not keep the connections.
+// Any thread may call the methods, and none of them blocks. A forked child does not keep the connections.
 class NetPeers {
  public:
-  // `world` outlives the object. Connections of strangers are dropped; the log names each address once.
+  // `world` must outlive the object. Connections of strangers are dropped; the log names each of their addresses once.
   static Result<std::shared_ptr<NetPeers>> start(const World& world, const Config& config, NetListener listener);
   ~NetPeers();
   NetPeers(const NetPeers&) = delete;
   NetPeers& operator=(const NetPeers&) = delete;
 
-  // The connection of that name between the peer and me. Both ask for it, and the higher rank dials. Ask again (the
-  // wake word is posted when there is news) until it is there. It is non-blocking, has TCP_NODELAY, and notices a peer
-  // that vanished without a word (HOROVOD_PEER_TIMEOUT). From then on the caller owns it and calls disarm() before
-  // close(). The rank that dials fails if it finds no way to the peer; the error has every address that it tried.
+  // Returns the connection of that name between the peer and this rank. Both ranks ask for it, and the higher rank
+  // dials. Call again until the connection is there; the wake word is posted when there is news. The connection is
+  // non-blocking, has TCP_NODELAY, and notices a peer that vanished without a word (HOROVOD_PEER_TIMEOUT). The caller
+  // owns the connection, and calls disarm() before close(). The rank that dials fails if it finds no way to the peer;
+  // the error has every address that it tried.
   Result<std::optional<posix::FileDescriptor>> connection(Rank peer, std::string_view name);
-  // The connections that were asked for and are not there yet, "rank 3 (host n12, process 4711): …"; empty if none. For
-  // a caller that gives up waiting.
+  // Returns the connections that were asked for and are not made yet, "rank 3 (host n12, process 4711): …"; empty if
+  // there are none. For a caller that gives up waiting.
   std::string describe_missing() const;
-  // The address that the connection between us uses, "10.0.0.3 (eth0)"; for people.
+  // Returns the address that the connection uses, "10.0.0.3 (eth0)", for people.
   std::string describe(int socket) const;
-  // The interfaces of this host that the connections use which were handed out; each once.
+  // Returns the interfaces of this host that are used by connections given to callers, each once.
   std::vector<std::string> interfaces_in_use() const;
 
-  // This word is posted when a connection came or failed, and by arm(). After the call nobody touches the former word.
+  // Sets the word that is posted when a connection was made or failed, and by arm(). After the call the previous word
+  // is not touched.
   void set_wake(posix::WaitWord* wake);
-  // The engine is about to sleep: the wake word is posted once as soon as the socket can be read (or also written).
+  // The engine is about to sleep. The wake word is posted once when the socket can be read (or, if asked for, written).
   void arm(int socket, bool also_writable);
-  // Call it before a connection is closed, whether it was ever armed or not.
+  // Call this before a connection is closed, even if it was never armed.
   void disarm(int socket);
-  // Whether the connection was ended here because the other end's host gives no sign of life.
+  // True if the connection was ended here because the peer's host gave no sign of life.
   bool has_fallen_silent(int socket) const;
-  // Ends all connections at once in both directions, also those that were handed out, and makes no new ones. The peers
-  // see what they would see if this process ended. For a rank that gives up the job.
+  // Ends all connections at once in both directions, also those given to callers, and makes no new ones. The peers see
+  // the same as if this process had ended. Used by a rank that gives up the job.
   void sever() noexcept;
 
  private:

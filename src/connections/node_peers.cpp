@@ -27,7 +27,7 @@ namespace hvd::connections {
 namespace {
 
 enum class Kind : std::uint32_t {
-  offer = 1,  // a name; a descriptor comes along
+  offer = 1,  // a name, with a descriptor
   leave = 2,  // the sender may close its end from now on
 };
 constexpr std::size_t longest_message = 1024;
@@ -39,9 +39,9 @@ struct Letter {
 
 struct Peer {
   Rank rank;
-  posix::FileDescriptor socket;  // empty once it has ended
+  posix::FileDescriptor socket;  // empty when the connection has ended
   bool has_left = false;
-  std::deque<Letter> outbox;  // what its socket had no room for
+  std::deque<Letter> outbox;  // letters for which the socket had no room
 };
 
 }  // namespace
@@ -69,17 +69,17 @@ struct NodePeers::State {
     [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
   }
 
-  std::mutex mutex;  // guards all of the following but `owner`, `poked` and `watcher`
+  std::mutex mutex;  // guards all members below except `owner`, `poked` and `watcher`
   std::vector<Peer> peers;
   std::map<std::string, posix::FileDescriptor, std::less<>> arrived;
   posix::WaitWord* wake = nullptr;
   std::function<void(Rank)> callback;
-  std::vector<Rank> lost;  // not reported yet
+  std::vector<Rank> lost;  // lost peers that were not reported yet
   bool is_leaving = false;
   bool has_to_stop = false;
 
   pid_t owner = ::getpid();
-  posix::FileDescriptor poked;  // eventfd: ends the watcher's poll
+  posix::FileDescriptor poked;  // eventfd that ends the watcher's poll()
   std::thread watcher;
 };
 
@@ -107,8 +107,8 @@ NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NodePeers::~NodePeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child the watcher does not exist and the mutex may be locked for ever: the child must take nothing
-    // apart.
+    // In a forked child there is no watcher, and the mutex may be locked for ever. So the child must not destroy
+    // anything.
     [[maybe_unused]] State* abandoned = state_.release();
     return;
   }
@@ -171,7 +171,7 @@ void NodePeers::leave() {
   }
 }
 
-// Call it under the mutex. The watcher notices a failure: it finds the connection closed.
+// The caller holds the mutex. If sending fails, the watcher finds the connection closed.
 void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
   if (peer.outbox.empty()) {
     auto sent = posix::send_message(peer.socket, message, descriptor);
@@ -196,7 +196,7 @@ void NodePeers::State::watch() {
   }
 }
 
-// Sleeps until a peer or this process has something for the watcher. False if it must stop.
+// Sleeps until a peer or another thread of this process needs the watcher. Returns false if the watcher must stop.
 bool NodePeers::State::wait_for_news() {
   std::vector<pollfd> watched{{poked.get(), POLLIN, 0}};
   {
@@ -225,7 +225,8 @@ void NodePeers::State::read_from(Peer& peer) {
       keep_message(peer, message, std::move(descriptor));
       continue;
     }
-    // The connection has ended; or something that the peer gave is lost, and waiting for it would be for ever.
+    // Either the connection has ended, or something that the peer offered was lost. A wait for it would then never end,
+    // so the connection is closed.
     if (!received) log::error("rank " + std::to_string(peer.rank.value) + ": " + received.error().message);
     close(peer);
     if (!peer.has_left && !is_leaving) lost.push_back(peer.rank);
@@ -259,7 +260,7 @@ void NodePeers::State::empty_outbox(Peer& peer) {
 
 void NodePeers::State::close(Peer& peer) {
   if (!peer.socket) return;
-  // close() is not enough: a child forked in this moment may hold a copy.
+  // close() is not enough, because a child that is forked at this moment may have a copy.
   ::shutdown(peer.socket.get(), SHUT_RDWR);
   posix::stop_withholding(peer.socket.get());
   peer.socket.reset();

@@ -1,5 +1,5 @@
 #pragma once
-// Unix sockets between the processes of one node: they hand over memory (memfd) and notice when a process ends.
+// Unix sockets between the processes of one node. They pass memory (memfd) on, and notice when a process ends.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@ class WaitWord;
 
 namespace hvd::connections {
 
-// A listening socket in the abstract namespace (no file), with a name that the kernel chose. Made before the ranks
+// A listening socket in the abstract namespace (without a file). The kernel chose its name. It is made before the ranks
 // meet; its address travels in Member::address.
 class PeerListener {
  public:
@@ -31,30 +31,33 @@ class PeerListener {
   std::string address_;
 };
 
-// All methods may be called from any thread. A forked child (a data loader's worker) does not keep the connections, so
-// a rank that ends is noticed even while its children live on.
+// Any thread may call the methods. A forked child (a data loader's worker) does not keep the connections. So the end of
+// a rank is noticed even while its children live on.
 class NodePeers {
  public:
-  // Collective over the ranks of the node: every rank gets a connection with every other. Connections of other users'
-  // processes are dropped, and those of processes that do not know the job's name. Blocks until the deadline at most.
+  // Collective over the ranks of the node: every rank gets a connection to every other rank. Connections of other
+  // users' processes are dropped, and those of processes that do not know the job's name. Blocks at most until the
+  // deadline.
   static Result<std::shared_ptr<NodePeers>> meet(const World& world, const Group& node, PeerListener listener,
                                                  Deadline deadline);
-  // Closes the connections. Without leave() before, the peers take it for this rank's loss.
+  // Closes the connections. If leave() was not called before, the peers take this for the loss of this rank.
   ~NodePeers();
   NodePeers(const NodePeers&) = delete;
   NodePeers& operator=(const NodePeers&) = delete;
 
-  // One rank of a group gives the others a descriptor under a name; take() yields it, once, when it has arrived. Never
-  // blocks; the descriptor may be closed afterwards. A lost peer is passed over: it is reported.
+  // offer() gives the other ranks of a group a descriptor under a name. take() returns it, once, when it has arrived.
+  // Both never block. The sender may close its descriptor afterwards. A lost peer is ignored here, because it is
+  // reported by on_lost().
   Status offer(const Group& group, std::string_view name, int descriptor);
   std::optional<posix::FileDescriptor> take(std::string_view name);
-  // This word is posted whenever something arrived or a peer was lost. After the call nobody touches the former word.
+  // Sets the word that is posted when something has arrived or a peer was lost. After the call the previous word is not
+  // touched.
   void set_wake(posix::WaitWord* wake);
-  // Called once per lost peer, on the watcher's thread: the peer's process ended or closed its sockets. Peers that were
-  // lost before it was set are reported too.
+  // Sets a function that the watcher's thread calls once per lost peer: the peer's process has ended or closed its
+  // sockets. Peers that were lost before this call are reported too.
   void on_lost(std::function<void(Rank)> callback);
   // The job ends by agreement: from now on no peer is reported, and the peers are told not to report this rank. (A
-  // Runtime uses NodeBoard::leave() in place of it.)
+  // Runtime uses NodeBoard::leave() instead.)
   void leave();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 
-// splitmix64
+// The generator splitmix64.
 std::uint64_t next_random(std::uint64_t& state) {
   state += 0x9E3779B97F4A7C15ull;
   std::uint64_t mixed = state;
@@ -140,20 +140,21 @@ ThreadHub::Taken ThreadHub::take(Line& line, Seat me, Seat from, Channel channel
   if (letter->polls_left > 0) {
     --letter->polls_left;
     lock.unlock();
-    wake(line.ranks[seat]);  // a receiver that sleeps between its polls would otherwise never see the last of them
+    wake(line.ranks[seat]);  // a receiver that sleeps between its polls must be woken until the last one
     return Taken::not_here;
   }
   mailbox.letters.erase(found);
   actual_bytes = letter->bytes.size();
   bool fits = actual_bytes == into.size();
   if (fits && actual_bytes != 0) {
-    // While `stage` is 1 the sender's bytes are ours; other messages of this mailbox need not wait for the copy.
+    // While `stage` is 1, the sender leaves its bytes unchanged. The mutex is free during the copy, so that other
+    // messages of this mailbox need not wait.
     letter->stage.store(1, std::memory_order_relaxed);
     lock.unlock();
     std::memcpy(into.data(), letter->bytes.data(), actual_bytes);
     lock.lock();
   }
-  letter->stage.store(2, std::memory_order_release);  // from here on the letter is the sender's again
+  letter->stage.store(2, std::memory_order_release);  // from now on the letter belongs to the sender again
   mailbox.copied.notify_all();
   lock.unlock();
   wake(line.ranks[static_cast<std::size_t>(from.value)]);

@@ -1,5 +1,5 @@
 #pragma once
-// Records in a ring of shared memory: one writer, any number of readers with cursors of their own.
+// Records in a ring in shared memory. There is one writer, and any number of readers, each with its own cursor.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -8,12 +8,13 @@
 
 namespace hvd::control {
 
-// The part of a ring that lives in shared memory. The data follow it: `capacity` bytes, a power of two.
+// The head of a ring in shared memory. Behind it are `capacity` bytes of data; the capacity is a power of two.
 struct alignas(64) RingHead {
-  std::atomic<std::uint64_t> written{0};  // bytes ever written; a record is visible once this has passed it
+  std::atomic<std::uint64_t> written{0};  // bytes since the start; a record before this position is visible
 };
 
-// A view of a ring; cheap to copy. A record is [u32 size][payload], padded to 8; `skip` fills up to the ring's end.
+// A view of a ring, which is cheap to copy. A record is [u32 size][payload], padded to 8 bytes. A `skip` record fills
+// the rest up to the ring's end.
 class ByteRing {
  public:
   ByteRing() = default;
@@ -22,7 +23,7 @@ class ByteRing {
   std::uint64_t largest_record() const { return capacity_ / 4; }
   std::uint64_t written() const { return head_->written.load(std::memory_order_acquire); }
 
-  // False if the slowest reader leaves no room.
+  // Returns false if the slowest reader has not left enough room.
   bool write(ConstBytes record, std::uint64_t slowest_reader) {
     std::uint64_t at = head_->written.load(std::memory_order_relaxed);
     std::uint64_t need = padded(record.size());
@@ -40,8 +41,8 @@ class ByteRing {
     return true;
   }
 
-  // The record at the cursor, which then moves past it. The bytes stay valid until the reader publishes its position to
-  // the writer.
+  // Gives the record at the cursor and moves the cursor past it. The bytes stay valid until the reader publishes its
+  // position to the writer.
   bool read(std::uint64_t& cursor, ConstBytes& record) const {
     if (cursor == written()) return false;
     std::uint32_t size = load_size(cursor);

@@ -12,9 +12,9 @@ namespace {
 
 using Length = std::uint32_t;
 
-// A frame of no bytes: the sender leaves.
+// A frame without bytes says that the sender leaves.
 constexpr Length leave_mark = 0;
-// No frame is nearly as long; a length above it means that the stream is broken.
+// No frame is nearly so long. A greater length means that the stream is damaged.
 constexpr Length longest_frame = 256u << 20;
 
 }  // namespace
@@ -57,7 +57,7 @@ Status ControlLink::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return {};
     } else if (errno != EINTR) {
-      if (peer_has_left_) break;  // nobody reads it any more, and nobody needs it
+      if (peer_has_left_) break;  // the peer has left, so nobody reads the frames any more
       return lost("broke (" + errno_text(errno) + ")");
     }
   }
@@ -87,7 +87,7 @@ Result<std::optional<ConstBytes>> ControlLink::receive() {
       received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
       taken_ = 0;
     }
-    // Grows for the frame that comes next; frames that were handed out are no longer needed.
+    // The buffer grows for the next frame. Frames that were returned earlier are not needed any more.
     std::size_t before = received_.size();
     std::size_t room = std::max<std::size_t>(4096, sizeof length + length - std::min(have, sizeof length + length));
     received_.resize(before + room);

@@ -1,5 +1,5 @@
 #pragma once
-// The connection between the leaders of two nodes that are neighbours in the tree: frames in order, nothing else.
+// The connection between the leaders of two nodes that are neighbours in the tree. It carries frames in order.
 #include <optional>
 #include <string>
 
@@ -12,7 +12,7 @@
 
 namespace hvd::control {
 
-// Used by the engine's thread alone. Nothing blocks but leave().
+// Only the engine's thread uses it. Only leave() may block.
 class ControlLink {
  public:
   ControlLink(const World& world, connections::NetPeers& net, Rank peer) : world_(world), net_(net), peer_(peer) {}
@@ -22,18 +22,18 @@ class ControlLink {
 
   Rank peer() const { return peer_; }
   bool is_connected() const { return static_cast<bool>(socket_); }
-  // True once it is there.
+  // Returns true when the connection is made.
   Result<bool> connect();
-  // Keeps the frame and sends as much as the socket takes, now and in flush().
+  // Keeps the frame, and sends as much as the socket takes. flush() sends more of it later.
   Status send(ConstBytes frame);
   Status flush();
-  // The next whole frame, valid until the next call; nothing while none is there. peer_lost if the connection has
-  // ended, but not after the peer has left: then nothing more comes.
+  // Returns the next complete frame, which is valid until the next call, or nothing if none has arrived. Fails with
+  // peer_lost if the connection has ended. After the peer has left in order, it returns nothing instead.
   Result<std::optional<ConstBytes>> receive();
   bool peer_has_left() const { return peer_has_left_; }
-  // From now on the wake word is posted when something comes or can be sent.
+  // From now on the wake word is posted when bytes arrive or can be sent.
   void arm();
-  // Tells the peer that this rank leaves, and waits until that is sent or the deadline has passed.
+  // Tells the peer that this rank leaves. Waits until the message is sent or the deadline has passed.
   void leave(Deadline deadline) noexcept;
 
  private:
@@ -44,8 +44,8 @@ class ControlLink {
   const Rank peer_;
   posix::FileDescriptor socket_;
   Buffer unsent_, received_;
-  std::size_t sent_ = 0;   // of unsent_
-  std::size_t taken_ = 0;  // of received_
+  std::size_t sent_ = 0;   // number of bytes of unsent_ that were sent
+  std::size_t taken_ = 0;  // number of bytes of received_ that were used
   bool peer_has_left_ = false;
 };
 

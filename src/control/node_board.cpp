@@ -19,14 +19,15 @@ constexpr std::size_t aligned(std::size_t bytes) {
 constexpr std::size_t groups_of(int slots) {
   return (static_cast<std::size_t>(slots) + 63) / 64;
 }
-// Room for so many words of one writer: whole cache lines, which it shares with no other writer.
+// Returns the number of words to reserve for one writer. They fill whole cache lines, so that no other writer shares a
+// line.
 constexpr std::size_t whole_lines(std::size_t words) {
   return (words + 7) / 8 * 8;
 }
 
 }  // namespace
 
-// Where the parts lie, in bytes from the start.
+// The offsets of the parts, in bytes from the start.
 struct NodeBoard::Layout {
   std::size_t common, seats, arrivals, completed, requests, log, end;
 
@@ -63,7 +64,7 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
       void_(groups_),
       to_look_at_(groups_of(static_cast<int>(groups_))) {
   unannounced_groups_.reserve(groups_);
-  // Zeroed memory is the initial state of every part; no constructor runs in it.
+  // Every part begins in the state that zeroed memory means. No constructor runs there.
   Layout layout(shape);
   auto* base = static_cast<std::byte*>(memory_.get());
   common_ = reinterpret_cast<Common*>(base + layout.common);
@@ -123,7 +124,8 @@ void NodeBoard::close(SlotId slot) {
 
 void NodeBoard::set_joined(const std::vector<bool>& joined) {
   has_joined_ = joined;
-  // Slots that waited only for these ranks are complete, and have been announced as incomplete.
+  // Slots that waited only for these ranks are complete now. Their arrivals were announced before, when they were not
+  // complete, so they are announced again.
   for (std::size_t group = 0; group < groups_; ++group) {
     if (unannounced_[group] == 0) unannounced_groups_.push_back(group);
     unannounced_[group] = ~std::uint64_t{0};
@@ -139,7 +141,8 @@ void NodeBoard::arrive(SlotId slot) {
   unannounced_[group] |= bit;
 }
 
-// Of ranks that arrive together at least one must see all the others: every store and load is sequentially consistent.
+// If ranks arrive at the same time, at least one of them must see all arrivals. Therefore every store and load is
+// sequentially consistent.
 void NodeBoard::announce_arrivals() {
   if (unannounced_groups_.empty()) return;
   bool was_last = false;
@@ -167,7 +170,7 @@ bool NodeBoard::take_completed(SlotId& slot) {
     if (word == to_look_at_.size()) return false;
     group_ = word * 64 + static_cast<std::size_t>(std::countr_zero(to_look_at_[word]));
     to_look_at_[word] &= to_look_at_[word] - 1;
-    // A rank that has joined need not arrive, but may have arrived before.
+    // A rank that has joined need not arrive, but it may have arrived before it joined.
     found_ = ~void_[group_];
     std::uint64_t has_any = 0;
     for (int seat = 0; seat < shape_.seats; ++seat) {
@@ -211,7 +214,7 @@ void NodeBoard::look_at_all_slots() {
 std::vector<Seat> NodeBoard::missing_at(SlotId slot) const {
   std::vector<Seat> missing;
   auto group = static_cast<std::size_t>(slot.value) / 64;
-  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // all of this node have; it waits for other nodes
+  if ((taken_[group] >> (slot.value % 64) & 1) != 0) return missing;  // the slot waits for other nodes
   for (int seat = 0; seat < shape_.seats; ++seat) {
     std::uint64_t arrived = turned(seat, group) | absent(seat, group);
     if ((arrived >> (slot.value % 64) & 1) == 0) missing.push_back(Seat{seat});
@@ -239,7 +242,7 @@ bool NodeBoard::take_request(Seat& from, ConstBytes& request) {
   for (int tried = 0; tried < shape_.seats; ++tried) {
     int seat = next_requester_;
     auto index = static_cast<std::size_t>(seat);
-    // What the last call handed out has been used: its room may be written again.
+    // The caller has used the request of the last call, so its room may be overwritten.
     seats_[seat].request_bytes_taken.store(request_cursors_[index], std::memory_order_release);
     if (requests_[index].read(request_cursors_[index], request)) {
       from = Seat{seat};

@@ -1,13 +1,13 @@
 #pragma once
-// A kind of memory: what can be done with it, and the streams on which it is done. Everything above is written against
-// this; no other layer knows CUDA.
+// A kind of memory: the operations on it, and the streams on which they run. All other layers use this interface and do
+// not know CUDA.
 //
-//  1. Work is queued on a stream and done in its order, later; the calling thread never waits for it. Different streams
-//     wait for each other by events alone.
-//  2. An event is a point on a stream: there once all that was queued before it is done. It need not be given back: one
-//     that is there is the past, and its token may stand for nothing else than that.
-//  3. Work that fails fails everything that is queued on the device after it: events that are not there yet never will
-//     be, and query() says why. What has failed touches no memory any more.
+//  1. Work is queued on a stream. It runs later, in the order of the queue, and the calling thread never waits for it.
+//     Different streams wait for each other only by events.
+//  2. An event is a point on a stream. It has come when all work queued before it is done. It need not be given back.
+//     After it has come, its token may be reused only for other events that have come.
+//  3. If work fails, all work queued on the device later fails too. Events that have not come yet will never come, and
+//     query() gives the reason. Failed work touches no memory any more.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@
 
 namespace hvd::devices {
 
-// Memory that its owner gives back: on any thread, at any time, also when the device is gone.
+// Memory with an owner. The owner may give it back on any thread and at any time, even when the device is gone.
 class Memory {
  public:
   using Free = void (*)(void* owner);
@@ -41,7 +41,7 @@ class Memory {
   std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
-  // Hands the ownership over: whoever has these calls free_owner(owner).
+  // Passes the ownership to the caller, who must then call free_owner(owner).
   struct Parts {
     void* data;
     void* owner;
@@ -62,7 +62,7 @@ class Memory {
 
 enum class Where : std::uint8_t {
   on_device,
-  on_host,  // that the device copies from and to while the host does something else
+  on_host,  // host memory that the device can copy from and to while the host does other work
 };
 
 struct Reduction {
@@ -71,7 +71,7 @@ struct Reduction {
   Scale scale;
 };
 
-// Any thread may call any of it.
+// Any thread may call these functions.
 class Device {
  public:
   virtual ~Device() = default;
@@ -79,26 +79,27 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   DeviceKind kind() const noexcept { return kind_; }
-  int ordinal() const noexcept { return ordinal_; }  // among the devices of its kind, as programs count them
+  int ordinal() const noexcept { return ordinal_; }  // its number among the devices of its kind, as programs count them
 
-  // From a pool. What is given back is handed out again once `user` has done what was queued on it by then; memory that
-  // no stream uses (null) at once. Never null, also for no bytes.
+  // Allocates memory from a pool. Memory that was given back is used again when `user` has done all work that was
+  // queued on it before that. With a null `user`, memory is used again at once. The result is never null, also for zero
+  // bytes.
   virtual Result<Memory> allocate(std::size_t bytes, Where where, Stream user) = 0;
-  // A stream of the caller's own; it goes back with its last owner.
+  // Makes a stream for the caller alone. It ends with its last owner.
   virtual Result<std::shared_ptr<void>> stream() = 0;
 
-  // Queued on the stream. Either side may be memory of the device, of allocate(), or any memory of the host: then it is
-  // as slow as the device's library makes it.
+  // Queues a copy on the stream. Each side may be memory of the device, memory of allocate(), or any host memory. For
+  // other host memory the speed is that of the device's library.
   virtual Status copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  // As reduce_kernel() computes it, in memory of the device. The lists are read during the call.
+  // Computes the same as reduce_kernel(), in memory of the device. The lists are read during the call.
   virtual Status reduce(Stream stream, std::span<const void* const> sources, std::span<void* const> destinations,
                         std::int64_t count, const Reduction& reduction) = 0;
 
   virtual Result<Event> record(Stream stream) = 0;
-  // What is queued on the stream from now on comes after the event.
+  // Work that is queued on the stream after this call runs after the event.
   virtual Status wait(Stream stream, Event event) = 0;
-  // Whether the event is there. If not, the word is posted once it is, or the device has failed: this one in place of
-  // the one that an earlier call gave (see nobody()); null leaves that as it is.
+  // Returns true if the event has come. If not, `wake` is posted when it comes or when the device fails. `wake`
+  // replaces the word of an earlier call (see nobody()); with null, the earlier word stays.
   virtual Result<bool> query(Event event, posix::WaitWord* wake) = 0;
 
  protected:
@@ -109,13 +110,14 @@ class Device {
   const int ordinal_;
 };
 
-// A word that nobody sleeps on. Who gives it to query() takes back his own, which may go then.
+// A wait word on which no thread sleeps. A caller that passes this word to query() removes its own word, which may then
+// be destroyed.
 inline posix::WaitWord& nobody() noexcept {
   static posix::WaitWord word;
   return word;
 }
 
-// Blocks until the stream has done what is queued on it, or the device has failed.
+// Blocks until the stream has done its queued work or the device has failed.
 inline void finish(Device& device, Stream stream) {
   auto end = device.record(stream);
   if (!end) return;

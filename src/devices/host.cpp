@@ -1,4 +1,4 @@
-// The host's own memory. Work is done as it is queued, so its events are always there.
+// The host's own memory. Work is done at once when it is queued, so its events have always come.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +15,7 @@ class Host final : public Device {
   Host() : Device(DeviceKind::host, 0) {}
 
   Result<Memory> allocate(std::size_t bytes, Where, Stream) override {
-    void* memory = std::malloc(std::max<std::size_t>(bytes, 1));  // the library's pool
+    void* memory = std::malloc(std::max<std::size_t>(bytes, 1));  // the C library has the pool
     if (memory == nullptr)
       return Error(ErrorCode::out_of_memory, "no memory for " + std::to_string(bytes) + " bytes on the host");
     return Memory(memory, memory, [](void* owner) { std::free(owner); });

@@ -1,5 +1,5 @@
 #pragma once
-// All devices that are files of this folder; the table is written by the build from the listing.
+// All devices that have a file in this folder. The build makes the table from the list of files.
 #include <memory>
 #include <span>
 

@@ -1,6 +1,6 @@
-# The package in an installed prefix. There is one package for every Python, because the extensions use the limited API.
-# So its folder has no version number of Python. PYTHONPATH leads to the package through pythonpath/, which prefers a
-# package in the user's environment.
+# The package in an installed prefix. The extensions use the limited API, therefore one package serves every Python 3,
+# and its folder has no version number. PYTHONPATH contains pythonpath/, which leads to the package but prefers a
+# package of the user's environment.
 set(own_folder ${CMAKE_INSTALL_LIBDIR}/horovod)
 set(package ${own_folder}/python/horovod)
 file(RELATIVE_PATH to_libraries /${package} /${CMAKE_INSTALL_LIBDIR})
@@ -30,8 +30,8 @@ if(TARGET horovodrun)  # `python -m horovod.runner.launch` looks for the launche
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/bin/horovodrun DESTINATION ${package}/bin)
 endif()
 
-# Users cannot write to this folder. Without compiled files every rank of every job would compile the package for
-# itself. Only the Python of the build is served here; for another one run `python -m compileall` in the folder.
+# Users cannot write to this folder. Without this, every rank of every job would compile the package for itself. With a
+# Python of another version every rank does; `python -m compileall` in the folder avoids that.
 install(CODE "
   execute_process(COMMAND \"${Python_EXECUTABLE}\" -m compileall -q -s \"\$ENV{DESTDIR}\"
     \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${own_folder}\")")

@@ -9,10 +9,10 @@ namespace hvd::runtime {
 
 namespace {
 
-// A frame is a row of items.
+// A frame is a sequence of items. Each item begins with one of these numbers.
 enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
 
-// The coordinator has 1024 slots to spare; it hears of freed slots long before these are used up.
+// The coordinator has 1024 spare slots. With this limit it hears of freed slots long before the spare slots run out.
 constexpr std::uint64_t most_slots_in_doubt = 64;
 
 Error broken_frame() {
@@ -63,7 +63,7 @@ NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) co
   return electorate;
 }
 
-// Sets who has a say about the set from now on, and passes on what is complete as a result.
+// Sets which ranks and subtrees have a say about the set from now on. Passes on what becomes complete by the change.
 void NodeAgreement::elect(const ProcessSet& set) {
   Electorate& electorate = electorates_[set.id] = electorate_of(set);
   for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
@@ -82,7 +82,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   hear(rank, *decoded, request);
 }
 
-// A request that this node's coordinator does not handle goes up.
+// Sends a request to the parent if the coordinator is on another node.
 void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) {
     ByteWriter writer(requests_up_);
@@ -99,12 +99,14 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
                         },
                         [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
                         [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
-                        [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
+                        [&](const StallRequest& it) { effects_.heard_stall(from, it); },
+                        [&](const StopPointRequest& it) { coordinator_->set_stop_point(from, it.cause, it.reason); },
+                        [&](const HeededRequest&) { effects_.heard_heeded(from); }},
              request);
 }
 
-// The ballot was sent before its rank had read that the set was removed, that the joins are over, or what was decided
-// without it.
+// True if the ballot does not count any more. Then its rank sent it before it had read one of these records: the set
+// was removed, the joins are over, or the name was decided without this rank.
 bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) const {
   if (!ballots_.knows(name.set) || (name.set == global_process_set && seen < joins_ended_at_)) return true;
   if (has_a_say(voter, name.set)) return false;
@@ -122,7 +124,7 @@ void NodeAgreement::vote(int voter, OpNameView name, Opinions opinions) {
   if (auto all = ballots_.vote(voter, name, std::move(opinions))) voted(name, *all);
 }
 
-// All who have a say here have voted.
+// Handles a name for which all that have a say on this subtree have voted.
 void NodeAgreement::voted(OpNameView name, const Opinions& opinions) {
   if (coordinator_) decide(name, opinions);
   else pass_on_ballot(name, opinions);
@@ -160,14 +162,14 @@ void NodeAgreement::arrived(SlotId slot, int part) {
 void NodeAgreement::complete_if_all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (!it.is_given || it.is_complete || it.arrived.is_empty()) return;
-  if (!it.arrived.has_all_of(electorates_.at(it.set).subtrees)) return;
+  if (!it.arrived.has_all_of(it.electorate->subtrees)) return;
   it.is_complete = true;
   if (coordinator_) return coordinator_->all_arrived(slot);
   it.is_outgoing = true;
   outgoing_.push_back(slot);
 }
 
-// Ranks have joined: what waited only for them is complete.
+// Takes new joins into account: what waited only for the joined ranks is now complete.
 void NodeAgreement::note_joins() {
   if (!std::exchange(joins_are_new_, false)) return;
   elect(sets_.world());
@@ -265,7 +267,7 @@ Status NodeAgreement::take_request(ByteReader& frame) {
   if (!frame.ok()) return broken_frame();
   auto decoded = decode_request(bytes);
   if (!decoded) return decoded.error();
-  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // this one travels as a ballot
+  if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // an op request travels as a ballot
   hear(from, *decoded, bytes);
   return {};
 }
@@ -344,7 +346,8 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   return {};
 }
 
-// A child that has voted for a name lacks nobody, although it has forgotten the name and reports all its ranks.
+// Takes a child's answer. If the child has voted for a name meanwhile, none of its ranks is missing. The child forgets
+// a name after it voted and then reports all of its ranks, so that part of the answer is ignored.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
   bool is_current = frame.get<std::uint32_t>() == question_;
@@ -368,7 +371,7 @@ Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
 void NodeAgreement::answer_if_complete() {
   if (!silent_children().empty()) return;
   if (coordinator_) return effects_.answered(known_missing());
-  flush_up();  // a rank that votes before the answer is not named in it
+  flush_up();  // the parent hears of new votes before the answer, so their ranks are not counted as missing
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
@@ -383,7 +386,7 @@ void NodeAgreement::answer_if_complete() {
 
 void NodeAgreement::decided(const Record& record) {
   Buffer bytes;
-  bytes.swap(frame_);  // swaps to keep its capacity; encode() clears it
+  bytes.swap(frame_);  // the swap keeps the capacity of both buffers; encode() clears its buffer
   encode(record, bytes);
   logged(record, bytes);
   frame_.swap(bytes);
@@ -422,10 +425,11 @@ void NodeAgreement::take_note(const Record& record) {
                  [&](const GiveRecord& it) {
                    Slot& slot = at(it.slot);
                    slot.set = it.name.set;
+                   slot.electorate = &electorates_.at(it.name.set);
                    slot.is_transient = it.signature.transient;
                    slot.is_given = true;
                    slot.arrived.clear();
-                   slot.is_complete = true;  // complete by ballots; a batch follows
+                   slot.is_complete = true;  // complete by ballots; its batch follows
                    ballots_.close(it.name);
                    note_decided(it.name);
                    effects_.given(it.slot);
@@ -466,6 +470,7 @@ void NodeAgreement::take_note(const Record& record) {
                  },
                  [](const ShutdownRecord&) {},
                  [](const PublishedRecord&) {},
+                 [](const StopPointRecord&) {},
              },
              record);
 }
@@ -515,7 +520,7 @@ bool NodeAgreement::flush_up() {
     outgoing_.clear();
   }
   for (const OpName& name : opened_) {
-    if (!ballots_.is_open(name)) continue;  // it became complete meanwhile
+    if (!ballots_.is_open(name)) continue;  // the name became complete meanwhile
     writer.put(Item::opened);
     write(writer, name);
     writer.put(records_);

@@ -1,25 +1,26 @@
 #pragma once
-// One node's part in the agreement of all nodes, which form a tree: what happens on the subtree goes up as it happens,
-// the log comes down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands.
+// One node's part in the agreement of all nodes. The nodes form a tree: events of a subtree travel up, the log travels
+// down. A pure function object (no sockets, no threads, no time), so that a simulator can run thousands of them.
 //
-// 1. When all members of the node and of the subtrees below have arrived at a slot, the slot goes up as one number; at
-//    the root it is reported to the coordinator. Ballots for a name go up as one, too, once all of the subtree have
-//    voted; that somebody has voted goes up at once, since it may concern a slot at which others wait. Other requests
-//    of ranks go up as they are, with the rank. Members are the ranks of the op's process set, less those of the world
-//    that have joined; a subtree without members has no say.
-// 2. The root's coordinator decides; its records are appended to the root's log and go down. Every node appends the
-//    same records in the same order to its own log, so a record's place in the log means the same everywhere.
-// 3. All that came together since the last flush() leaves as one frame per neighbour. Nothing new: no frame.
-// 4. A frame says how many records its sender had seen, and so does a ballot. If the slot was evicted later, an arrival
-//    at it is void: the ranks below have withdrawn it, or will when they read the eviction. An arrival is also void if
-//    the slot's batch was decided without its sender, which had joined and had no say. A ballot from before the end of
-//    the joins is void, since a rank that still waits then votes anew. A ballot of a joined rank is void if the name
-//    was decided on without it: what the rank had submitted became part of that.
-// 5. Every frame that goes up says how far the subtree has read. A frame goes up for this alone once so many slots wait
-//    to be free again that the coordinator could run out of them.
-// 6. A node that learns that a rank is lost tells all its neighbours, which tell theirs.
-// 7. When the root wants to tell people who is missing at some slots and names, the question goes down and the answers
-//    come up, put together by every node; nothing is counted for it in ordinary times.
+// 1. When all members of the node and of the subtrees below have arrived at a slot, one number of that slot goes up.
+//    The root reports the slot to its coordinator. The ballots for a name also go up as one ballot, when all of the
+//    subtree have voted. The first vote for a name is announced upwards immediately, because it may concern a slot at
+//    which others wait. Other requests of ranks go up unchanged, with the rank's number. Members are the ranks of the
+//    op's process set, without those ranks of the world that have joined. A subtree without members has no say.
+// 2. The root's coordinator decides. Its records are appended to the root's log and go down. Every node appends the
+//    same records in the same order to its own log, so a position in the log means the same on all nodes.
+// 3. Everything new since the last flush() leaves as one frame per neighbour. If nothing is new, no frame is sent.
+// 4. A frame says how many records its sender had seen, and so does a ballot. An arrival is void if its slot was
+//    evicted after those records: the ranks below have withdrawn the arrival, or will do so when they read the
+//    eviction. An arrival is also void if the slot's batch was decided without its sender, because the sender had
+//    joined and had no say. A ballot that was sent before the end of the joins is void: a rank that still waits votes
+//    again. A ballot of a joined rank is void if the name was decided without the rank: the rank's submission became
+//    part of that decision.
+// 5. Every frame that goes up says how far the subtree has read the log. If many slots wait to be free again and the
+//    coordinator could run out of slots, a frame goes up only to say that.
+// 6. A node that learns that a rank is lost tells all its neighbours, and they tell theirs.
+// 7. When the root wants to report which ranks are missing at some slots and names, the question goes down the tree.
+//    The answers come up, and every node combines those from below. In ordinary times nothing is counted for this.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,42 +39,43 @@
 
 namespace hvd::runtime {
 
-// A neighbour in the tree: a child by its number, or the parent.
+// A neighbour in the tree: the child with this number, or the parent.
 struct Neighbour {
   int child = -1;
   static constexpr Neighbour parent() { return {-1}; }
   bool is_parent() const { return child < 0; }
 };
 
-// The ranks that have not arrived at a slot, or not voted for a name without one.
+// The ranks that have not arrived at a slot. If `name` is not empty: the ranks that have not voted for this name.
 struct Missing {
   SlotId slot{-1};
-  OpName name;  // empty: it is the slot
+  OpName name;  // empty if the entry is about the slot
   std::vector<Rank> ranks;
 };
 
-// What a node's agreement does to the world around it. Called from the methods of NodeAgreement only.
+// The actions that a node's agreement asks of its owner. Only methods of NodeAgreement call these functions.
 class AgreementEffects {
  public:
   virtual ~AgreementEffects() = default;
-  virtual void append(ConstBytes record) = 0;  // to the log of my node
+  virtual void append(ConstBytes record) = 0;  // appends to the log of this node
   virtual void send(Neighbour to, ConstBytes frame) = 0;
   virtual void given(SlotId slot) = 0;
-  virtual void evicted(SlotId slot) = 0;                               // what the node's ranks had arrived at is void
-  virtual void scheduled(SlotId slot) = 0;                             // they may arrive at it again
-  virtual void heard_ballot(OpNameView name, Rank from) = 0;           // of my node, or one for a subtree
-  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // at the root
+  virtual void evicted(SlotId slot) = 0;                      // all arrivals at the slot on this node are void
+  virtual void scheduled(SlotId slot) = 0;                    // the ranks may arrive at it again
+  virtual void heard_ballot(OpNameView name, Rank from) = 0;  // from a rank of this node, or from a whole subtree
+  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
+  virtual void heard_heeded(Rank from) = 0;                            // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
-  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // ranks of my node
-  virtual void answered(const std::vector<Missing>& missing) = 0;  // at the root: of all nodes
+  virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // the ranks of this node that are missing
+  virtual void answered(const std::vector<Missing>& missing) = 0;  // called at the root, with all nodes' answers
 };
 
 class NodeAgreement {
  public:
   struct Settings {
-    std::vector<Rank> ranks;  // of my node, by seat
+    std::vector<Rank> ranks;  // ranks of this node, by seat
     int children = 0;
-    // The child below which a rank of another node is; -1: not below this node. Not called without children.
+    // Returns the child whose subtree has a rank of another node; -1 if no child has it. Not called without children.
     std::function<int(Rank)> child_above;
     bool is_root = true;  // only the root has a coordinator
     int world_size = 0;
@@ -89,47 +91,48 @@ class NodeAgreement {
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   void tell_lost(Rank rank, std::string_view why);
 
-  // At the root: answered() is called once all nodes have said who is missing at these slots, and at all names that are
-  // voted on. A new question replaces an old one.
+  // Only at the root: asks all nodes which ranks are missing at these slots, and at all names that are being voted on.
+  // answered() is called when all nodes have answered. A new question replaces an older one.
   void ask_who_is_missing(const std::vector<SlotId>& slots);
-  // The children that have not answered the last question, and what is known without them.
+  // The children that have not answered the last question, and the missing ranks that the others have reported.
   std::vector<int> silent_children() const;
   std::vector<Missing> known_missing() const;
 
   // ---- from the tree
   Status receive(Neighbour from, ConstBytes frame);
 
-  // Lets the root decide, and sends what has gathered. True if a frame was sent.
+  // At the root decides; then sends everything new. Returns true if a frame was sent.
   bool flush(const BatchesInFlight& batches_in_flight);
-  bool flush(int batches_in_flight);  // as many in every set
+  bool flush(int batches_in_flight);  // as if every set had this number in flight
 
-  // Something can go on only when ranks have read more of the log, which nothing announces.
+  // True if something can go on only after ranks have read more of the log. Nothing announces that they have read it.
   bool waits_for_readers() const;
 
-  Coordinator* coordinator() const { return coordinator_.get(); }  // null but at the root
+  Coordinator* coordinator() const { return coordinator_.get(); }  // null except at the root
   std::uint64_t frames_sent() const { return frames_sent_; }
-  // Some subtree (mine counts as one) has arrived at the slot, and others have not.
+  // True if a subtree (this node counts as one) has arrived at the slot and others have not.
   bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
   const ProcessSets& sets() const { return sets_; }
 
  private:
+  // The ranks and children that have a say about a process set.
+  struct Electorate {
+    std::vector<bool> voters;  // first the ranks of this node by seat, then the children
+    Subtrees subtrees;
+  };
   struct Slot {
-    std::uint64_t void_before = 0;  // number of records up to its last eviction or batch: an older arrival is void
+    std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
     ProcessSetId set;
+    const Electorate* electorate = nullptr;  // that of the slot's set
     bool is_transient = false;
     bool is_given = false;
     Subtrees arrived;
-    bool is_complete = false;  // until its batch
-    bool is_outgoing = false;  // complete, in the frame that is being made
-  };
-  // Who has a say about a process set.
-  struct Electorate {
-    std::vector<bool> voters;  // the ranks of my node by seat, then the children
-    Subtrees subtrees;
+    bool is_complete = false;  // until its batch is decided
+    bool is_outgoing = false;  // complete, and part of the frame that is being made
   };
   struct Child {
     std::uint64_t read = 0;
-    bool is_silent = false;  // owes an answer
+    bool is_silent = false;  // has not yet answered the question
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
@@ -173,25 +176,25 @@ class NodeAgreement {
   AgreementEffects& effects_;
   ProcessSets sets_;
   std::map<ProcessSetId, Electorate> electorates_;
-  std::vector<bool> joined_;          // by rank; empty while nobody is
-  bool joins_are_new_ = false;        // some have not been taken into account
-  std::uint64_t joins_ended_at_ = 0;  // number of records up to the last end of joins
-  // Names of the world that were decided on since somebody has joined: the number of records up to the last time.
+  std::vector<bool> joined_;          // by rank; empty while no rank has joined
+  bool joins_are_new_ = false;        // some joins have not been taken into account
+  std::uint64_t joins_ended_at_ = 0;  // number of records up to the last time that all joins ended
+  // For each name of the world that was decided since a rank joined: the number of records up to its last decision.
   std::map<OpName, std::uint64_t, OrderOfNames> decided_at_;
   std::unique_ptr<Coordinator> coordinator_;
-  Ballots ballots_;  // voters: the ranks of my node, then the children
+  Ballots ballots_;  // its voters: the ranks of this node, then the children
   std::vector<Slot> slots_;
   std::vector<Child> children_;
-  std::uint64_t records_ = 0;  // appended to my node's log
+  std::uint64_t records_ = 0;  // number appended to this node's log
   std::uint64_t node_read_ = 0;
-  std::uint64_t read_told_ = 0;       // up
-  std::uint64_t slots_in_doubt_ = 0;  // given or evicted since I last reported how far we have read
+  std::uint64_t read_told_ = 0;       // the last number that was reported to the parent
+  std::uint64_t slots_in_doubt_ = 0;  // slots given or evicted since this node last reported how far it has read
   std::vector<SlotId> outgoing_;
-  std::vector<OpName> opened_;  // the parent has not heard of these
+  std::vector<OpName> opened_;  // names that have not been announced to the parent yet
   Buffer requests_up_, records_down_, frame_, scratch_;
   RecordStorage storage_;
   std::uint32_t question_ = 0;
-  std::vector<Missing> missing_;  // the answer, as far as it is known
+  std::vector<Missing> missing_;  // the answer to the question, as far as it is known
   std::uint64_t frames_sent_ = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The ballots for names that have no slot, as far as one node knows them: those of its own ranks one by one, those of a
-// subtree of nodes as one. When all are here, they go up as one ballot, however many ranks stand behind it.
+// The ballots for names that have no slot, as far as one node knows them. Each rank of the node votes by itself, a
+// subtree of nodes has one vote. When all have voted, one ballot for all of them goes up.
 #include <map>
 #include <optional>
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace hvd::runtime {
 
-// What a rank submitted under a name.
+// A rank and the signature that it submitted under a name.
 struct Opinion {
   Rank rank;
   Signature signature;
 };
-// The opinions of many ranks: one that all share, or two that differ (a third would not make a mismatch clearer).
+// The opinions of several ranks: one if all are equal, else two that differ. A third would not make a mismatch clearer.
 using Opinions = std::vector<Opinion>;
 constexpr std::size_t most_opinions = 2;
 
@@ -29,32 +29,32 @@ struct Poll {
 
 class Ballots {
  public:
-  // All of them vote in the world.
+  // All `voters` may vote in the world's set.
   explicit Ballots(int voters);
 
-  // Sets who votes in this set from now on. Returns the polls that are complete as a result, and closes them; a poll is
-  // open once somebody has voted.
+  // Sets who votes in this set from now on. A poll is open when at least one ballot for its name was sent. Returns the
+  // polls that the change makes complete, and closes them.
   std::vector<Poll> set_electorate(ProcessSetId set, std::vector<bool> electorate);
   void remove_electorate(ProcessSetId set);
   bool knows(ProcessSetId set) const { return electorates_.contains(set); }
 
-  // Somebody has voted for the name, or will have. True if nobody had before.
+  // Opens a poll for the name: somebody has voted or is about to vote. Returns true if the poll was not open before.
   bool open(OpNameView name);
   bool is_open(OpNameView name) const { return polls_.contains(name); }
   void close(OpNameView name);
   void close_all(ProcessSetId set);
   bool has_voted(int voter, OpNameView name) const;
-  // A vote; the name must be open, and this voter must not have voted. Returns all opinions if it was the last vote,
-  // and closes the name.
+  // Takes a vote. The name must be open, and this voter must not have voted yet. After the last vote returns all
+  // opinions and closes the name.
   std::optional<Opinions> vote(int voter, OpNameView name, Opinions opinions);
 
-  std::vector<OpName> names() const;  // that are open
+  std::vector<OpName> names() const;  // the open names
   std::vector<int> missing(OpNameView name) const;
 
  private:
   struct Votes {
     std::vector<bool> voted;
-    int missing = 0;  // of those who have to vote
+    int missing = 0;  // how many voters have not voted yet
     Opinions opinions;
   };
   using Polls = std::map<OpName, Votes, OrderOfNames>;

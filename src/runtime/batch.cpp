@@ -37,9 +37,10 @@ BatchOfTensors::Move BatchOfTensors::sizes(const QueuedBatch& batch) {
   return {collective, in_, out_, is_by_seat ? ones_ : sent_, is_by_seat ? ones_ : received_};
 }
 
-// Rows for each seat: as the caller said, else equal parts.
+// Takes the rows for each seat that the caller gave. Without them every seat gets an equal part.
 void BatchOfTensors::take_splits(const Operation& operation) {
-  if (!operation.splits.empty()) mine_.assign(operation.splits.begin(), operation.splits.end());
+  const std::vector<std::int64_t>& splits = operation.extras.splits;
+  if (!splits.empty()) mine_.assign(splits.begin(), splits.end());
   else mine_.assign(ones_.size(), operation.submission.first_dimension / group_.size());
 }
 
@@ -93,7 +94,7 @@ void BatchOfTensors::add_as_they_are(const QueuedBatch& batch) {
   }
 }
 
-// Reducescatter: the rows of every tensor are dealt out as evenly as they can be.
+// Reducescatter: divides the rows of every tensor as evenly as possible.
 void BatchOfTensors::deal_out_rows(const QueuedBatch& batch) {
   const auto element = static_cast<std::int64_t>(size_of(dtype_));
   for (int seat = 0; seat < group_.size(); ++seat) {
@@ -124,7 +125,7 @@ Status BatchOfTensors::gather_rows(const QueuedBatch& batch) {
   const std::size_t tensors = batch.operations.size();
   const auto seats = static_cast<std::size_t>(group_.size());
   next_.resize(tensors);
-  // All members have the same numbers before them, and so find the same before any makes room.
+  // Sizes are checked before memory is allocated. All members have the same numbers, so all find the same error.
   for (std::size_t t = 0; t < tensors; ++t) {
     std::int64_t all = 0;
     for (std::size_t seat = 0; seat < seats; ++seat)
@@ -160,7 +161,8 @@ Status BatchOfTensors::exchange_rows(Operation& operation) {
   std::int64_t all = 0;
   for (std::int64_t rows : theirs_)
     if (__builtin_add_overflow(all, rows, &all)) all = -1;
-  // Of my result alone; who can count what comes to him goes on, and then fails because of this rank.
+  // Only this rank knows the size of its result. The other ranks may find no error and go on; they then fail because
+  // this rank fails.
   if (auto fits = check_size(operation, all); !fits) return Error(ErrorCode::out_of_memory, fits.error().message);
   auto kept = keep_result(operation, all);
   if (!kept) return kept.error();
@@ -176,12 +178,12 @@ Status BatchOfTensors::exchange_rows(Operation& operation) {
   }
   add(in_, operation.submission.input, sent);
   add(out_, *kept, collective_.count);
-  // A hint of the size class that is equal on all members: nothing else about the sizes is.
+  // A hint of the usual size. It must be equal on all members, and no other number about the sizes is.
   collective_.count = std::max<std::int64_t>(operation.count, 1) * group_.size();
   return {};
 }
 
-// Memory for a result of so many rows, which the handle owns.
+// Allocates memory for a result of this many rows. The handle owns it.
 Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_t rows) {
   KeptResult result;
   result.shape = operation.signature.shape;
@@ -191,7 +193,7 @@ Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_
                       : operation.count * rows;
   result.bytes = static_cast<std::size_t>(elements) * size_of(operation.signature.dtype);
   const Submission& submission = operation.submission;
-  auto memory = device_.allocate(result.bytes, devices::Where::on_device, submission.stream);
+  auto memory = device_.allocate(result.bytes, devices::Where::on_device, operation.extras.stream);
   if (!memory)
     return Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
                                                " bytes of the result of " + name_of(operation.signature.verb) + " '" +

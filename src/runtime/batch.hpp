@@ -1,10 +1,10 @@
 #pragma once
-// A batch as an algorithm sees it: which collective, and the segments of its tensors in the order in which it reads
-// them.
+// A batch as an algorithm sees it: a collective, and the segments of its tensors in the order in which the algorithm
+// reads them.
 //
-// What is dealt out or gathered by rows lies by tensor in memory, but travels by seat: first all that concerns seat 0,
-// of every tensor of the batch, then seat 1. So a batch of many tensors is one collective, and each tensor is divided
-// by its own rows.
+// In memory, the rows of each tensor are together. If rows are divided among the seats or gathered from them, they
+// travel in the order of seats: first the rows of seat 0 of every tensor, then the rows of seat 1, and so on. So a
+// batch of many tensors is one collective, and each tensor is still divided by its own rows.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,30 +19,31 @@
 
 namespace hvd::runtime {
 
-// Gets every operation of a batch that is over, and the error if it failed.
+// Called for every operation of a batch that has ended. The error is null if the operation succeeded.
 using Finished = std::function<void(Operation&, Sequence, const Error*)>;
 
 struct QueuedBatch {
   Sequence sequence;
-  std::vector<Operation*> operations;  // all of one kind (Signature::fuses_with); of an issued one those not over yet
-  Event end{};                         // of an issued one
+  std::vector<Operation*> operations;  // of one kind (Signature::fuses_with); if issued, those not ended
+  Event end{};                         // of an issued batch
 };
 
 class BatchOfTensors {
  public:
-  // `device`: where the tensors lie.
+  // `device` is the one whose memory holds the tensors.
   BatchOfTensors(const Group& group, devices::Device& device);
 
   struct Move {
-    Collective collective;  // its counts are borrowed from the batch
+    Collective collective;  // the batch owns its counts
     std::span<const Segment> in, out;
     std::span<const std::int64_t> sent, received;  // alltoall: elements, by seat
   };
-  // The ranks have to tell each other their rows or splits before the data can move.
+  // True if the ranks have to tell each other their rows or splits before the data can move.
   bool needs_sizes(const QueuedBatch& batch) const;
   Move sizes(const QueuedBatch& batch);
-  // After the sizes, where they are needed: makes room for results that nobody could know the size of. An error that
-  // all members find alike has the code invalid_argument; out_of_memory is this rank's alone.
+  // Prepares the move of the data; called after the sizes were exchanged, if they are needed. Allocates results whose
+  // size was not known before. The code of an error is invalid_argument if all members find the same error, and
+  // out_of_memory if only this rank has it.
   Result<Move> data(const QueuedBatch& batch);
 
  private:
@@ -60,8 +61,8 @@ class BatchOfTensors {
   DataType dtype_ = DataType::u8;
   Collective collective_;
   std::vector<Segment> in_, out_;
-  std::vector<std::int64_t> counts_;         // elements by seat
-  std::vector<std::int64_t> mine_, theirs_;  // rows: my own, and by seat those of all (by tensor within a seat)
+  std::vector<std::int64_t> counts_;         // elements, by seat
+  std::vector<std::int64_t> mine_, theirs_;  // rows: of this rank; of all ranks, by seat and tensor
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;
   std::vector<std::byte*> next_;  // where the next rows of each tensor go

@@ -8,7 +8,7 @@ namespace hvd::runtime {
 Coordinator::Coordinator(Settings settings, const ProcessSets& sets, Emit emit)
     : settings_(settings), sets_(sets), emit_(std::move(emit)), slots_(static_cast<std::size_t>(settings_.slots)) {
   for (int slot = settings_.slots - 1; slot >= 0; --slot) free_.push_back(SlotId{slot});
-  // Nothing below grows in steady state.
+  // These containers get their full size now, so that nothing grows in steady state.
   ready_[global_process_set].slots.reserve(slots_.size());
   batch_.reserve(slots_.size());
 }
@@ -23,7 +23,8 @@ void Coordinator::contest(OpNameView name) {
   auto found = slot_of_.find(name);
   if (found == slot_of_.end()) return;
   SlotId slot = found->second;
-  // A rank that has joined may vote for what the others have agreed on without it.
+  // A rank that has joined may send a ballot for an op that the others have already agreed on. That op is scheduled
+  // first.
   if (at(slot).state == SlotState::ready)
     for (Ready& ready = ready_[name.set]; !ready.slots.empty();) take_batch(name.set, ready);
   evict(slot);
@@ -64,7 +65,7 @@ void Coordinator::remove_set(OpNameView name, const Signature& signature) {
   emit(RemoveSetRecord{id});
 }
 
-// True if it cannot be carried out: a rank has joined, and zeros cannot stand for its data.
+// Refuses the op if a rank has joined and zeros cannot replace its data. Returns true if the op was refused.
 bool Coordinator::refuse_for_joined(OpNameView name, const Signature& signature) {
   bool is_refused =
       name.set == global_process_set && !joined_.empty() && signature.row().joined == VerbRow::Joined::refused;
@@ -77,7 +78,7 @@ bool Coordinator::refuse_for_joined(OpNameView name, const Signature& signature)
   return true;
 }
 
-// The name gets a slot and is ready. False if no slot is free.
+// Gives the name a slot and makes the op ready. Returns false if no slot is free.
 bool Coordinator::give(OpNameView name, const Signature& signature) {
   if (free_.empty()) return false;
   SlotId slot = free_.back();
@@ -85,6 +86,7 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
   Slot& it = at(slot);
   it.name = OpName(name);
   it.signature = signature;
+  it.ready = &ready_[name.set];
   it.bytes = signature.count() * static_cast<std::int64_t>(size_of(signature.dtype));
   bool cached = !signature.transient && settings_.cache_capacity > 0;
   it.signature.transient = !cached;
@@ -101,22 +103,22 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
 void Coordinator::make_ready(SlotId slot) {
   Slot& it = at(slot);
   it.state = SlotState::ready;
-  Ready& ready = ready_[it.name.set];
-  ready.slots.push_back(slot);
-  ready.bytes += it.bytes;
+  it.ready->slots.push_back(slot);
+  it.ready->bytes += it.bytes;
 }
 
 void Coordinator::all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (it.state != SlotState::live || shut_down_) return;
-  if (refuse_for_joined(it.name, it.signature)) return evict(slot);
+  if (!joined_.empty() && refuse_for_joined(it.name, it.signature)) return evict(slot);
   recently_used_.splice(recently_used_.end(), recently_used_, it.recent);
   make_ready(slot);
 }
 
 void Coordinator::evict(SlotId slot) {
   Slot& it = at(slot);
-  // All have agreed to an op that is ready, and it is scheduled; nobody can have submitted it again before.
+  // A ready op has been agreed by all and will be scheduled. Nobody can submit it again before, so it cannot be
+  // evicted.
   if (it.state == SlotState::ready) panic("slot of '" + it.name.name + "' evicted while ready");
   recently_used_.erase(it.recent);
   slot_of_.erase(it.name);
@@ -136,7 +138,8 @@ void Coordinator::end(SlotId slot) {
   ended_.push_back({slot, emitted_});
 }
 
-// Ops that are ready keep their slots; until they are scheduled the cache may exceed its capacity.
+// Removes ops from the cache while it exceeds its capacity. Ready ops keep their slots until they are scheduled, so the
+// cache may stay too large for a while.
 void Coordinator::shrink_cache() {
   for (auto it = recently_used_.begin(); it != recently_used_.end() && over_capacity();) {
     SlotId slot = *it++;
@@ -180,6 +183,12 @@ void Coordinator::shut_down(Rank by, std::string_view reason) {
   emit(ShutdownRecord{by, reason});
 }
 
+void Coordinator::set_stop_point(Rank by, StopCause cause, std::string_view reason) {
+  if (shut_down_ || has_stop_point_) return;
+  has_stop_point_ = true;
+  emit(StopPointRecord{by, cause, reason});
+}
+
 void Coordinator::publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value) {
   emit(PublishedRecord{by, set, key, value});
 }
@@ -202,7 +211,7 @@ bool Coordinator::may_share(const Signature& first, const Signature& other) cons
   return !settings_.groups_do_not_mix || (first.group != 0 && first.group == other.group);
 }
 
-// The first ready op and all that fuse with it, up to the threshold; the others keep their order.
+// Takes the first ready op and all ops that fuse with it, up to the threshold. The other ops keep their order.
 void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
   batch_.clear();
   const Signature& kind = at(ready.slots.front()).signature;

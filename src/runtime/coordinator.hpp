@@ -1,21 +1,24 @@
 #pragma once
-// The coordinator: what the ranks agree on in, schedule out. A pure function object of the one rank that writes the
-// log; it knows no links, no threads and no time, so every rule of the agreement is a table test.
+// The coordinator: agreements of the ranks go in, the schedule comes out. A pure function object of the one rank that
+// writes the log. It has no links, threads or time, so every rule of the agreement can be tested by a table.
 //
 //  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members of its process set
-//     have (ballots.hpp counts them), the name is given a slot and the op is ready, or it fails on all members because
-//     they disagree.
-//  2. A rank that submits an op with a slot marks its arrival there; we hear of it once, when all members have arrived.
-//  3. A ballot for a name whose slot is live means that somebody changed the op: the slot is evicted, everybody who has
-//     arrived at it sends a ballot instead, and rule 1 decides.
-//  4. Ready ops of a set become batches: neighbours of like kind up to the fusion threshold, in the order in which they
-//     became ready. While batches of the set are in flight, small ones wait for company.
-//  5. An evicted or transient slot may be given again once every rank has read the record that ended it.
-//  6. A rank that has joined counts as having submitted everything in the world; what zeros cannot take part in fails.
-//     Once all have joined and have nothing under way, all slots of the world end, so that nobody's arrivals are in
-//     doubt. Then the joins are over.
-//  7. Process sets are added and removed as ops of the world are agreed on. The slots of a removed set end with it.
-//  8. Any rank's wish to shut down ends the log for all.
+//     have sent one (ballots.hpp counts them), the name is given a slot and the op is ready. If the members disagree,
+//     the op fails on all of them.
+//  2. A rank that submits an op with a slot marks its arrival there. The coordinator hears of the slot once, when all
+//     members have arrived.
+//  3. A ballot for a name that has a slot means that a rank has changed the op. The slot is evicted, and every rank
+//     that has arrived at it sends a ballot instead. Then rule 1 decides.
+//  4. Ready ops of a set become batches, in the order in which they became ready: neighbours of the same kind travel
+//     together, up to the fusion threshold. While batches of the set are in flight, small batches wait for more ops.
+//  5. An evicted or transient slot may be given again when every rank has read the record that ended it.
+//  6. A rank that has joined counts as having submitted every op of the world. An op fails if zeros cannot replace the
+//     rank's data. When all ranks have joined and have nothing under way, all slots of the world end, so that no
+//     arrival can be misunderstood. Then the joins are over.
+//  7. Process sets are added and removed when all ranks of the world agree on an op that does so. The slots of a
+//     removed set end with the set.
+//  8. The first wish of any rank that all leave their loops becomes a record; its place in the log is what counts.
+//  9. A shutdown that any rank asks for ends the log for all ranks.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,63 +36,66 @@
 
 namespace hvd::runtime {
 
-// How many batches of a process set are under way.
+// Returns how many batches of a process set are under way.
 using BatchesInFlight = std::function<int(ProcessSetId)>;
 
 class Coordinator {
  public:
   struct Settings {
-    int slots = 0;  // how many there are on the board
+    int slots = 0;  // number of slots on the board
     std::int64_t cache_capacity = 1024;
     std::int64_t fusion_threshold_bytes = 128ll << 20;
-    bool groups_do_not_mix = false;  // ops that were submitted as a group share batches with no others
+    bool groups_do_not_mix = false;  // ops of a submitted group share batches only with each other
   };
-  // The records are handed to `emit` in the order of the log; their views are valid only during the call. A slot's
-  // arrivals must be cleared when it is given. The code that takes the records keeps `sets` up to date.
+  // The records are passed to `emit` in the order of the log. Their views are valid only during the call. When a slot
+  // is given, the arrivals at it must be cleared. The code that receives the records must keep `sets` up to date.
   using Emit = std::function<void(const Record&)>;
 
   Coordinator(Settings settings, const ProcessSets& sets, Emit emit);
 
-  void contest(OpNameView name);  // somebody has sent a ballot for it
+  void contest(OpNameView name);  // a rank has sent a ballot for it
   void agreed(OpNameView name, const Signature& signature);
   void disagreed(OpNameView name, std::string_view message);
-  // Every member has arrived at the slot. A late word about an evicted slot is ignored.
+  // Called when every member has arrived at the slot. Ignored if the slot has been evicted meanwhile.
   void all_arrived(SlotId slot);
-  // `is_idle`: nothing that the rank submitted before is under way. Called again when that has become true.
+  // `is_idle` is true if nothing that the rank submitted earlier is under way. If it is false, join() is called again
+  // when it becomes true.
   void join(Rank rank, bool is_idle);
-  // Ends the joins if all have joined and are idle; after what that completes was said.
+  // Ends the joins if all ranks have joined and are idle. Called after everything that the joins complete was reported.
   void end_joins();
   void shut_down(Rank by, std::string_view reason);
-  // A value for the members of a set, while links are made.
+  void set_stop_point(Rank by, StopCause cause, std::string_view reason);
+  // Passes on a value to the members of a set. They need it to make their links.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
-  // Makes batches of ready ops, as many as the batches in flight make sensible.
+  // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
-  void schedule(int batches_in_flight);  // as many in every set
-  // Every rank has read so many records.
+  void schedule(int batches_in_flight);  // as if every set had this number in flight
+  // Every rank has read this many records.
   void read_by_all(std::uint64_t records);
 
-  // Ops that all members have agreed on wait for a slot, until all ranks have read more records.
+  // True if ops that all members have agreed on wait for a free slot, until all ranks have read more records.
   bool has_starved() const { return !starved_.empty(); }
 
-  // The names of the slots that are cached, for reports: visits (slot, name).
+  // Calls visit(slot, name) for all cached slots, for reports.
   void visit_slots(const std::function<void(SlotId, const OpName&)>& visit) const;
 
  private:
   enum class SlotState : std::uint8_t { free, live, ready, ended };
+  struct Ready {  // the ready ops of one set, in the order in which they became ready
+    std::vector<SlotId> slots;
+    std::int64_t bytes = 0;
+  };
   struct Slot {
     SlotState state = SlotState::free;
     OpName name;
     Signature signature;
     std::int64_t bytes = 0;
-    std::list<SlotId>::iterator recent;  // place in recently_used_, while cached
+    Ready* ready = nullptr;              // the list of the op's set
+    std::list<SlotId>::iterator recent;  // place in recently_used_, if it is cached
   };
   struct Ended {
     SlotId slot;
-    std::uint64_t records;  // reusable once all ranks have read so many records
-  };
-  struct Ready {  // of one set, in the order in which they became ready
-    std::vector<SlotId> slots;
-    std::int64_t bytes = 0;
+    std::uint64_t records;  // may be given again when all ranks have read this many records
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
@@ -113,15 +119,16 @@ class Coordinator {
   std::vector<Slot> slots_;
   std::vector<SlotId> free_;
   std::deque<Ended> ended_;
-  std::map<OpName, SlotId, OrderOfNames> slot_of_;    // live names
+  std::map<OpName, SlotId, OrderOfNames> slot_of_;    // names that have a slot
   std::list<SlotId> recently_used_;                   // cached slots, oldest first
-  std::deque<std::pair<OpName, Signature>> starved_;  // agreed, but no slot is free yet
+  std::deque<std::pair<OpName, Signature>> starved_;  // agreed ops for which no slot is free yet
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;
-  std::vector<Rank> joined_;  // in order
-  std::vector<Rank> idle_;    // of those
+  std::vector<Rank> joined_;  // in the order of their joins
+  std::vector<Rank> idle_;    // the joined ranks that are idle
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;
+  bool has_stop_point_ = false;
   bool shut_down_ = false;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the debug interface counts. Written by the engine, read by anybody.
+// The counters of hvd_counter(). The engine writes them, any thread may read them.
 #include <atomic>
 #include <cstdint>
 
@@ -13,21 +13,21 @@ class Counter {
   std::int64_t get() const { return value_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<std::int64_t> value_{0};  // one writer: no read-modify-write needed
+  std::atomic<std::int64_t> value_{0};  // only one thread writes, so a plain load and store is enough
 };
 
 struct Counters {
   Counter submissions;    // operations that callers submitted
   Counter requests_sent;  // ballots and other messages that carry strings
-  Counter log_records;    // read
-  Counter log_bytes;      // read
-  Counter batches;        // run
-  Counter plans;          // tasks planned; a restarted one is not counted
-  Counter engine_sleeps;  // times the engine thread went to sleep
-  // Messages of the agreement between nodes, on the leader of a node; the others have none.
+  Counter log_records;    // records read
+  Counter log_bytes;      // bytes read
+  Counter batches;        // batches run
+  Counter plans;          // tasks planned; restarts are not counted
+  Counter engine_sleeps;  // how often the engine's thread went to sleep
+  // Messages of the agreement between nodes. Only the leader of a node has any.
   Counter frames_sent;
   Counter frames_received;
-  Counter frame_bytes_sent;  // their lengths included
+  Counter frame_bytes_sent;  // including the bytes of their lengths
   Counter frame_bytes_received;
 };
 

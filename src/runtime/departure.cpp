@@ -78,7 +78,7 @@ Departure::Step Departure::next() {
   return GoOn{};
 }
 
-// Whether the rank ends now, and why: of several reasons the first one here counts.
+// Decides whether the rank ends now, and why. If there are several reasons, the first one checked here counts.
 bool Departure::decide() {
   bool is_running = phase_ == Phase::running;
   if (start_failure_ && !is_running) {
@@ -97,7 +97,7 @@ bool Departure::decide() {
   } else if (answer_due_ && is_running && settings_.now() >= *answer_due_) {
     end({ErrorCode::timeout,
          settings_.describe_leader() + " did not answer the wish to shut down within 10 s; this rank left alone"});
-    phase_ = Phase::warning;  // hvd_shutdown has no way to report it
+    phase_ = Phase::warning;  // the reason is logged, because hvd_shutdown cannot return it
   }
   return reason_.has_value();
 }
@@ -111,13 +111,13 @@ void Departure::end(const Error& reason) {
   lost_ = whose();
 }
 
-// If no loss is behind the end, others are told of it in the name of this rank.
+// Returns the rank that others are told of. If no rank was lost, that is this rank.
 Rank Departure::whose() const {
   if (announced_) return announced_->rank;
   return noticed_ ? noticed_->rank : settings_.me;
 }
 
-// The rank that knows why the batch failed is about to announce it.
+// True while another rank still has time to announce why the batch failed.
 bool Departure::is_cause_unknown() const {
   return cause_due_ && settings_.now() < *cause_due_;
 }

@@ -14,7 +14,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr unsigned looks_between_clocks = 1024;
-// Between two looks at a link that cannot wake us.
+// The times between two looks at a link that cannot wake the engine.
 constexpr std::chrono::nanoseconds shortest_nap = std::chrono::microseconds(50),
                                    longest_nap = std::chrono::milliseconds(1);
 
@@ -22,7 +22,7 @@ std::chrono::nanoseconds earlier(std::chrono::nanoseconds sleep, std::chrono::na
   return sleep == posix::WaitWord::forever ? other : std::min(sleep, other);
 }
 
-// A sleep that ends after that time, not just before.
+// Returns a sleep that ends after `time`, not shortly before.
 std::chrono::nanoseconds sleep_until(Clock::time_point time) {
   return std::max(time - Clock::now(), Clock::duration::zero()) + std::chrono::milliseconds(1);
 }
@@ -127,8 +127,8 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
-// As HOROVOD_THREAD_AFFINITY says, by local rank. A list that does not fit is reported, and the thread stays where it
-// is.
+// Binds the engine's thread to the core that HOROVOD_THREAD_AFFINITY names for this local rank. If the list does not
+// fit, a warning is written, and the thread is not bound.
 void Engine::choose_core() const {
   if (config_.thread_affinity.empty()) return;
   const std::string& text = config_.thread_affinity;
@@ -167,7 +167,7 @@ void Engine::run(Deadline start_deadline) {
     if (progress()) {
       patience.found_work();
       nap = shortest_nap;
-      // Who never sleeps looks at the clock now and then.
+      // An engine that never sleeps looks at the clock from time to time.
       if (++busy_looks % looks_between_clocks == 0) watch_for_stalls();
       continue;
     }
@@ -190,7 +190,7 @@ void Engine::run(Deadline start_deadline) {
     }
     counters_.engine_sleeps.add();
     std::chrono::nanoseconds longest = longest_sleep();
-    // Nobody posts the word for a link that has to be looked at: naps then, longer and longer.
+    // A link that must be polled does not wake the engine. Therefore the engine takes naps, each longer than the last.
     if (runner_->needs_polling()) {
       longest = earlier(longest, nap);
       nap = std::min(2 * nap, longest_nap);
@@ -207,7 +207,7 @@ void Engine::connect(Deadline deadline) {
   Patience patience(spin_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   while (departure_.phase() == Departure::Phase::connecting) {
-    // The links' own words travel over the log, so the tree of nodes comes first.
+    // The tree of nodes is connected first, because the words by which the other links are made travel over the log.
     Progress tree = leader_ && !has_tree_ ? leader_->connect() : Progress::done;
     if (tree == Progress::failed) departure_.start_failed(*leader_->verdict());
     if (tree == Progress::done) {
@@ -227,11 +227,11 @@ void Engine::connect(Deadline deadline) {
       return;
     }
     if (patience.look_again()) continue;
-    word.sleep(word.announce(), std::chrono::milliseconds(1));  // a start is short: no need to be woken
+    word.sleep(word.announce(), std::chrono::milliseconds(1));  // a start is short, so it takes naps and is not woken
   }
 }
 
-// One look at everything that could have changed. True if anything had.
+// Looks once at everything that could have changed. Returns true if something had.
 bool Engine::progress() {
   observers_.take_changes();
   bool news = take_submissions();
@@ -244,8 +244,8 @@ bool Engine::progress() {
   return news;
 }
 
-// Tells the departure what others have left for this thread. True if the log has to be executed first: what it says
-// comes before a loss, since all may have agreed to end.
+// Tells the departure the facts that other threads and ranks have left. Returns true if the log must be executed first:
+// all ranks may have agreed to end before a loss, so the log counts before the loss.
 bool Engine::hear_of_the_end() {
   if (leader_ && leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   int lost = lost_rank_.load(std::memory_order_acquire);
@@ -256,10 +256,11 @@ bool Engine::hear_of_the_end() {
   }
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  pass_on_stop_point();
   return false;
 }
 
-// True if it demanded anything.
+// Carries out what the departure demands. Returns true if it demanded anything.
 bool Engine::follow_departure() {
   departure_due_.reset();
   for (bool news = false;; news = true) {
@@ -289,7 +290,7 @@ void Engine::carry_out(const Departure::Step& step) {
              step);
 }
 
-// What is still to come of this rank waits, and nothing else is done meanwhile.
+// The rank is held back: the engine only sleeps, and watches for the program's own wish to stop.
 void Engine::hold_back() {
   posix::WaitWord& word = board_.wake_word(board_.me());
   std::uint32_t announced = word.announce();
@@ -318,21 +319,22 @@ bool Engine::take_submissions() {
   return !submissions.empty();
 }
 
-// Tells the others that the op is here: by a bit if they know its slot, by a ballot otherwise.
+// Tells the others that this rank has submitted the op: by its bit on the board if the op has a slot, else by a ballot.
 void Engine::introduce(Operation& operation) {
   NameEntry& entry = *operation.entry;
   if (entry.slot.value >= 0 && entry.slot_operation == &operation) {
     operation.arrived = true;
     board_.arrive(entry.slot);
   } else if (operation.signature.verb == Verb::join) {
-    board_.announce_arrivals();  // what was submitted before must not come later
+    board_.announce_arrivals();  // earlier submissions must not arrive after the ballot
     send(JoinRequest{note_what_precedes_a_join() == 0});
   } else {
     send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
   }
 }
 
-// The joins end only after what is under way now, although nobody else may submit it.
+// Counts the operations that must end before the joins may end: those under way now, even if no other rank submits
+// them.
 int Engine::note_what_precedes_a_join() {
   for (Operation* operation : in_flight_) {
     bool is_counted = operation->entry->set == global_process_set && !operation->precedes_join &&
@@ -347,7 +349,7 @@ int Engine::note_what_precedes_a_join() {
 bool Engine::read_log() {
   bool news = false;
   ConstBytes bytes;
-  // While links are made their words are still read: a faster node may have come and gone already.
+  // While links are made, the log is still read after its end: a faster node may already have connected and stopped.
   bool is_connecting = departure_.phase() == Departure::Phase::connecting;
   while (!departure_.has_ended() && (!departure_.has_log_ended() || is_connecting) && board_.read(bytes)) {
     news = true;
@@ -374,11 +376,47 @@ void Engine::execute(const Record& record) {
                  [&](const RemoveSetRecord& it) { remove_set(it.set); },
                  [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
                  [&](const PublishedRecord& it) { runner_->published(it); },
+                 [&](const StopPointRecord& it) { take_stop_point(it); },
              },
              record);
 }
 
-// What is in flight under the name is over.
+void Engine::take_stop_point(const StopPointRecord& record) {
+  auto point =
+      std::make_unique<const StopPoint>(StopPoint{records_read_, record.by, record.cause, std::string(record.reason)});
+  stop_point_.store(point.get(), std::memory_order_release);
+  owned_stop_point_ = std::move(point);
+  if (leader_) leader_->await_heed();
+}
+
+void Engine::wish_stop_point(StopCause cause, std::string reason) {
+  {
+    std::lock_guard lock(stop_point_mutex_);
+    if (!stop_point_wish_) stop_point_wish_ = {cause, std::move(reason)};
+  }
+  has_stop_news_.store(true, std::memory_order_release);
+  wake();
+}
+
+bool Engine::heed(const StopPoint& point, std::uint64_t synchronised) {
+  if (synchronised <= point.record) return false;
+  if (!has_heeded_.exchange(true)) {
+    has_stop_news_.store(true, std::memory_order_release);
+    wake();
+  }
+  return true;
+}
+
+// What other threads of this rank have left to be said about the stop point.
+void Engine::pass_on_stop_point() {
+  if (!has_stop_news_.load(std::memory_order_relaxed) || !has_stop_news_.exchange(false)) return;
+  std::lock_guard lock(stop_point_mutex_);
+  if (stop_point_wish_ && !std::exchange(has_sent_wish_, true))
+    send(StopPointRequest{stop_point_wish_->first, stop_point_wish_->second});
+  if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) send(HeededRequest{});
+}
+
+// Settles the operation in flight under the name.
 void Engine::settle_by_name(OpNameView name, const Error* error) {
   NameEntry* entry = operations_.find(name);
   if (entry != nullptr && entry->submitted != nullptr && !entry->submitted->scheduled) settle(*entry->submitted, error);
@@ -402,7 +440,7 @@ void Engine::change_sets(const std::function<void(ProcessSets&)>& change) {
   sets_ = std::move(changed);
 }
 
-// By seat; none: all of them are.
+// Returns which ranks of this node are members of the set, by seat. Empty if all of them are.
 std::vector<bool> Engine::members_on_my_node(const ProcessSet& set) const {
   std::vector<bool> members;
   if (set.id == global_process_set) return members;
@@ -447,7 +485,7 @@ void Engine::end_joins(const AllJoinedRecord& record) {
     if (operation->entry->set == global_process_set && !operation->scheduled) waiting.push_back(operation);
   for (Operation* operation : waiting) {
     if (operation->signature.verb != Verb::join) {
-      introduce(*operation);  // ballots from before do not count any more
+      introduce(*operation);  // ballots sent before that do not count any more
     } else {
       if (auto* last = static_cast<std::int32_t*>(operation->submission.output)) *last = record.last.value;
       settle(*operation, nullptr);
@@ -464,7 +502,7 @@ void Engine::learn_slot(const GiveRecord& record) {
   if (!std::ranges::binary_search(set.ranks, world_.rank)) return;
   NameEntry* entry = operations_.find(record.name);
   bool is_mine = entry != nullptr && entry->submitted != nullptr;
-  if (is_mine && has_joined_) {  // another thread may have submitted something else, which nobody has counted
+  if (is_mine && has_joined_) {  // another thread may have submitted another op of this name, which no rank has counted
     Signature given = record.signature;
     given.transient = entry->submitted->signature.transient;
     is_mine = agree(entry->submitted->signature, given);
@@ -489,7 +527,7 @@ void Engine::forget_slot(SlotId slot) {
   introduce(*submitted);
 }
 
-// Means nothing any more. The entry may be gone after this, unless one of its operations is in flight.
+// Forgets a slot. Afterwards the name's entry may be gone, unless one of its operations is in flight.
 void Engine::give_back(SlotId slot) {
   board_.close(slot);
   SlotUse use = std::exchange(slots_[static_cast<std::size_t>(slot.value)], SlotUse());
@@ -506,6 +544,7 @@ void Engine::queue_batch(const BatchRecord& record) {
       Operation& operation = part_in(slot);
       if (batch == nullptr) batch = &runner_->queue(record.set, operation.signature.device, record.sequence);
       operation.scheduled = true;
+      operation.record = records_read_;
       batch->push_back(&operation);
       for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
     }
@@ -513,19 +552,20 @@ void Engine::queue_batch(const BatchRecord& record) {
   }
 }
 
-// What this rank contributes to the op of the slot.
+// Returns this rank's operation in the op of the slot, or a stand-in.
 Operation& Engine::part_in(SlotId slot) {
   SlotUse& use = slots_[static_cast<std::size_t>(slot.value)];
   if (use.entry == nullptr) return stand_in(use.of_others->first, use.of_others->second);
   NameEntry& entry = *use.entry;
-  // What is part of an earlier batch already may be wanted once more while all have joined.
+  // An operation that is already part of an earlier batch does not count: while all ranks have joined, its op may be
+  // scheduled once more.
   bool is_mine = entry.submitted != nullptr && entry.submitted == entry.slot_operation && !entry.submitted->scheduled;
   if (is_mine) return *entry.submitted;
   if (!has_joined_) panic("a batch has an op that this rank did not submit");
   return stand_in({entry.set, entry.name}, entry.slot_operation->signature);
 }
 
-// This rank has joined: nothing in place of its data.
+// Returns an operation without data, because this rank has joined.
 Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
   auto idle = std::ranges::find(stand_ins_, false, &StandIn::is_in_use);
   StandIn& it = idle == stand_ins_.end() ? stand_ins_.emplace_back() : *idle;
@@ -536,6 +576,7 @@ Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
   it.operation.signature = signature;
   it.operation.count = signature.count();
   it.operation.submission = {};
+  it.operation.extras = {};
   it.operation.submission.operation = &it.operation;
   it.operation.since = Clock::now();
   return it.operation;
@@ -564,11 +605,14 @@ void Engine::settle(Operation& operation, const Error* error) {
   operation.entry->submitted = nullptr;
   if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) send(JoinRequest{true});
   if (error == nullptr && operation.when_done) operation.when_done();
-  const Submission submission = operation.submission;
+  HandleCell& handle = *operation.submission.handle;
+  const Callback on_done = operation.extras.on_done;
+  const ProcessSetId set = operation.entry->set;
+  const std::uint64_t record = operation.scheduled ? operation.record : records_read_;
   operation.entry->in_flight.store(false, std::memory_order_release);
-  operations_.release(operation);  // it may be gone after this
-  if (submission.on_done.tell != nullptr) tell(submission.on_done, error);
-  handles_.settle(*submission.handle, error);
+  operations_.release(operation);  // the operation may be gone after this
+  if (on_done.tell != nullptr) tell(on_done, error);
+  handles_.settle(handle, error, set, record);
 }
 
 void Engine::tell(const Callback& on_done, const Error* error) {
@@ -595,7 +639,7 @@ void Engine::end(const Error& reason) {
   handles_.announce();
 }
 
-// Submitted, but too late: only to be settled.
+// These submissions came too late. They are only settled, with an error.
 void Engine::take_last_submissions() {
   for (const Submission& submission : inbox_.take()) {
     Operation& operation = *submission.operation;
@@ -621,21 +665,23 @@ bool Engine::send_waiting() {
 }
 
 std::chrono::nanoseconds Engine::longest_sleep() const {
-  // Room in a ring is not announced: look for it.
+  // Nothing announces that a ring has room again. Therefore the engine looks after this time.
   if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
+  if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
 }
 
-// What all ranks have agreed on waits for nobody in particular while batches begin and end.
+// An operation in a batch waits for its turn, not for a rank, while other batches begin and end.
 Clock::time_point Engine::waits_since(const Operation& operation) const {
   return operation.scheduled ? std::max(operation.since, batch_moved_) : operation.since;
 }
 
-// True if the departure demanded anything for it.
+// Looks for stalls. Returns true if the departure demanded a step because of one.
 bool Engine::watch_for_stalls() {
   if (departure_.phase() != Departure::Phase::running) return false;
   Clock::time_point now = Clock::now();
+  if (leader_) leader_->report_who_does_not_heed(now);
   if (!stalls_.is_due(now)) return false;
   const Operation* oldest = nullptr;
   for (const Operation* operation : in_flight_)
@@ -654,7 +700,7 @@ bool Engine::watch_for_stalls() {
     if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   } else if (!is_halted(world_, leader)) {
     send(stall);
-    // A batch under way with a rank that does not answer can never end: each rank leaves it by itself.
+    // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
     if (final && stall.missing.value >= 0)
       departure_.stalled(
           {ErrorCode::shut_down,

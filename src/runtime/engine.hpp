@@ -1,12 +1,14 @@
 #pragma once
-// The one thread of a rank that owns all changing state of the runtime: takes submissions, agrees, runs batches.
+// The one thread of a rank that owns all changing state of the runtime. It takes submissions, agrees and runs batches.
 //
-//  1. Submissions come from the inbox. An op whose slot is known marks its arrival; another sends a ballot.
-//  2. The engine of a node's lowest rank also leads: the coordinator decides, and the log says what (leader.hpp).
-//  3. The log is executed in order: slots are learned and forgotten, batches queue up, the end is the end for all.
-//     How a rank ends, whatever the cause, is decided by its departure (departure.hpp), which the engine only asks.
-//  4. The batch at the head of the queue runs: task steps, until done; its handles are settled and announced.
-//  5. With nothing to do the engine sleeps on its wait word; callers, peers and transports wake it.
+// 1. Submissions come from the inbox. An op that has a slot marks its arrival there; for any other op a ballot is sent.
+// 2. The engine of a node's lowest rank is also the leader: the coordinator decides, and the log holds its decisions
+//    (leader.hpp).
+// 3. The log is executed in order: slots are learned and forgotten, and batches are queued. The end of the log is the
+//    end for all ranks. The departure (departure.hpp) decides how a rank ends; the engine only asks it.
+// 4. The batch at the head of the queue runs: its task is stepped until it is done. Then its handles are settled and
+//    announced.
+// 5. With nothing to do the engine sleeps on its wait word. Callers, peers and transports wake it.
 #include <atomic>
 #include <functional>
 #include <list>
@@ -36,6 +38,14 @@
 
 namespace hvd::runtime {
 
+// Where all ranks leave their loops (StopPointRecord).
+struct StopPoint {
+  std::uint64_t record = 0;  // number of it in the log
+  Rank by;
+  StopCause cause = StopCause::program;
+  std::string reason;
+};
+
 class Engine {
  public:
   struct Parts {
@@ -48,45 +58,53 @@ class Engine {
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
-    std::vector<Observer*> observers;  // from the start; others come to observers()
+    std::vector<Observer*> observers;  // there from the start; observers() takes later ones
     bool spin = false;
   };
 
   explicit Engine(Parts parts);
   ~Engine();
 
-  // Starts the thread; returns when the links of the world are there, or with the reason why not.
+  // Starts the thread. Returns when the links of the world exist, or returns the reason why they could not be made.
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
-  // The calling thread is an engine's, in a callback of a program.
+  // True if the calling thread is an engine's. That is so in a program's callback.
   static bool runs_here();
-  // Asks all ranks to stop; returns when this engine has. A reason is told to all; without one the program wished it.
+  // Asks all ranks to stop. Returns when this engine has stopped. A reason is told to all ranks; without one the
+  // program itself wished it.
   void stop(std::string reason = "");
-  // Any thread: a peer is lost. Everything in flight fails, unless the job had agreed to end.
+  // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
+  // end.
   void report_lost(Rank peer);
-  // Why nothing is accepted any more; nothing while it runs.
+  // Any thread: all ranks should leave their loops soon. The first wish of any rank counts.
+  void wish_stop_point(StopCause cause, std::string reason);
+  // Any thread: null until it is agreed on; valid as long as the engine.
+  const StopPoint* stop_point() const { return stop_point_.load(std::memory_order_acquire); }
+  // Any thread: whether who has synchronised up to this record leaves its loop. The others are told that it does.
+  bool heed(const StopPoint& point, std::uint64_t synchronised);
+  // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;
-  // After stop(): all ranks had agreed to end, and carried out what was scheduled before.
+  // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
   bool has_ended_in_order() const { return departure_.is_in_order(); }
-  // Any thread: the process sets as far as this rank has read of them.
+  // May be called on any thread. Returns the process sets as of the records that this rank has read.
   std::shared_ptr<const ProcessSets> sets() const;
-  // After start(), for reports.
+  // Only after start(); for reports.
   const Teams& teams_of_world() const { return runner_->world().teams(); }
-  // After stop(): nothing uses the links any more.
+  // Only after stop(): destroys the links, which nothing uses any more.
   void drop_links() { runner_.reset(); }
   const Counters& counters() const { return counters_; }
   ObserverRegistry& observers() { return observers_; }
 
  private:
-  // What this rank knows about a slot.
+  // This rank's knowledge of a slot.
   struct SlotUse {
-    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or of an op that it has not submitted
+    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or the op was not submitted here
     bool is_transient = false;
-    // Of an op that this rank has not submitted, since it has joined.
+    // Set if other ranks have submitted the op, but this rank has joined and has not.
     std::unique_ptr<std::pair<OpName, Signature>> of_others;
   };
-  // Takes the place of an operation that this rank has not submitted.
+  // An operation that replaces one which this rank has not submitted.
   struct StandIn {
     NameEntry entry;
     Operation operation;
@@ -98,6 +116,8 @@ class Engine {
   void connect(Deadline deadline);
   bool progress();
   bool hear_of_the_end();
+  void pass_on_stop_point();
+  void take_stop_point(const StopPointRecord& record);
   bool follow_departure();
   void carry_out(const Departure::Step& step);
   void hold_back();
@@ -144,34 +164,40 @@ class Engine {
   Inbox inbox_;
   std::thread thread_;
   std::mutex stop_mutex_;
-  std::string stop_reason_;  // written before the request
+  std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
+  std::mutex stop_point_mutex_;  // guards the wish
+  std::optional<std::pair<StopCause, std::string>> stop_point_wish_;
+  std::atomic<bool> has_stop_news_{false}, has_heeded_{false};
+  std::atomic<const StopPoint*> stop_point_{nullptr};
   mutable std::mutex sets_mutex_;
   std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
-  std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; waited for by start()
+  std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; start() waits for it
 
-  // The thread's own:
+  // Only the engine's thread uses these:
+  std::unique_ptr<const StopPoint> owned_stop_point_;
+  bool has_sent_wish_ = false, has_sent_heed_ = false;
   Departure departure_;
-  std::optional<Clock::time_point> departure_due_;  // it is to be asked again by then
+  std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
   std::unique_ptr<Leader> leader_;                  // on the lowest rank of each node
   std::vector<SlotUse> slots_;                      // by slot
-  std::vector<Operation*> in_flight_;               // everything submitted and not settled; each knows its place
+  std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
   std::list<StandIn> stand_ins_;
-  std::vector<bool> joined_;  // by seat of my node; empty while nobody is
-  bool has_joined_ = false;   // this rank
-  int preceding_join_ = 0;    // submitted before this rank joined, and not settled
+  std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
+  bool has_joined_ = false;   // this rank has joined
+  int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;
   RecordStorage storage_;
   std::list<Buffer> unsent_;
   Buffer scratch_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
-  Clock::time_point batch_moved_;   // one began or ended
-  bool has_finished_some_ = false;  // operations, since the last look at the batches
+  Clock::time_point batch_moved_;   // the last time that a batch began or ended
+  bool has_finished_some_ = false;  // operations have ended since the last look at the batches
   Counters counters_;
 };
 

@@ -31,12 +31,13 @@ HandleCell* Handles::open(std::uint32_t operations) {
     free_.pop_back();
   }
   cell->remaining = operations;
+  cell->record = 0;
   cell->state.store(HandleCell::running, std::memory_order_release);
   return cell;
 }
 
 HandleCell* Handles::find(Number number) {
-  // A number of another runtime gives one that is far too large.
+  // If the handle belongs to another runtime, the index is far too large.
   const std::uint32_t index = (static_cast<std::uint32_t>(number) ^ runtime_) - 1;
   if (index / cells_per_block >= most_blocks) return nullptr;
   HandleCell* block = blocks_[index / cells_per_block].load(std::memory_order_acquire);
@@ -48,8 +49,8 @@ HandleCell* Handles::find(Number number) {
 }
 
 bool Handles::wait(HandleCell& cell, Deadline deadline, bool spin) {
-  // Batches of small tensors take microseconds, so it looks for a while before it sleeps. If engine and caller share a
-  // core, a yield gives it to the engine.
+  // Batches of small tensors take microseconds, so the caller looks repeatedly for a while before it sleeps. If the
+  // engine and the caller share a core, sched_yield() lets the engine run.
   constexpr auto patience = std::chrono::microseconds(50);
   auto began = Clock::now();
   for (int looks = 0; !is_done(cell); ++looks) {
@@ -75,12 +76,13 @@ bool Handles::wait(HandleCell& cell, Deadline deadline, bool spin) {
 
 void Handles::release(HandleCell& cell) {
   std::uint32_t expected = HandleCell::running;
-  // It still runs: the engine recycles the handle when it is done.
+  // The operations still run. The engine recycles the handle when they are done.
   if (cell.state.compare_exchange_strong(expected, HandleCell::abandoned, std::memory_order_acq_rel)) return;
   if (expected == HandleCell::done) recycle(cell);
 }
 
-void Handles::settle(HandleCell& cell, const Error* error) {
+void Handles::settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record) {
+  if (set == cell.set && record > cell.record) cell.record = record;
   if (error != nullptr && cell.error == nullptr) cell.error = std::make_unique<Error>(*error);
   if (--cell.remaining > 0) return;
   if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) == HandleCell::abandoned) recycle(cell);

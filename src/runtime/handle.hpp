@@ -1,5 +1,5 @@
 #pragma once
-// Handles: how a caller waits for what it submitted. Callers and the engine share only these and the inbox.
+// Handles, on which callers wait for their submissions. Callers and the engine share only the handles and the inbox.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/deadline.hpp"
+#include "base/ids.hpp"
 #include "base/result.hpp"
 #include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
@@ -18,7 +19,8 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// A result that the runtime keeps, because its size was not known beforehand, until the caller takes or copies it.
+// A result that the runtime keeps until the caller takes or copies it. The runtime keeps results whose size was not
+// known beforehand.
 struct KeptResult {
   DeviceKind device = DeviceKind::host;
   std::vector<std::int64_t> shape;
@@ -27,25 +29,28 @@ struct KeptResult {
   std::size_t bytes = 0;
 };
 
-// One handle. Cells are reused; the generation tells an old handle from a new one.
+// One handle. Cells are reused. The generation distinguishes an old handle in the same cell from a new one.
 struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
   std::uint32_t place = 0;  // see Handles::Number
-  // Written by the engine while running, read by callers once done:
-  std::uint32_t remaining = 0;   // operations
-  std::unique_ptr<Error> error;  // the first one
+  ProcessSetId set;         // of its first operation
+  // The engine writes these while the handle is running. Callers read them when it is done.
+  std::uint32_t remaining = 0;   // operations that have not ended
+  std::uint64_t record = 0;      // the last one in the log that decided on an operation of `set`
+  std::unique_ptr<Error> error;  // of the first operation that failed
   std::vector<KeptResult> results;
-  std::vector<Operation*> transients;  // to be discarded with the handle
+  std::vector<Operation*> transients;  // released together with the handle
 };
 
 class Handles {
  public:
-  // generation << 32 | place of the cell: runtime << 23 | index + 1. Another runtime does not accept the number.
+  // The number contains generation << 32, and below it the cell's place: runtime << 23 | index + 1. Another runtime
+  // does not accept the number.
   using Number = std::uint64_t;
 
-  // Called with every cell that is recycled, for its transients.
+  // `discard` is called for each transient operation of a handle that is recycled.
   explicit Handles(void (*discard)(void* context, Operation* operation), void* context);
 
   // ---- callers
@@ -53,27 +58,29 @@ class Handles {
   static Number number_of(const HandleCell& cell) {
     return static_cast<Number>(cell.generation.load(std::memory_order_relaxed)) << 32 | cell.place;
   }
-  HandleCell* find(Number number);  // null if there is none
+  HandleCell* find(Number number);  // null if there is no such handle
   static bool is_done(const HandleCell& cell) { return cell.state.load(std::memory_order_acquire) == HandleCell::done; }
-  // False when the deadline passed first. `spin`: besides mine, the mask has a core for the engine.
+  // Waits until the handle is done. Returns false if the deadline passed first. `spin` is true if the caller's mask has
+  // a second core for the engine.
   bool wait(HandleCell& cell, Deadline deadline, bool spin);
   void release(HandleCell& cell);
+  std::uint32_t runtime() const { return runtime_; }
 
   // ---- the engine
   // One operation of the handle is over. announce() wakes the waiters, once for many settled handles.
-  void settle(HandleCell& cell, const Error* error);
+  void settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record);
   void announce() { completed_.post(); }
 
  private:
   static constexpr std::uint32_t cells_per_block = 256;
-  static constexpr std::uint32_t most_blocks = 1 << 14;  // for 4 Mi handles that nobody has released
+  static constexpr std::uint32_t most_blocks = 1 << 14;  // enough for 4 Mi handles that are not released
 
   static constexpr std::uint32_t index_bits = 23;
   static_assert(cells_per_block * most_blocks < 1u << index_bits);
 
   void recycle(HandleCell& cell);
 
-  const std::uint32_t runtime_;  // number of the runtime in this process; part of a handle's number
+  const std::uint32_t runtime_;  // number of the runtime in this process; part of every handle number
   void (*discard_)(void*, Operation*);
   void* discard_context_;
   std::mutex mutex_;

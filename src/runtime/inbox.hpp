@@ -1,5 +1,5 @@
 #pragma once
-// Submissions and other wishes that callers leave for the engine.
+// The submissions and other wishes that callers leave for the engine.
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -13,20 +13,22 @@ namespace hvd::runtime {
 class Inbox {
  public:
   enum class Pushed : std::uint8_t {
-    first,   // the engine is to be woken
-    behind,  // others are waiting already: whoever pushed the first of them wakes the engine for all
-    closed,  // not accepted
+    first,   // the caller must wake the engine
+    behind,  // other submissions are waiting; the caller that pushed the first of them wakes the engine
+    closed,  // refused, because the inbox is closed
   };
-  // Any thread. All of them become visible together.
-  Pushed push(std::span<const Submission> submissions) {
+  // May be called on any thread. All starts of one call become visible together.
+  Pushed push(std::span<const Start> starts, HandleCell& handle) {
     std::lock_guard lock(mutex_);
     if (is_closed()) return Pushed::closed;
     Pushed pushed = waiting_.empty() ? Pushed::first : Pushed::behind;
-    waiting_.insert(waiting_.end(), submissions.begin(), submissions.end());
+    std::uint32_t index = 0;
+    for (const Start& it : starts)
+      waiting_.push_back({it.operation, it.input, it.output, it.first_dimension, &handle, index++});
     has_some_.store(true, std::memory_order_release);
     return pushed;
   }
-  // For the engine: what has come since the last call, in order; valid until the next call.
+  // Returns, for the engine, all submissions since the last call in their order. They are valid until the next call.
   std::span<const Submission> take() {
     if (!has_some_.load(std::memory_order_acquire)) return {};
     std::lock_guard lock(mutex_);
@@ -35,7 +37,7 @@ class Inbox {
     has_some_.store(false, std::memory_order_relaxed);
     return taken_;
   }
-  // Nothing is accepted any more; what came before can still be taken.
+  // From now on nothing is accepted. Earlier submissions can still be taken.
   void close() {
     std::lock_guard lock(mutex_);
     closed_.store(true, std::memory_order_release);

@@ -10,7 +10,7 @@ namespace hvd::runtime {
 
 namespace {
 
-// A staged task runs many collectives over the host team, each with a number of its own.
+// A staged task runs many collectives over the host team. Each of them needs its own sequence number.
 constexpr std::uint64_t places_for_chunks = 1 << 20;
 
 }  // namespace
@@ -61,8 +61,9 @@ bool Lane::step() {
   switch (task_->step()) {
     case Progress::pending: return began || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
-      // Its operations are settled with the end of all, in the words of who knows the cause: not before others were
-      // told of it, since a program may leave as soon as it hears.
+      // The batch's operations are settled later, when this rank ends, with the cause as their error. They are not
+      // settled before the other ranks were told of the failure, because the program may leave as soon as it sees the
+      // error.
       failure_ = task_->failure();
       return true;
     case Progress::issued: issue(); return true;
@@ -70,14 +71,15 @@ bool Lane::step() {
   }
   if (stage_ == Stage::sizes) {
     begin_data();
-    return refusal_ ? refuse() : true;  // or failure_
+    return refusal_ ? refuse() : true;  // otherwise failure_ may be set
   }
   finish(nullptr);
   return true;
 }
 
-// Tasks wait for what they have under way on a device. Those that are issued as a whole do not: they wait for streams
-// of the caller's. Nobody else is told when an operation without a stream is over.
+// Gives up all batches. A task waits by itself for its work on a device. If its batch was issued it does not, because
+// that work may wait for the caller's streams. The end of an operation without a stream is told to nobody else, so this
+// function waits for it.
 void Lane::abandon() {
   started_ = false;
   task_ = nullptr;
@@ -96,12 +98,12 @@ void Lane::abandon() {
   idle_.splice(idle_.end(), queued_);
 }
 
-// Whether what the task waits for has come since it looked. If not, the engine is woken when it does. The past says
-// nothing.
+// True if the event that the task waits for has come since the task looked. If it has not come, the device wakes the
+// engine at the event. Returns false for an event that is already over (token 0).
 bool Lane::is_there(Event event) {
   if (event.token == 0) return false;
   auto there = device_.query(event, teams_->wake());
-  return !there || *there;  // the task finds out what failed
+  return !there || *there;  // on an error the task finds out what failed
 }
 
 Rank Lane::waiting_for(const Operation& operation) const {
@@ -128,7 +130,7 @@ void Lane::begin_data() {
     refusal_ = std::move(move.error());
     return;
   }
-  // The others go on into the exchange: there is no way back for this rank but to leave the job.
+  // The other ranks go on with the exchange, so this rank cannot take part any more and must leave the job.
   failure_ = Error(ErrorCode::out_of_memory, move.error().message + " on " + describe(world_, world_.rank));
   finish(&*failure_);
 }
@@ -186,7 +188,7 @@ bool Lane::refuse() {
 
 void Lane::finish(const Error* error) {
   started_ = false;
-  // Off the queue first: settling an operation may let its owner submit the next one.
+  // The batch leaves the queue first, because settling an operation may let its owner submit the next one.
   idle_.splice(idle_.end(), queued_, queued_.begin());
   QueuedBatch& batch = idle_.back();
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error);
@@ -194,8 +196,8 @@ void Lane::finish(const Error* error) {
 
 void Lane::wait_for_inputs() {
   for (const Operation* operation : queued_.front().operations) {
-    if (operation->submission.ready.token == 0) continue;
-    if (auto waits = device_.wait({stream_.get()}, operation->submission.ready); !waits) return fail(waits.error());
+    if (operation->extras.ready.token == 0) continue;
+    if (auto waits = device_.wait({stream_.get()}, operation->extras.ready); !waits) return fail(waits.error());
   }
 }
 
@@ -205,7 +207,7 @@ void Lane::issue() {
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
   std::erase_if(batch.operations, [&](Operation* operation) {
-    const Stream stream = operation->submission.stream;
+    const Stream stream = operation->extras.stream;
     if (!stream || failure_) return false;
     if (auto waits = device_.wait(stream, batch.end); !waits) return fail(waits.error()), false;
     finished_(*operation, batch.sequence, nullptr);
@@ -213,7 +215,7 @@ void Lane::issue() {
   });
 }
 
-// True if an issued batch is over.
+// Ends an issued batch whose event has come. Returns true if it ended one.
 bool Lane::end_issued() {
   for (auto batch = issued_.begin(); batch != issued_.end(); ++batch) {
     auto there = device_.query(batch->end, teams_->wake());
@@ -226,7 +228,7 @@ bool Lane::end_issued() {
   return false;
 }
 
-// Of the device; whoever is affected hears of it from this rank.
+// Handles a failure of the device. The other ranks of the batch learn of it from this rank.
 void Lane::fail(const Error& error) {
   if (!failure_) failure_ = Error(error.code, error.message + " on " + describe(world_, world_.rank));
 }

@@ -1,11 +1,11 @@
 #pragma once
-// Runs the batches of one process set in one kind of memory one after the other, in the order of the log: finds or
-// plans the task of a batch, restarts it with the batch's tensors and steps it. In steady state nothing is planned and
-// nothing is allocated.
+// Runs the batches of one process set in one kind of memory, one after the other in the order of the log. For each
+// batch it finds or plans the task, restarts the task with the batch's tensors and steps it. In steady state nothing is
+// planned and no memory is allocated.
 //
-// A task for tensors on a device may be issued: what is left of its batch happens there, and the next batch begins. If
-// the caller gave a stream, the operation is over at once and the stream waits for the end of the batch. Otherwise the
-// operation is over when that end is there.
+// A task for tensors on a device may be issued: the rest of its batch happens on the device, and the next batch begins.
+// If the caller gave a stream, the operation has ended at once, and the stream waits for the end of the batch.
+// Otherwise the operation ends with the batch.
 #include <list>
 #include <memory>
 #include <optional>
@@ -30,31 +30,32 @@ class Lane {
   };
   explicit Lane(Parts parts);
 
-  // Makes the links. Before the first batch, else as it begins.
+  // Makes the links. Called before the first batch; otherwise the links are made when that batch begins.
   Progress connect();
   Teams& teams() { return *teams_; }
 
-  // Opens a batch at the end of the queue; the caller fills in its operations.
+  // Adds a batch at the end of the queue. The caller adds its operations.
   std::vector<Operation*>& queue(Sequence sequence);
-  int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // but for the issued ones
+  int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // without the issued ones
   bool is_idle() const { return queued_.empty() && issued_.empty(); }
-  // True if a batch began or ended. After a failure of the links the error is in failure(), and the batch stays in
-  // flight. A batch that nobody can carry out fails by itself, alike on all members; the next ones are run.
+  // Returns true if a batch began or ended. After a failure of the links, failure() has the error and the batch stays
+  // in flight. If no member can carry out a batch, it fails on all members alike, and the next batches run.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
-  // Gives up everything, plans included. The links have been aborted.
+  // Gives up all batches and plans. The links have been aborted before.
   void abandon();
-  // Whom the running batch waits for, if the operation is one of it; -1 if that is not known.
+  // Returns the rank that the running batch waits for, if the operation is part of that batch; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
-  // The set was removed: what is queued is still carried out, then the members part.
+  // The set was removed. Queued batches are still carried out, then the members part.
   void close();
   bool is_closed() const { return is_closed_; }
   bool is_over() const { return is_closed_ && is_idle(); }
 
  private:
   enum class Stage : std::uint8_t { sizes, data };
-  // What a planned task fits. Not the scales, which the task is told before every batch.
+  // The properties by which a planned task is found. The scales are not among them; the task is told its scales before
+  // every batch.
   struct Kind {
     DeviceKind device = DeviceKind::host;
     Verb verb = Verb::barrier;
@@ -68,7 +69,7 @@ class Lane {
   struct HashOfKind {
     std::size_t operator()(const Kind& kind) const;
   };
-  // Equal on all members, in what they hold and in what they forget.
+  // All members keep and forget the same plans.
   using Plans = RecentlyUsed<Kind, std::unique_ptr<Task>, HashOfKind>;
 
   void begin_batch();
@@ -93,18 +94,18 @@ class Lane {
   std::list<QueuedBatch> queued_;
   std::list<QueuedBatch> issued_;
   std::list<QueuedBatch> idle_;
-  Plans plans_{256};         // the kinds are few, but for the roots
-  Plans plans_by_seat_{64};  // those with counts; results of changing sizes need a plan each
-  Kind wanted_;              // keeps its memory
+  Plans plans_{256};         // there are few kinds, if roots are not counted
+  Plans plans_by_seat_{64};  // tasks with counts for each seat: changing sizes need a plan each
+  Kind wanted_;              // a member, so that its memory is reused
   BatchOfTensors tensors_;
-  std::shared_ptr<void> stream_;  // where the inputs of device tensors are ready; made with the links
+  std::shared_ptr<void> stream_;  // a stream on which device inputs become ready; made with the links
   Task* task_ = nullptr;
   bool is_connected_ = false;
   bool started_ = false;
   bool is_closed_ = false;
-  std::optional<Error> refusal_;  // of the batch that was just started
+  std::optional<Error> refusal_;  // why the batch that has just started is refused
   Stage stage_ = Stage::data;
-  std::uint64_t task_sequence_ = 0;  // rises with every restart, equally on all members
+  std::uint64_t task_sequence_ = 0;  // grows with every restart, equally on all members
   std::optional<Error> failure_;
 };
 

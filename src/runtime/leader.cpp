@@ -9,12 +9,13 @@ namespace hvd::runtime {
 
 namespace {
 
-// Children of a node in the tree of nodes: many, since a level costs a crossing of the network, a child a small frame.
+// The most children of a node in the tree of nodes. It is large, because a level of the tree costs a crossing of the
+// network, and a child only a small frame.
 constexpr int most_children = 8;
 
-// How long the neighbours may take to accept that this rank leaves.
+// How long the neighbours may take to confirm that this rank leaves.
 constexpr auto leave_patience = std::chrono::seconds(1);
-// How long a node may take to report who is missing there.
+// How long a node may take to report which of its ranks are missing.
 constexpr auto answer_patience = std::chrono::seconds(3);
 
 std::int64_t bytes_on_link(ConstBytes frame) {
@@ -25,7 +26,7 @@ int children_of(const topology::Layout& layout) {
   return std::clamp(layout.nodes - 1 - layout.my_node * most_children, 0, most_children);
 }
 
-// The child of node `above` that has the node below it; -1: none.
+// Returns the child of node `above` whose subtree contains the node `node`; -1 if there is none.
 int child_above(int node, int above) {
   while (node > above) {
     int parent = (node - 1) / most_children;
@@ -48,7 +49,7 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
     settings.ranks.push_back(parts.layout->node.rank_at(Seat{seat}));
   int slots = parts.board->slots();
   settings.coordinator.slots = slots;
-  // Some slots always stay free for ops that are not cached.
+  // Part of the slots is reserved for ops that are not cached.
   settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
   settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
   settings.coordinator.groups_do_not_mix = parts.config->disable_group_fusion;
@@ -99,7 +100,7 @@ void Leader::note_moved(SlotId slot) {
   moved_[static_cast<std::size_t>(slot.value)] = *time_of_step_;
 }
 
-// Some ranks have arrived there a short time ago, and others not yet: that is normal.
+// True if ranks arrived at the slot a short time ago. That other ranks have not arrived yet is then normal.
 bool Leader::moved_lately(SlotId slot) const {
   return Clock::now() - moved_[static_cast<std::size_t>(slot.value)] <
          std::chrono::duration<double>(config_.stall_check_time_s);
@@ -108,9 +109,10 @@ bool Leader::moved_lately(SlotId slot) const {
 bool Leader::step() {
   time_of_step_.reset();
   bool news = append_waiting();
-  if (!unlogged_.empty()) return news;  // the log is full; more decisions would only pile up
-  // This is read before requests and arrivals are, so that the word of a rank that has since read an eviction is still
-  // ignored.
+  if (!unlogged_.empty()) return news;  // the log is full; further decisions would only have to wait
+  // The number of records that all ranks have read is taken first, the requests and arrivals only afterwards. So a
+  // message that a rank sent before it read an eviction is still ignored, even if the rank reads the eviction in
+  // between.
   agreement_.node_has_read(board_.records_read_by_all());
   news |= hear_board();
   news |= hear_neighbours();
@@ -158,7 +160,7 @@ bool Leader::hear(Neighbour from, Link& link) {
   return news;
 }
 
-// The leader at the other end is lost, or must be taken for lost.
+// The leader at the other end of the link is lost, or must be treated as lost.
 void Leader::link_failed(Neighbour at, const Error& error) {
   lost(link_to(at)->peer(), error.message);
 }
@@ -207,7 +209,7 @@ void Leader::hear_of_stall(const StallRequest& stall) {
     asked_at_ = Clock::now();
     return agreement_.ask_who_is_missing(slots_in_doubt());
   }
-  // The nodes below were asked a while ago, and some have not answered: they are the ones that everybody waits for.
+  // The nodes below were asked a while ago. If some have not answered, all ranks wait for those nodes.
   for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
   report_stall(agreement_.known_missing());
 }
@@ -246,17 +248,35 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
     }
   });
   if (stall.missing.value >= 0) {
-    // In a batch ranks wait for each other in chains: the report names the one that cannot move at all, not the next in
-    // line.
+    // In a batch, ranks wait for each other in chains. The report names the rank that cannot move at all, not the next
+    // rank of the chain.
     std::vector<Rank> halted = halted_on_my_node(world_);
     stalled.push_back({stall.name.name, halted.empty() ? std::vector{stall.missing} : halted});
   }
-  if (stalled.empty()) return;  // it has resolved itself
+  if (stalled.empty()) return;  // the stall has ended by itself
   std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
   stall.final ? log::error(text) : log::warning(text);
   if (!stall.final) return;
   if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text);
   verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
+}
+
+void Leader::await_heed() {
+  if (agreement_.coordinator() == nullptr || config_.stall_check_disable || config_.stall_check_time_s <= 0) return;
+  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
+  heed_due_ = Clock::now() + milliseconds_of(config_.stall_check_time_s);
+}
+
+void Leader::heard_heeded(Rank from) {
+  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
+  has_heeded_[static_cast<std::size_t>(from.value)] = true;
+  if (std::ranges::find(has_heeded_, false) == has_heeded_.end()) heed_due_.reset();
+}
+
+void Leader::report_who_does_not_heed(Clock::time_point now) {
+  if (!heed_due_ || now < *heed_due_) return;
+  heed_due_ = now + milliseconds_of(config_.stall_check_time_s);
+  log::warning(report_on_heed(world_, has_heeded_, config_.stall_check_time_s));
 }
 
 void Leader::heard_ballot(OpNameView name, Rank from) {

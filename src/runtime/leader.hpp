@@ -1,6 +1,7 @@
 #pragma once
-// The leader's part of the agreement, on the engine of the lowest rank of a node. It connects the node's board, the
-// neighbours in the tree of nodes and the agreement (agreement.hpp), and reports stalls to people.
+// The leader's part of the agreement. It runs on the engine of the lowest rank of a node. It connects three things: the
+// node's board, the neighbours in the tree of nodes, and the agreement (agreement.hpp). It also reports stalls to
+// people.
 #include <list>
 #include <memory>
 #include <optional>
@@ -35,23 +36,29 @@ class Leader final : private AgreementEffects {
     Counters* counters = nullptr;
   };
   explicit Leader(const Parts& parts);
-  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (transport/control_link)
+  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (control/control_link)
 
-  // Connects the neighbours; call it until they are there. Never blocks.
+  // Connects the neighbours. Called until all are connected. Never blocks.
   Progress connect();
-  // One look at everything that could have changed. True if anything had.
+  // Looks once at everything that could have changed. Returns true if something had.
   bool step();
-  // The engine is about to sleep: from now on what comes from the neighbours wakes it.
+  // The engine is about to sleep. From now on messages of the neighbours wake it.
   void arm();
-  // True while it waits for room in the log, or for a slot that all have forgotten: nothing announces either.
+  // True while the leader waits for room in the log, or for a slot that all ranks have forgotten. Nothing announces
+  // these.
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
-  // A rank (perhaps this one) has waited long: one report names all who wait.
+  // A rank, perhaps this one, has waited for a long time. One report names all operations that wait.
   void hear_of_stall(const StallRequest& stall);
-  // Why this rank must end, if it must: a stall that nothing else ends, or a lost neighbour.
+  // All ranks have a stop point now: who does not heed it is named after the time of a stall. At the root; elsewhere
+  // nothing happens.
+  void await_heed();
+  std::optional<Clock::time_point> heed_due() const { return heed_due_; }
+  void report_who_does_not_heed(Clock::time_point now);
+  // Returns why this rank must end: a stall that nothing else ends, or a lost neighbour. Empty if it need not end.
   const std::optional<Error>& verdict() const { return verdict_; }
-  // This rank leaves by agreement of all; the neighbours need no reason.
+  // This rank leaves by agreement of all ranks. The neighbours need no reason.
   void leave();
-  // This rank ends because that one is lost, and all others must end, too.
+  // This rank ends because `lost` is lost. All other ranks must end too.
   void leave_because(Rank lost, std::string_view why);
 
  private:
@@ -68,7 +75,7 @@ class Leader final : private AgreementEffects {
   void note_moved(SlotId slot);
   bool moved_lately(SlotId slot) const;
 
-  // AgreementEffects
+  // The functions of AgreementEffects:
   void append(ConstBytes record) override;
   void send(Neighbour to, ConstBytes frame) override;
   void given(SlotId slot) override {
@@ -82,6 +89,7 @@ class Leader final : private AgreementEffects {
   }
   void heard_ballot(OpNameView name, Rank from) override;
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
+  void heard_heeded(Rank from) override;
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
   void answered(const std::vector<Missing>& missing) override;
@@ -95,13 +103,13 @@ class Leader final : private AgreementEffects {
   const BatchesInFlight batches_in_flight_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
-  std::vector<Clock::time_point> moved_;           // by slot: when it was given, or part of a batch
+  std::vector<Clock::time_point> moved_;           // by slot: when it was given, or last part of a batch
   std::optional<Clock::time_point> time_of_step_;  // read at most once in a step
   NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
   Buffer scratch_;
   Clock::time_point last_report_;
-  struct Stall {  // StallRequest, of which a report is being made
+  struct Stall {  // a StallRequest for which a report is being made
     double waited_s;
     Rank missing;
     OpName name;
@@ -109,8 +117,10 @@ class Leader final : private AgreementEffects {
   };
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
+  std::vector<bool> has_heeded_;               // by rank; empty before there is a stop point
+  std::optional<Clock::time_point> heed_due_;  // while some have not
   std::optional<Error> verdict_;
-  std::optional<Rank> lost_;  // whose loss the verdict is
+  std::optional<Rank> lost_;  // the rank whose loss is the verdict
 };
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
 #pragma once
-// The words by which the members of a process set make their links: they are sent to the coordinator and come back in
+// The words by which the members of a process set make their links. A word is sent to the coordinator and comes back in
 // the log.
 #include <functional>
 #include <map>
@@ -17,11 +17,11 @@ class LogExchange final : public transport::Exchange {
   using Send = std::function<void(const Request&)>;
   LogExchange(ProcessSetId set, Send send) : set_(set), send_(std::move(send)) {}
 
-  // A word that was read in the log.
+  // Takes a word that was read in the log.
   void published(const PublishedRecord& record) {
     if (!is_over_) words_[{record.by, std::string(record.key)}] = Buffer(record.value.begin(), record.value.end());
   }
-  // The links are made: later words are for others.
+  // The links are made. Later words are meant for other exchanges.
   void end() {
     is_over_ = true;
     words_.clear();

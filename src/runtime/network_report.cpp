@@ -10,10 +10,10 @@
 namespace hvd::runtime {
 namespace {
 
-// The numbers in /sys/class/net/NAME/type, from the kernel's if_arp.h.
+// Numbers in /sys/class/net/NAME/type. They are those of the kernel's if_arp.h.
 constexpr int infiniband_type = 32;
 
-// -1 if it cannot be read, for example the speed of an interface that does not know it.
+// Returns the number in a file. Returns -1 if it cannot be read; for example, an interface may not know its speed.
 long number_in_file(const std::string& path) {
   std::string line;
   std::ifstream file(path);
@@ -21,7 +21,7 @@ long number_in_file(const std::string& path) {
   return leading_number<long>(line).value_or(-1);
 }
 
-// Whether a list of a layer's transports has only sockets and memory in it.
+// True if the list names only transports in `plain`, which are sockets and memory.
 bool is_sockets_only(const std::string& list, std::initializer_list<std::string_view> plain) {
   auto words = items_of(list);
   return !words.empty() && list.front() != '^' && std::all_of(words.begin(), words.end(), [&](const std::string& word) {

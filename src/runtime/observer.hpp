@@ -1,6 +1,6 @@
 #pragma once
-// Code that is told what happens to operations: the timeline, tests. Observers come and go while the runtime runs
-// (observers/registry.hpp).
+// The interface of code that is told what happens to operations: the timeline and tests. Observers can be added and
+// removed while the runtime runs (observers/registry.hpp).
 #include <string_view>
 
 #include "base/ids.hpp"
@@ -9,25 +9,27 @@
 
 namespace hvd::runtime {
 
-// Called on the engine's thread; must not block, nor call back. Arguments are valid during the call. An observer
-// overrides the events that it wants.
+// The engine's thread calls these functions. They must not block and must not call the runtime. Arguments are valid
+// during the call. An observer overrides the functions for the events that it wants.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void submitted(const Operation& /*operation*/) {}
-  // On the leader of a node: a rank of the node has asked for this op by name, or all nodes of a subtree have, and the
-  // rank is one of theirs. Only for ops that have no slot yet. For a slot a rank turns over a bit, which nobody
-  // watches; a rank's own observers know when it did that (submitted).
+  // Only on the leader of a node, and only for ops that have no slot yet: a rank of the node has asked for this op by
+  // name. If all nodes of a subtree have asked, the rank is one of theirs. For an op with a slot a rank only turns over
+  // a bit, and nobody records that; the rank's own observers hear of it by submitted().
   virtual void ready(ProcessSetId /*set*/, std::string_view /*name*/, Rank /*rank*/) {}
-  // All ranks have submitted it; it is part of this batch. Once for every operation of the batch, one after the other.
+  // All ranks have submitted the operation, and it is part of this batch. Called for every operation of the batch, one
+  // after the other.
   virtual void agreed(const Operation& /*operation*/, Sequence /*batch*/) {}
-  // What the batch does before its data move, as EXCHANGE_SIZES. Ends with the next stage(), started() or finished().
+  // The batch begins a stage before its data move, such as EXCHANGE_SIZES. The stage ends with the next stage(),
+  // started() or finished().
   virtual void stage(Sequence /*batch*/, std::string_view /*what*/) {}
-  // Its data begin to move: over which transport (empty for a rank alone), by which algorithm.
+  // The data of the batch begin to move, over this transport (empty if the rank is alone) and by this algorithm.
   virtual void started(Sequence /*batch*/, std::string_view /*transport*/, std::string_view /*algorithm*/) {}
-  // Once for every operation of the batch, one after the other.
+  // Called for every operation of the batch, one after the other.
   virtual void finished(const Operation& /*operation*/, Sequence /*batch*/) {}
-  // At any time after submitted().
+  // May come at any time after submitted().
   virtual void failed(const Operation& /*operation*/, const Error& /*error*/) {}
 };
 

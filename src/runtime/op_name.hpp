@@ -1,5 +1,5 @@
 #pragma once
-// What identifies an operation: its process set, and its name in it.
+// The identity of an operation: its process set, and its name in that set.
 #include <compare>
 #include <cstddef>
 #include <functional>

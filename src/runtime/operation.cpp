@@ -36,7 +36,8 @@ NameEntry* OperationTable::find(OpNameView name) {
 }
 
 void OperationTable::release(Operation& operation) {
-  // No lock while it is not the last reference: until then prepare() may find the operation.
+  // No lock is needed while there are other references. Only the last one needs the lock, because prepare() may find
+  // the operation until then.
   int held = operation.references.load(std::memory_order_relaxed);
   while (held > 1)
     if (operation.references.compare_exchange_weak(held, held - 1, std::memory_order_acq_rel)) return;
@@ -47,7 +48,7 @@ void OperationTable::release(Operation& operation) {
   entry.operations.erase(entry.operations.find(operation.signature));
   if (!entry.operations.empty()) return;
   auto found = entries_.find(OpNameView(entry.set, entry.name));
-  auto owner = std::move(found->second);  // the key is a view into it
+  auto owner = std::move(found->second);  // moved out first, because the key is a view into the object
   entries_.erase(found);
 }
 

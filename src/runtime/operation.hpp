@@ -1,8 +1,9 @@
 #pragma once
-// Prepared operations: what a program said about a tensor once, so that it need not say it again.
+// Prepared operations: a program describes a tensor once and then uses the description again.
 //
-// An operation lives as long as somebody holds it: the program (prepare to release), its use under way, its slot. So
-// the table has what is held and what is agreed about, and does not grow with what a program has once asked for.
+// An operation lives as long as something holds it: the program (from prepare to release), a use that is under way, or
+// its slot. So the table contains only operations that are held or agreed. It does not grow with every request of a
+// program.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -22,26 +23,43 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// What is called on the engine's thread when a use is over; `function` is the caller's, of a type that `tell` knows.
+// The engine's thread calls `tell` when a use of an operation has ended. `tell` casts the caller's `function` to its
+// real type and calls it.
 struct Callback {
   void (*tell)(void (*function)(), void* context, const Error* error) = nullptr;
   void (*function)() = nullptr;
   void* context = nullptr;
 };
 
-// One use of an operation.
+// One use of an operation, as the program asks for it.
+struct Start {
+  Operation* operation = nullptr;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t first_dimension = 0;  // rows of this use, if their number may differ between ranks
+  // alltoall: the rows for each seat. Empty means equal parts. The caller's memory, which is read until submit()
+  // returns.
+  std::span<const std::int64_t> splits{};
+  Callback on_done{};
+  Stream stream{};  // for device memory: the caller's stream; the result is ordered on it
+};
+
+// A use that has been submitted. It is small, because its memory moves from the caller's core to the engine's core.
 struct Submission {
   Operation* operation = nullptr;
   const void* input = nullptr;
   void* output = nullptr;
-  std::int64_t first_dimension = 0;  // rows of this use, if each rank has its own number
-  HandleCell* handle = nullptr;      // null: this rank has joined, and nobody submitted it
-  std::uint32_t index = 0;           // among the operations of the handle
-  // alltoall: rows for each seat; none: equal parts. Memory of the caller's, read until the use is submitted.
-  std::span<const std::int64_t> splits{};
-  Callback on_done{};
-  Stream stream{};  // device memory: the caller's; the result is ordered on it
-  Event ready{};    // where that stream had got to when the operation was submitted
+  std::int64_t first_dimension = 0;
+  HandleCell* handle = nullptr;  // null: other ranks submitted the op, and this rank has joined
+  std::uint32_t index = 0;       // its index among the operations of the handle
+};
+
+// Properties that only a few uses have.
+struct Extras {
+  std::vector<std::int64_t> splits;
+  Callback on_done;
+  Stream stream;
+  Event ready;  // the point of that stream at which the operation was submitted
 };
 
 struct NameEntry;
@@ -49,56 +67,59 @@ struct NameEntry;
 struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
-  std::uint64_t number = 0;        // unique in the table, never given again
-  std::int64_t count = 0;          // elements (per row, if each rank has its own number of rows)
-  std::atomic<int> references{0};  // the last one is given back under the table's lock
-  std::atomic<int> starts{0};      // of a transient one: how often it may still be started, once for each prepare()
+  std::uint64_t number = 0;        // unique in the table, never used again
+  std::int64_t count = 0;          // elements; elements per row if the number of rows may differ between ranks
+  std::atomic<int> references{0};  // the last reference is given back under the table's lock
+  std::atomic<int> starts{0};      // of a transient operation: how many starts are left; each prepare() adds one
 
-  // Called by the engine when it is done, at the same point of the schedule on all ranks; set before it is submitted.
+  // The engine calls this function when the operation is done, on all ranks at the same point of the schedule. It is
+  // set before the operation is submitted.
   std::function<void()> when_done;
 
-  // Of the use in flight; written by whoever submits it.
-  std::vector<std::int64_t> splits;
+  // Extras of the use in flight. The thread that submits a use writes them only if this use or the last one has any.
+  bool has_extras = false;
+  Extras extras;
 
-  // The engine's own, while in flight:
+  // Only the engine uses these, while the operation is in flight:
   Submission submission;
-  Clock::time_point since;     // it was submitted
-  std::size_t place = 0;       // in the engine's list of ops in flight
-  bool arrived = false;        // at the entry's slot
-  bool scheduled = false;      // part of a batch
-  bool precedes_join = false;  // submitted before its rank joined
+  Clock::time_point since;     // when it was submitted
+  std::size_t place = 0;       // index in the engine's list of operations in flight
+  std::uint64_t record = 0;    // the record of the log that made it part of a batch
+  bool arrived = false;        // has arrived at the entry's slot
+  bool scheduled = false;      // is part of a batch
+  bool precedes_join = false;  // was submitted before its rank joined
 };
 
-// Operations under one name are found by their signature.
+// The operations of one name, found by their signature.
 struct BySignature {
   using is_transparent = void;
   static const Signature& of(const Signature& signature) { return signature; }
   static const Signature& of(const std::unique_ptr<Operation>& operation) { return operation->signature; }
   std::size_t operator()(const auto& it) const { return of(it).hash(); }
-  // A scale may be no number, which does not equal itself.
+  // A scale may be NaN, which does not equal itself. Therefore the addresses are compared first.
   bool operator()(const auto& a, const auto& b) const { return &of(a) == &of(b) || of(a) == of(b); }
 };
 
-// Everything under one name; goes with the last operation.
+// All operations of one name. The entry is removed with its last operation.
 struct NameEntry {
   ProcessSetId set;
   std::string name;
-  std::atomic<bool> in_flight{false};  // set by the submitting thread, cleared by the engine
-  std::unordered_set<std::unique_ptr<Operation>, BySignature, BySignature> operations;  // guarded by the table
+  std::atomic<bool> in_flight{false};  // the submitting thread sets it, the engine clears it
+  std::unordered_set<std::unique_ptr<Operation>, BySignature, BySignature> operations;  // the table's lock guards them
 
-  // The engine's own:
+  // Only the engine uses these:
   SlotId slot{-1};
-  Operation* slot_operation = nullptr;  // the slot was given for its signature; the entry holds it
-  Operation* submitted = nullptr;       // the one in flight
+  Operation* slot_operation = nullptr;  // the slot was given for its signature; the entry holds a reference to it
+  Operation* submitted = nullptr;       // the operation in flight
 };
 
 class OperationTable {
  public:
-  // Finds or makes; the caller holds it until release().
+  // Finds or makes an operation. The caller holds it until release().
   Operation* prepare(OpNameView name, Signature signature);
-  // Null if nobody holds anything under the name.
+  // Returns null if no operation of the name is held.
   NameEntry* find(OpNameView name);
-  // Takes another reference; the caller or somebody else must hold one.
+  // Adds a reference. Another reference must already be held.
   static void hold(Operation& operation) { operation.references.fetch_add(1, std::memory_order_relaxed); }
   void release(Operation& operation);
   std::size_t size() const {
@@ -108,9 +129,9 @@ class OperationTable {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys are views of NameEntry::name
-  std::size_t size_ = 0;                                                            // operations of all entries
-  std::uint64_t next_number_ = 1;  // 0: what stands in for another rank's
+  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys view NameEntry::name
+  std::size_t size_ = 0;           // number of operations in all entries
+  std::uint64_t next_number_ = 1;  // 0 is the number of stand-ins
 };
 
 }  // namespace hvd::runtime

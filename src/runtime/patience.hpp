@@ -1,5 +1,6 @@
 #pragma once
-// How an engine waits: looks again at once while that is cheap for everybody else, then lets others run, then sleeps.
+// How an engine waits: it first looks again at once, while that costs others little; then it lets other threads run
+// between looks; then it sleeps.
 #include <sched.h>
 
 #include <chrono>
@@ -10,11 +11,12 @@ namespace hvd::runtime {
 
 class Patience {
  public:
-  // `spin`: the mask has a core for every thread of ours. On a shared core spinning costs others whole scheduler ticks.
+  // `spin` is true if every thread of Horovod on this node can have its own core. On a shared core spinning would cost
+  // other threads whole scheduler ticks.
   explicit Patience(bool spin) : spin_(spin) {}
 
   void found_work() { looks_ = 0; }
-  // False when it is time to sleep.
+  // Returns false when it is time to sleep.
   bool look_again() {
     if (looks_++ == 0) began_ = Clock::now();
     if (!spin_) ::sched_yield();

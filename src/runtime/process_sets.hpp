@@ -1,7 +1,7 @@
 #pragma once
-// The process sets of a job, as the log reports them: the same on all ranks at the same record.  An id is never given
-// twice, so late words about a removed set are recognised. Users know a set by its number, which is given again: freed
-// ones first, in the order in which they became free.
+// The process sets of a job, as the log reports them. At the same record of the log they are equal on all ranks. An id
+// is never given twice, so late messages about a removed set can be recognised. Users know a set by its number. The
+// number of a removed set is given again; the number that became free first is given first.
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace hvd::runtime {
 
-// The ops of the world by which the ranks agree to add or remove a set have these names.
+// The names of the ops of the world by which the ranks agree to add or remove a set.
 inline constexpr const char* add_set_name = "horovod.process_set.add";
 inline constexpr const char* remove_set_name = "horovod.process_set.remove";
 
@@ -30,10 +30,10 @@ class ProcessSets {
   const ProcessSet& world() const { return sets_.begin()->second; }
   const ProcessSet* find(ProcessSetId id) const;
   const ProcessSet* numbered(int number) const;
-  const ProcessSet* of(std::span<const Rank> ranks) const;  // ascending
+  const ProcessSet* of(std::span<const Rank> ranks) const;  // `ranks` must be ascending
   const std::map<ProcessSetId, ProcessSet>& all() const { return sets_; }
 
-  // The next set gets this id.
+  // Returns the id that the next set will get.
   ProcessSetId next_id() const { return ProcessSetId{next_id_}; }
   const ProcessSet& add(std::vector<Rank> ranks);
   void remove(ProcessSetId id);
@@ -45,7 +45,7 @@ class ProcessSets {
   std::int32_t next_id_ = 1;
 };
 
-// "process set 3 (ranks 0, 2, 4)"
+// Returns text such as "process set 3 (ranks 0, 2, 4)".
 std::string describe(const ProcessSet& set);
 
 }  // namespace hvd::runtime

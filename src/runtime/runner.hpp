@@ -1,6 +1,6 @@
 #pragma once
-// The lanes of a rank: one for each process set that it is a member of and each kind of memory that was used in it.
-// Batches of one lane run in order, different lanes run at the same time.
+// The lanes of a rank: one for each process set of which the rank is a member and each kind of memory that was used in
+// it. Batches of one lane run in order; batches of different lanes run at the same time.
 #include <map>
 #include <memory>
 #include <utility>
@@ -23,25 +23,25 @@ class Runner {
   explicit Runner(Parts parts) : parts_(std::move(parts)) {}
 
   void add(const ProcessSet& set);
-  // Batches that are queued are still carried out.
+  // Removes a set. Its queued batches are still carried out.
   void remove(ProcessSetId set);
-  // This rank is a member of the set.
+  // True if this rank is a member of the set.
   bool has(ProcessSetId set) const { return sets_.contains(set); }
-  // Opens a batch at the end of the lane's queue; the caller fills in its operations. Of a set that the rank is in.
+  // Adds a batch at the end of the lane's queue. The caller adds its operations. This rank must be a member of the set.
   std::vector<Operation*>& queue(ProcessSetId set, DeviceKind kind, Sequence sequence);
-  // A word that the members of a set need to make their links.
+  // Takes a word that the members of a set need to make their links.
   void published(const PublishedRecord& record);
   Lane& world() { return *lanes_.begin()->second; }
 
-  // That wait or run; what has been issued makes nobody wait.
+  // The number of batches that wait or run. Issued batches are not counted, because no other batch waits for them.
   int batches_in_flight(ProcessSetId set) const;
   bool is_idle() const;
-  // True if a batch began or ended. After a failure of links the error is in failure().
+  // Returns true if a batch began or ended. After a failure of links failure() has the error.
   bool step();
   const Error* failure() const;
-  // Gives up everything, plans included. The links have been aborted.
+  // Gives up all batches and plans. The links have been aborted before.
   void abandon();
-  // The rank that the operation's running batch waits for; -1 if that is not known.
+  // Returns the rank that the operation's running batch waits for; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
   void arm() noexcept;
@@ -56,7 +56,7 @@ class Runner {
   Parts parts_;
   std::map<ProcessSetId, ProcessSet> sets_;
   std::map<Key, std::unique_ptr<Lane>> lanes_;
-  bool has_closed_ = false;  // some lane is removed when its batches are over
+  bool has_closed_ = false;  // some lane is to be removed when its batches have ended
 };
 
 }  // namespace hvd::runtime

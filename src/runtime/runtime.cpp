@@ -23,7 +23,7 @@ namespace {
 
 using control::NodeBoard;
 
-// The slots beyond those that may be cached: for ops whose names do not come again, and for evicted slots that some
+// The number of slots that are not cached. They serve ops whose names do not come again, and evicted slots that some
 // ranks have not yet forgotten.
 constexpr std::int64_t spare_slots = 1024;
 constexpr std::int64_t most_slots = 1 << 16;
@@ -35,7 +35,7 @@ std::shared_ptr<void> private_memory(std::size_t bytes) {
   return {memory, [](void* data) { ::operator delete(data, alignment); }};
 }
 
-// Whether every thread of ours on this node can have a core: only then may an engine spin.
+// True if every thread of Horovod on this node can have its own core. An engine may spin only then.
 bool cores_for_all(const Position& position) {
   auto mask = posix::affinity();
   long online = ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -112,8 +112,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   runtime->timeline_->start_as_configured();
   if (runtime->peers_) {
     runtime->peers_->set_wake(surroundings.wake);
-    // A dying process closes its sockets before its parent is told. The launcher should know of it before a rank fails
-    // because of it, or it would take a survivor's error for the first failure.
+    // When a process dies, its sockets are closed before its parent is told. The launcher should learn of the death
+    // before another rank fails as a result. Otherwise the launcher would take that rank's error for the first failure.
     runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
       if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)) && raw->world_.can_see_process_of(peer))
         posix::wait_for_process_end(raw->world_.member(peer).pid, std::chrono::seconds(1));
@@ -157,13 +157,14 @@ Runtime::~Runtime() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
   timeline_.reset();
-  // The engine has given up its tasks. The links end before the engine, since the watcher of their peers calls into it.
+  // The engine has given up its tasks. The links must end before the engine object, because the watcher of the links'
+  // peers calls the engine.
   if (engine_) engine_->drop_links();
   teams_.reset();
   surroundings_ = {};
   if (engine_) leave_shared();
   peers_.reset();
-  engine_.reset();  // the leader's connections belong to `net`
+  engine_.reset();  // before `net`, because it owns the leader's connections
   net_.reset();
 }
 
@@ -196,7 +197,7 @@ Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std
   return std::shared_ptr<void>(owner, owner->data());
 }
 
-// The memory in which the ranks of my node agree.
+// Maps the memory in which the ranks of this node agree.
 Status Runtime::share_board(Deadline deadline) {
   NodeBoard::Shape shape;
   shape.seats = layout_.node.size();
@@ -214,6 +215,14 @@ Result<ProcessSet> Runtime::process_set(int number) const {
       ErrorCode::invalid_argument,
       "process set " + std::to_string(number) +
           " is not known; it was never added (hvd.init(process_sets=...), hvd.add_process_set), or was removed");
+}
+
+Result<bool> Runtime::should_stop(int number) {
+  const StopPoint* point = stop_point();
+  if (point == nullptr && number == 0) return false;
+  auto set = process_set(number);
+  if (!set) return set.error();
+  return point != nullptr && engine_->heed(*point, synchronised(handles_.runtime(), set->id));
 }
 
 Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
@@ -241,7 +250,8 @@ Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
                  std::string(row.name) + " does sums and averages, not " + name_of(signature.op));
   if (row.outcome == VerbRow::Outcome::share && signature.shape.empty())
     return invalid("a tensor without dimensions has no rows to be dealt out; give it a first dimension, as in [1]");
-  // The ranks find such a fault when they agree. If one rank alone could not submit, the others would wait for it.
+  // With several ranks, this mistake is found when the ranks agree. If only one rank were refused here, the other ranks
+  // would wait for it.
   if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
     return Error(ErrorCode::mismatch,
                  std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
@@ -258,7 +268,8 @@ Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
 }
 
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
-  // A request carries the name; the other half of a ring is for the rest of the request.
+  // The name is part of a request, and a request must fit into a ring. Half of the ring is for the name, the other half
+  // for the rest of the request.
   std::size_t longest = board_->largest_request() / 2;
   if (name.empty() || name.size() > longest)
     return Error(ErrorCode::invalid_argument, "an operation's name must have 1 to " + std::to_string(longest) +
@@ -270,91 +281,110 @@ Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, 
   return operations_.prepare({set->id, name}, std::move(signature));
 }
 
-// A transient operation is released with the handle of its use, so it can have only one use.
-Status Runtime::take_starts(std::span<Submission> submissions) {
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    Operation& operation = *submissions[i].operation;
-    if (!operation.signature.transient || operation.starts.fetch_sub(1) > 0) continue;
-    Error again(ErrorCode::invalid_argument, "'" + operation.entry->name +
-                                                 "' was prepared as transient and has been started before; prepare it "
-                                                 "for each use");
-    for (std::size_t taken = 0; taken <= i; ++taken)
-      if (submissions[taken].operation->signature.transient) ++submissions[taken].operation->starts;
-    for (const Submission& submission : submissions) submission.operation->entry->in_flight.store(false);
-    return again;
+namespace {
+
+Error set_removed(const Operation& operation) {
+  return {ErrorCode::invalid_argument, "the process set of '" + operation.entry->name + "' has been removed"};
+}
+
+Error memories_differ(const Operation& first, const Operation& operation) {
+  return {ErrorCode::unsupported, "'" + first.entry->name + "' lies in " + name_of(first.signature.device) +
+                                      " memory, '" + operation.entry->name + "' in " +
+                                      name_of(operation.signature.device) +
+                                      " memory; start operations of different kinds of memory one by one"};
+}
+
+// The engine wrote these cache lines last. If all of them are fetched at the same time, the caller waits for one
+// transfer instead of for all.
+void fetch_ahead(const Operation& operation) {
+  __builtin_prefetch(&operation.entry->in_flight, 1);
+  __builtin_prefetch(&operation.references, 1);
+}
+
+}  // namespace
+
+// Records the present position of the stream. Later is too late: the program may queue more work on the stream as soon
+// as this call returns.
+Status Runtime::note_extras(const Start& start, Together& together) {
+  Operation& operation = *start.operation;
+  operation.has_extras = start.stream || start.on_done.tell != nullptr || !start.splits.empty();
+  operation.extras.splits.assign(start.splits.begin(), start.splits.end());
+  operation.extras.on_done = start.on_done;
+  operation.extras.stream = start.stream;
+  operation.extras.ready = {};
+  if (!start.stream) return {};
+  if (together.stream != start.stream) {
+    auto ready = device(operation.signature.device)->record(start.stream);
+    if (!ready) return ready.error();
+    together.stream = start.stream;
+    together.ready = *ready;
   }
+  operation.extras.ready = together.ready;
   return {};
 }
 
-// The set may have been removed since the operation was prepared.
-Status Runtime::check_set_of(const Submission& submission) const {
-  ProcessSetId set = submission.operation->entry->set;
-  if (set == global_process_set || engine_->sets()->find(set) != nullptr) return {};
-  return Error(ErrorCode::invalid_argument,
-               "the process set of '" + submission.operation->entry->name + "' has been removed");
-}
-
-// What is submitted together lies in one kind of memory. Where a stream has got to is known here alone: the program may
-// queue more on it as soon as this call is over.
-Status Runtime::note_streams(std::span<Submission> submissions) const {
-  const Operation* first = nullptr;
-  const Submission* last = nullptr;
-  for (Submission& submission : submissions) {
-    const Operation& operation = *submission.operation;
-    if (!operation.signature.row().has_tensor()) continue;
-    if (first == nullptr) first = &operation;
-    if (operation.signature.device != first->signature.device)
-      return Error(ErrorCode::unsupported, "'" + first->entry->name + "' lies in " + name_of(first->signature.device) +
-                                               " memory, '" + operation.entry->name + "' in " +
-                                               name_of(operation.signature.device) +
-                                               " memory; start operations of different kinds of memory one by one");
-    if (!submission.stream) continue;
-    if (last == nullptr || last->stream != submission.stream) {
-      auto ready = device(operation.signature.device)->record(submission.stream);
-      if (!ready) return ready.error();
-      submission.ready = *ready;
-    } else {
-      submission.ready = last->ready;
-    }
-    last = &submission;
+// Takes the operation's name for one use, and one of the starts of a transient operation. All checks of an operation
+// are made here together: many operations do not fit into the first-level cache, so a second look at each of them would
+// cost time.
+Status Runtime::take(const Start& start, Together& together) {
+  Operation& operation = *start.operation;
+  const ProcessSetId set = operation.entry->set;  // the set may have been removed since prepare()
+  if (set != global_process_set && engine_->sets()->find(set) == nullptr) return set_removed(operation);
+  if (operation.signature.row().has_tensor()) {
+    if (together.first == nullptr) together.first = &operation;
+    if (operation.signature.device != together.first->signature.device)
+      return memories_differ(*together.first, operation);
   }
-  return {};
+  if (operation.entry->in_flight.exchange(true, std::memory_order_acq_rel))
+    return Error(ErrorCode::invalid_argument, "'" + operation.entry->name + "' is in flight already on " +
+                                                  describe(world_, world_.rank) +
+                                                  "; wait for it or give this one another name");
+  Status taken;
+  // A transient operation is released with the handle of its use, so it can have only one use.
+  if (operation.signature.transient && operation.starts.fetch_sub(1) <= 0) {
+    taken =
+        Error(ErrorCode::invalid_argument, "'" + operation.entry->name +
+                                               "' was prepared as transient and has been started before; prepare it "
+                                               "for each use");
+  } else if (start.stream || start.on_done.tell != nullptr || !start.splits.empty() || operation.has_extras) {
+    taken = note_extras(start, together);
+  }
+  OperationTable::hold(operation);
+  if (!taken) give_back(operation);
+  together.has_transients |= operation.signature.transient;
+  return taken;
 }
 
-Result<Handles::Number> Runtime::submit(std::span<Submission> submissions) {
+void Runtime::give_back(Operation& operation) {
+  if (operation.signature.transient) ++operation.starts;
+  operation.entry->in_flight.store(false);
+  operations_.release(operation);
+}
+
+Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
-  for (const Submission& submission : submissions) HVD_RETURN_IF_ERROR(check_set_of(submission));
-  HVD_RETURN_IF_ERROR(note_streams(submissions));
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    NameEntry& entry = *submissions[i].operation->entry;
-    if (!entry.in_flight.exchange(true, std::memory_order_acq_rel)) continue;
-    Error duplicate(ErrorCode::invalid_argument, "'" + entry.name + "' is in flight already on " +
-                                                     describe(world_, world_.rank) +
-                                                     "; wait for it or give this one another name");
-    for (std::size_t taken = 0; taken < i; ++taken) submissions[taken].operation->entry->in_flight.store(false);
-    return duplicate;
+  constexpr std::size_t ahead = 8;
+  Together together;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if (i + ahead < starts.size()) fetch_ahead(*starts[i + ahead].operation);
+    if (Status taken = take(starts[i], together); !taken) {
+      for (const Start& before : starts.first(i)) give_back(*before.operation);
+      return taken.error();
+    }
   }
-  if (auto refused = take_starts(submissions); !refused) return refused.error();
-  HandleCell* cell = handles_.open(static_cast<std::uint32_t>(submissions.size()));
+  HandleCell* cell = handles_.open(static_cast<std::uint32_t>(starts.size()));
   if (cell == nullptr) panic("four million handles were never released");
   Handles::Number number = Handles::number_of(*cell);
-  for (std::size_t i = 0; i < submissions.size(); ++i) {
-    submissions[i].handle = cell;
-    submissions[i].index = static_cast<std::uint32_t>(i);
-    OperationTable::hold(*submissions[i].operation);
-    submissions[i].operation->splits.assign(submissions[i].splits.begin(), submissions[i].splits.end());
-    submissions[i].splits = {};
-    if (submissions[i].operation->signature.transient) cell->transients.push_back(submissions[i].operation);
-  }
-  Inbox::Pushed pushed = engine_->inbox().push(submissions);
+  cell->set = starts.front().operation->entry->set;
+  for (const Start& start : starts)
+    if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
+  Inbox::Pushed pushed = engine_->inbox().push(starts, *cell);
   if (pushed == Inbox::Pushed::first) engine_->wake();
   if (pushed != Inbox::Pushed::closed) return number;
-  cell->transients.clear();  // they were not started, and still belong to the program
-  for (const Submission& submission : submissions) {
-    if (submission.operation->signature.transient) ++submission.operation->starts;
-    submission.operation->entry->in_flight.store(false);
-    operations_.release(*submission.operation);
-    handles_.settle(*cell, nullptr);
+  cell->transients.clear();  // these operations were not started and still belong to the program
+  for (const Start& start : starts) {
+    give_back(*start.operation);
+    handles_.settle(*cell, nullptr, cell->set, 0);
   }
   handles_.release(*cell);
   return *ended();
@@ -365,12 +395,13 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
   signature.transient = true;
   auto operation = prepare(name.name, std::move(signature));
   if (!operation) return operation.error();
-  Submission submission;
-  submission.operation = *operation;
-  auto number = submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  auto number = submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
+  note_synchronised(*cell);
   Status status = cell->error ? Status(*cell->error) : Status();
   handles_.release(*cell);
   return status;
@@ -420,10 +451,10 @@ Status Runtime::at_one_point(const std::string& name, const Status& mine, std::f
   (*operation)->when_done = [&all, &action] {
     if (all == 1) action();
   };
-  Submission submission;
-  submission.operation = *operation;
-  submission.input = submission.output = &all;
-  auto number = submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  start.input = start.output = &all;
+  auto number = submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
@@ -439,11 +470,12 @@ Result<void*> Runtime::allocate_shared(std::size_t bytes) {
   std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard lock(shared_mutex_);
   std::string name = "horovod.shared." + std::to_string(shared_calls_++);
-  // A program may come late, as before any collective. When all are here, the memory takes only moments.
+  // A program may call this late, as before any collective, so this first wait has no limit. When all ranks are here,
+  // mapping the memory takes only moments.
   HVD_RETURN_IF_ERROR(at_one_point(name + ".begin", {}, [] {}));
   auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
-  // A rank that could not map it votes, too: the others must not wait for it.
+  // A rank that could not map the memory votes too, so that the others do not wait for it.
   HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {
     if (auto regions = surroundings_.ask<transport::shm::SharedRegions>())
       regions->add(*memory, part, layout_.node.me.value);
@@ -459,8 +491,8 @@ std::shared_ptr<void> Runtime::hold_shared(void* memory) {
   return found == shared_.end() ? nullptr : found->second.memory;
 }
 
-// A process that was stopped in the middle of a batch may write to my part when it goes on. A holder of the memory
-// keeps it as private memory.
+// Makes held memory private to this process. Otherwise a process that was stopped in the middle of a batch could still
+// write to this rank's part when it continues.
 void Runtime::leave_shared() {
   if (threads_ != nullptr || layout_.node.size() == 1 || engine_->has_ended_in_order()) return;
   for (auto& [mine, shared] : shared_)
@@ -471,7 +503,7 @@ Status Runtime::free_shared(void* memory) {
   std::lock_guard lock(shared_mutex_);
   if (!shared_.contains(memory))
     return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
-  // After the end there is no schedule, and nobody reads the memory.
+  // After the end there is no schedule any more, and no rank reads the memory.
   if (ended() == nullptr)
     HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), {}, [this, memory] {
       if (auto regions = surroundings_.ask<transport::shm::SharedRegions>()) regions->remove(memory);

@@ -1,6 +1,6 @@
 #pragma once
-// The records of the schedule, which the coordinator appends to the log and every rank executes in order; and the
-// requests that ranks send to the coordinator. Each defines its own form as bytes.
+// The records of the schedule, and the requests that ranks send to the coordinator. The coordinator appends the records
+// to the log, and every rank executes them in order. Each type defines its own form as bytes.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,29 +16,37 @@
 
 namespace hvd::runtime {
 
-// Memory that decoded records and requests point into, so that reading one allocates nothing; valid until the next
+// The memory for the lists of decoded records and requests, so that decoding allocates nothing. Valid until the next
 // decode.
 struct RecordStorage {
   std::vector<SlotId> slots;
   std::vector<Rank> ranks;
 };
 
+// Why all ranks leave their loops.
+enum class StopCause : std::uint8_t {
+  program,     // it asked for it
+  warned,      // a signal that says that the end is near
+  terminated,  // a signal that else ends a process
+  time         // the scheduler's end of the job
+};
+
 // ---- from a rank to the coordinator
 
-struct OpRequest {  // "I have submitted this op, and know no slot for it"
+struct OpRequest {  // "I have submitted this op and know no slot for it"
   OpNameView name;
   Signature signature;
-  std::uint64_t seen = 0;  // records of the log that the rank had read
+  std::uint64_t seen = 0;  // number of records that the rank had read
   void write(ByteWriter& out) const;
   static OpRequest read(ByteReader& in, RecordStorage&);
 };
-struct JoinRequest {    // "I submit nothing more until all have said so"
-  bool is_idle = true;  // nothing that it submitted before is under way; else it says so once more when that is true
+struct JoinRequest {    // "I submit nothing more until all ranks have joined"
+  bool is_idle = true;  // nothing submitted before is under way; else a second request follows later
   void write(ByteWriter& out) const { out.put(is_idle); }
   static JoinRequest read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
 };
 struct ShutdownRequest {
-  std::string_view reason;  // empty: the program asked for it
+  std::string_view reason;  // empty if the program asked for it
   void write(ByteWriter& out) const;
   static ShutdownRequest read(ByteReader& in, RecordStorage&);
 };
@@ -49,7 +57,7 @@ struct PublishRequest {  // a value for the ranks of a set, while links are made
   void write(ByteWriter& out) const;
   static PublishRequest read(ByteReader& in, RecordStorage&);
 };
-struct StallRequest {  // "I have waited long": the coordinator's rank knows best for whom, and tells people
+struct StallRequest {  // "I have waited long"; the coordinator's rank finds out for whom, and tells people
   double waited_s = 0;
   Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
   OpNameView name;
@@ -57,45 +65,56 @@ struct StallRequest {  // "I have waited long": the coordinator's rank knows bes
   void write(ByteWriter& out) const;
   static StallRequest read(ByteReader& in, RecordStorage&);
 };
-using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest>;
+struct StopPointRequest {  // "all should leave their loops soon"
+  StopCause cause = StopCause::program;
+  std::string_view reason;
+  void write(ByteWriter& out) const;
+  static StopPointRequest read(ByteReader& in, RecordStorage&);
+};
+struct HeededRequest {  // "the program here knows of the stop point": who never says so is named to people
+  void write(ByteWriter&) const {}
+  static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
+};
+using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest, StopPointRequest,
+                             HeededRequest>;
 
 void encode(const Request& request, Buffer& out);
-Result<Request> decode_request(ConstBytes bytes);  // views point into `bytes`
+Result<Request> decode_request(ConstBytes bytes);  // its views point into `bytes`
 
 // ---- from the coordinator to everybody
 
-struct GiveRecord {  // the op of this name has this slot from now on
+struct GiveRecord {  // this op has this slot from now on
   SlotId slot;
   OpNameView name;
-  Signature signature;  // for a rank that has joined and never submitted it; transient: the slot ends with its batch
+  Signature signature;  // for a joined rank that never submitted the op; if transient, the slot ends with its batch
   void write(ByteWriter& out) const;
   static GiveRecord read(ByteReader& in, RecordStorage&);
 };
-struct EvictRecord {  // the slot means nothing any more; ranks that have arrived at it must send a request
+struct EvictRecord {  // the slot has no meaning any more; ranks that have arrived at it must send a request
   SlotId slot;
   void write(ByteWriter& out) const { out.put(slot); }
   static EvictRecord read(ByteReader& in, RecordStorage&) { return {in.get<SlotId>()}; }
 };
-struct BatchRecord {  // carry out these together, which are all of one set
+struct BatchRecord {  // carry out these ops together; all are of one set
   Sequence sequence;
   ProcessSetId set;
   std::span<const SlotId> slots;
   void write(ByteWriter& out) const;
   static BatchRecord read(ByteReader& in, RecordStorage& storage);
 };
-struct FailRecord {  // the op of this name cannot be carried out, as when ranks disagree about it
+struct FailRecord {  // this op cannot be carried out, for example because the ranks disagree about it
   OpNameView name;
   ErrorCode code = ErrorCode::mismatch;
   std::string_view message;
   void write(ByteWriter& out) const;
   static FailRecord read(ByteReader& in, RecordStorage&);
 };
-struct JoinRecord {  // the rank takes part with zeros from now on in what it has not submitted
+struct JoinRecord {  // from now on the rank takes part with zeros in all ops that it has not submitted
   Rank rank;
   void write(ByteWriter& out) const { out.put(rank); }
   static JoinRecord read(ByteReader& in, RecordStorage&) { return {in.get<Rank>()}; }
 };
-struct AllJoinedRecord {  // nobody is joined any more
+struct AllJoinedRecord {  // no rank is joined any more
   Rank last;
   void write(ByteWriter& out) const { out.put(last); }
   static AllJoinedRecord read(ByteReader& in, RecordStorage&) { return {in.get<Rank>()}; }
@@ -124,8 +143,17 @@ struct PublishedRecord {
   void write(ByteWriter& out) const;
   static PublishedRecord read(ByteReader& in, RecordStorage&);
 };
+// Its own place in the log is the stop point: a thread that has synchronised what was decided after it leaves its loop.
+// Every rank that has done so has read this record before, so all of them leave at the same step.
+struct StopPointRecord {
+  Rank by;
+  StopCause cause = StopCause::program;
+  std::string_view reason;
+  void write(ByteWriter& out) const;
+  static StopPointRecord read(ByteReader& in, RecordStorage&);
+};
 using Record = std::variant<GiveRecord, EvictRecord, BatchRecord, FailRecord, JoinRecord, AllJoinedRecord, AddSetRecord,
-                            RemoveSetRecord, ShutdownRecord, PublishedRecord>;
+                            RemoveSetRecord, ShutdownRecord, PublishedRecord, StopPointRecord>;
 
 void encode(const Record& record, Buffer& out);
 Result<Record> decode_record(ConstBytes bytes, RecordStorage& storage);

@@ -11,6 +11,7 @@
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
+#include "native/posix/settings_files.hpp"
 #include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 
@@ -26,50 +27,68 @@ Status Session::join(const Environment& environment, const Config& config) {
   return {};
 }
 
-Result<Config> Session::configure(const Environment& environment) {
+Result<Session::Settings> Session::configure(const Environment& given) {
   std::vector<std::string> warnings;
-  auto config = Config::from(environment, warnings);
-  if (!config) return config;
+  auto environment = posix::with_settings_files(given, warnings);
+  if (!environment) return std::move(environment.error());
+  auto config = Config::from(*environment, warnings);
+  if (!config) return std::move(config.error());
   log::configure(config->log);
   if (!warned_) unheard_ = std::move(warnings);
   warned_ = true;
-  return config;
+  return Settings{std::move(*environment), std::move(*config)};
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, StaticSets& sets) {
-  auto config = configure(environment);
-  if (!config) return config.error();
-  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
+Environment environment_with_files() {
+  std::vector<std::string> unheard;
+  Environment own = Environment::of_this_process();
+  auto files = posix::settings_files(unheard);
+  return files ? (*files)->over(std::move(own)) : own;
+}
+
+Result<std::vector<Setting>> settings_of_this_process() {
+  std::vector<std::string> unheard;
+  auto files = posix::settings_files(unheard);
+  if (!files) return std::move(files.error());
+  return settings_of(Environment::of_this_process(), **files);
+}
+
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, StaticSets& sets) {
+  auto settings = configure(given);
+  if (!settings) return settings.error();
+  auto& [environment, config] = *settings;
+  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, config));
   Meeting meeting;
   meeting.bootstrap = chosen_->bootstrap.get();
   meeting.identity = chosen_->identity;
   meeting.epoch = epoch_++;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
-  Deadline deadline = start_deadline(*config);
-  auto runtime = meet(environment, std::move(*config), meeting, sets, deadline);
+  Deadline deadline = start_deadline(config);
+  auto runtime = meet(environment, std::move(config), meeting, sets, deadline);
   meeting.bootstrap->tidy_up();
   return runtime;
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members,
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, const bootstrap::Members& members,
                                                 StaticSets& sets) {
-  auto config = configure(environment);
-  if (!config) return config.error();
-  auto communicator = bootstrap::communicator_of(members, environment, *config);
+  auto settings = configure(given);
+  if (!settings) return settings.error();
+  auto& [environment, config] = *settings;
+  auto communicator = bootstrap::communicator_of(members, environment, config);
   bool has_no_mpi = !communicator && communicator.error().code == ErrorCode::unsupported;
   if (has_no_mpi && members.mpi_communicator == nullptr)
     return start_with_all(environment, members, sets, communicator.error());
   if (!communicator) return communicator.error();
-  Deadline deadline = start_deadline(*config);
-  // A job of its own with its own name, however often its members have started others.
-  auto chosen = bootstrap::over_communicator(*communicator, environment, *config);
+  Deadline deadline = start_deadline(config);
+  // The job has its own name, even if its members have already started other jobs.
+  auto chosen = bootstrap::over_communicator(*communicator, environment, config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
-  return meet(environment, std::move(*config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true},
-              sets, deadline);
+  return meet(environment, std::move(config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true}, sets,
+              deadline);
 }
 
-// Without MPI the only world is that of the launch; a list of all its ranks means the same as no list.
+// Without MPI the world can only be all ranks of the launch. A list of all these ranks means the same as no list.
 Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& environment,
                                                          const bootstrap::Members& members, StaticSets& sets,
                                                          const Error& why_no_mpi) {
@@ -87,7 +106,7 @@ Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& envi
 
 namespace {
 
-// Equal on all ranks, so that no rank waits for one that cannot be reached.
+// The result is equal on all ranks, so that no rank waits for a rank that it cannot reach.
 Status check_network(const World& world, const std::string& why_mine_is_none) {
   bool is_on_one_node = std::all_of(world.members.begin(), world.members.end(),
                                     [&](const Member& member) { return member.node == world.me().node; });
@@ -110,8 +129,8 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     if (identity.rank == Rank{0}) log::warning(warning);
   auto listener = connections::PeerListener::open();
   if (!listener) return listener.error();
-  // Whether the job has other nodes is known only when the ranks have met, but by then they must know each other's
-  // endpoints. A job on one node needs none; so if this host has no address, that is an error only afterwards.
+  // Only after the ranks have met is it known whether the job has other nodes, but the meeting itself has to carry the
+  // ranks' endpoints. On one node no endpoints are needed. So a host without an address is an error only later.
   std::optional<connections::NetListener> net_listener;
   std::string why_no_network;
   if (identity.size > 1) {
@@ -125,7 +144,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
-    // The others may have joined by the bootstrap that failed on this rank.
+    // The error includes the notices: the other ranks may have joined by a bootstrap that failed on this rank.
     for (const bootstrap::Notice& notice : notices_) world.error().message += "; " + notice;
     return world.error();
   }

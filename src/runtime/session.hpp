@@ -1,38 +1,40 @@
 #pragma once
-// This process's membership in the job that it was launched into: finds the bootstrap, meets the others and starts a
-// Runtime, as often as the program likes. Kept for the life of the process, since launchers do not allow leaving and
-// joining again.
+// This process's membership in the job that it was launched into. It finds the bootstrap, meets the other ranks and
+// starts a Runtime, as often as the program likes. It is kept until the process ends, because launchers do not allow a
+// process to leave and join again.
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/settings_file.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "runtime/runtime.hpp"
 
 namespace hvd::runtime {
 
-// Process sets that exist from the start. A set that is listed twice, or has all ranks, is one.
+// Process sets that exist from the start. A set that is listed twice counts once, and a set of all ranks is the global
+// one.
 struct StaticSets {
   std::vector<std::vector<Rank>> listed;  // equal on all ranks
-  // The MPI_Comms of which this process is a member; other processes pass others.
+  // The MPI_Comms that contain this process. Other processes pass theirs.
   std::vector<const void*> communicators;
   std::size_t communicator_bytes = 0;
-  std::vector<int> numbers_of_communicators;  // out
+  std::vector<int> numbers_of_communicators;  // result: the numbers of these sets
 };
 
 class Session {
  public:
   // Collective over the job.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment, StaticSets& sets);
-  // Collective over some processes, of the job or of an MPI's world.
+  // Collective over the processes that `members` names. They belong to the job or to an MPI's world.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment, const bootstrap::Members& members,
                                          StaticSets& sets);
 
  private:
-  // The bootstrap that the ranks meet by, and the communicator of exactly these ranks if they have one.
+  // The bootstrap by which the ranks meet, and the communicator of exactly these ranks, if there is one.
   struct Meeting {
     bootstrap::Bootstrap* bootstrap = nullptr;
     bootstrap::Identity identity;
@@ -40,18 +42,28 @@ class Session {
     std::shared_ptr<mpi::Communicator> communicator;
     bool over_mpi = false;
   };
-  Result<Config> configure(const Environment& environment);
+  struct Settings {
+    Environment environment;  // completed by the files of the site and of the user
+    Config config;
+  };
+  Result<Settings> configure(const Environment& given);
   Status join(const Environment& environment, const Config& config);
   Result<std::unique_ptr<Runtime>> start_with_all(const Environment& environment, const bootstrap::Members& members,
                                                   StaticSets& sets, const Error& why_no_mpi);
   Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
                                         StaticSets& sets, Deadline deadline);
 
-  std::vector<bootstrap::Notice> notices_;  // of the choice
+  std::vector<bootstrap::Notice> notices_;  // about the choice of the bootstrap
   std::optional<bootstrap::Chosen> chosen_;
-  std::vector<std::string> unheard_;  // warnings about the configuration, for rank 0 to tell
+  std::vector<std::string> unheard_;  // warnings about the configuration, which rank 0 reports
   bool warned_ = false;
   std::uint32_t epoch_ = 0;
 };
+
+// The environment of this process, completed by the files of the site and of the user. A faulty file adds nothing here:
+// the start of a runtime tells.
+Environment environment_with_files();
+// The value of every setting in this process, and where it comes from. Fails on a faulty file.
+Result<std::vector<Setting>> settings_of_this_process();
 
 }  // namespace hvd::runtime

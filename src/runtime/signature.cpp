@@ -15,7 +15,7 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// The shortest text that reads back as the same number.
+// Returns the shortest text that is read back as the same number.
 std::string text_of(double number) {
   char text[32];
   for (int digits = 6; digits <= 17; digits += 11) {
@@ -31,7 +31,7 @@ bool are_equal(double a, double b) {
 
 bool shapes_agree(const Signature& a, const Signature& b) {
   if (a.row().agreed != VerbRow::Agreed::all_but_first) return a.shape == b.shape;
-  if (a.shape.empty() || b.shape.empty()) return false;  // also if both are: there is no dimension to gather along
+  if (a.shape.empty() || b.shape.empty()) return false;  // or both: nothing to gather along
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
@@ -44,7 +44,7 @@ std::int64_t Signature::count() const {
 std::optional<std::int64_t> Signature::bytes(std::int64_t times) const {
   if (!row().has_tensor()) return 0;
   auto first = shape.begin() + (row().agreed == VerbRow::Agreed::all_but_first && !shape.empty() ? 1 : 0);
-  // Empty tensors may have any other dimensions.
+  // If a tensor is empty, its other dimensions may have any size.
   if (times == 0 || std::find(first, shape.end(), 0) != shape.end()) return 0;
   auto product = static_cast<std::int64_t>(size_of(dtype));
   bool is_too_large = __builtin_mul_overflow(product, times, &product);

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks must agree on about an operation, besides its name.
+// The properties of an operation, besides its name, on which the ranks must agree.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,30 +20,30 @@ struct Signature {
   double postscale = 1.0;
   Rank root;
   DeviceKind device = DeviceKind::host;
-  bool transient = false;   // the name will not come again
-  std::uint64_t group = 0;  // the group that may share a batch, if groups do not mix; the ranks need not agree on it
-  std::vector<std::int64_t> shape;  // of the input; the first dimension may be each rank's own affair (verb row)
+  bool transient = false;           // the name will not be used again
+  std::uint64_t group = 0;          // the group that may share a batch, if groups do not mix; may differ between ranks
+  std::vector<std::int64_t> shape;  // of the input; some verbs let the first dimension differ
 
   friend bool operator==(const Signature&, const Signature&) = default;
 
   const VerbRow& row() const { return row_of(verb); }
-  std::int64_t count() const;  // elements; per row where the first dimension is each rank's own affair
-  // So many times count() elements; nothing if 64 bits cannot hold the number.
+  std::int64_t count() const;  // elements; elements per row if the first dimension may differ between ranks
+  // Returns the bytes of `times` times count() elements. Returns nothing if the number does not fit into 64 bits.
   std::optional<std::int64_t> bytes(std::int64_t times) const;
   std::string shape_text() const;
   std::size_t hash() const;
-  // Two operations of equal kind may share a batch.
+  // True if the two operations may share a batch.
   bool fuses_with(const Signature& other) const;
 
   void write(ByteWriter& out) const;
   static Signature read(ByteReader& in);
 };
 
-// Whether the ranks that submitted these under one name meant the same.
+// True if the two signatures that ranks submitted under one name fit together.
 bool agree(const Signature& first, const Signature& second);
 
-// The first difference that matters between what two ranks submitted under one name, as a sentence for people; nothing
-// if they agree.
+// Describes, as a sentence for people, the first difference between two signatures that ranks submitted under one name.
+// Returns nothing if the ranks agree.
 std::optional<std::string> find_mismatch(const std::string& name, const Signature& first, const std::string& first_rank,
                                          const Signature& second, const std::string& second_rank);
 

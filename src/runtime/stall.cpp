@@ -7,7 +7,8 @@ namespace hvd::runtime {
 
 namespace {
 
-// The kernel's letter for the state of a process of this node; ' ' if it is not known, 'X' if the process has ended.
+// Returns the kernel's letter for the state of a process on this node: ' ' if it is not known, 'X' if the process has
+// ended.
 char state_of(const World& world, Rank rank) {
   if (!world.can_see_process_of(rank)) return ' ';
   std::ifstream status("/proc/" + std::to_string(world.member(rank).pid) + "/stat");
@@ -17,10 +18,10 @@ char state_of(const World& world, Rank rank) {
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
 
-// When a job that was told to end is told again.
+// The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
 
-// The words for a state that explains why a process does not answer.
+// Returns the words for a state that explains why a process does not answer.
 const char* explain(char state) {
   switch (state) {
     case 'T':
@@ -86,7 +87,7 @@ std::vector<Rank> halted_on_my_node(const World& world) {
 }
 
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final) {
-  // The text travels as one record of the log.
+  // Limits on the text, because it travels as one record of the log.
   constexpr std::size_t most_names = 6, most_ranks = 50;
   std::map<Rank, std::vector<std::string>> names_of;
   for (const StalledName& it : stalled)
@@ -97,7 +98,7 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
       (final ? "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)."
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
                "ranks run different code or one of them hangs.") +
-      "\nMissing ranks:";
+      " [HVD2201]\nMissing ranks:";
   std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
     if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";
@@ -108,6 +109,20 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
     text += "] (host " + member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
   }
   return text;
+}
+
+std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s) {
+  constexpr std::size_t most_ranks = 50;
+  std::string text = "All ranks were to stop " + std::to_string(static_cast<int>(waited_s)) +
+                     " s ago, but hvd.should_stop() (hvd_should_stop) has not returned true on these. Each rank has to "
+                     "call it after every step, from the thread that waits for the step's operations:";
+  std::size_t missing = 0;
+  for (std::size_t at = 0; at < has_heeded.size(); ++at) {
+    if (has_heeded[at] || ++missing > most_ranks) continue;
+    Rank rank{static_cast<std::int32_t>(at)};
+    text += "\n" + describe(world, rank) + what_it_does(world, rank);
+  }
+  return missing > most_ranks ? text + "\nand " + std::to_string(missing - most_ranks) + " more" : text;
 }
 
 }  // namespace hvd::runtime

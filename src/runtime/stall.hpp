@@ -1,5 +1,5 @@
 #pragma once
-// Tells people which ranks keep the others waiting: the wording of the report, and when it is due.
+// Reports to people which ranks keep the others waiting. Has the wording of the report and the times when it is due.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -13,44 +13,49 @@
 
 namespace hvd::runtime {
 
-// A name that some ranks wait for, and the ranks that have not submitted it.
+// A name for which some ranks wait, with the ranks that have not submitted it.
 struct StalledName {
   std::string name;
   std::vector<Rank> missing;
 };
 
-// When to look for operations that wait too long, and what to do about the one that has waited longest. A look visits
-// all operations in flight, so it is made when the first of them can be due, and not whenever one comes or goes.
+// Decides when to look for operations that wait too long, and what to do about the one that has waited longest. A look
+// visits all operations in flight. Therefore it happens only when the first of them can be due, not whenever an
+// operation begins or ends.
 class StallWatch {
  public:
   explicit StallWatch(const Config& config);
 
-  // An operation has begun to wait.
+  // Called when an operation has begun to wait.
   void begun(Clock::time_point now) {
     if (!next_look_) plan_look(now, now);
   }
-  // The time until look() must be called; forever while nothing waits, or if the check is off.
+  // Returns the time until look() must be called. It is infinite while nothing waits, or if the check is switched off.
   std::chrono::nanoseconds until_due(Clock::time_point now) const;
   bool is_due(Clock::time_point now) const { return next_look_ && now >= *next_look_; }
   enum class Verdict : std::uint8_t { fine, report, end };
-  // `since`: when the operation began that has waited longest; nothing if none is in flight.
+  // `since` is the time at which the operation that has waited longest began; empty if none is in flight.
   Verdict look(std::optional<Clock::time_point> since, Clock::time_point now);
 
  private:
   void plan_look(Clock::time_point since, Clock::time_point now);
 
-  Clock::duration check_{}, shutdown_{};  // zero: off
+  Clock::duration check_{}, shutdown_{};  // zero: switched off
   std::optional<Clock::time_point> next_look_, reported_;
 };
 
-// The kernel says that the process of this rank (on my node) is stopped or gone.
+// True if the kernel says that the process of this rank (on this node) is stopped or has ended.
 bool is_halted(const World& world, Rank rank);
 std::vector<Rank> halted_on_my_node(const World& world);
-// ", process is stopped (SIGSTOP or a debugger)" and the like; empty if that explains nothing or is not known.
+// Returns text such as ", process is stopped (SIGSTOP or a debugger)". Empty if the state is not known or explains
+// nothing.
 std::string what_it_does(const World& world, Rank rank);
 
-// Horovod's wording: a line "Missing ranks:" and a line per rank; each rank with host, process and what the process
-// does.
+// Returns the report in Horovod's wording: a line "Missing ranks:", then one line per rank with host, process and the
+// state of the process.
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final);
+
+// Names the ranks that have not left their loops, so long after all were to.
+std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);
 
 }  // namespace hvd::runtime

@@ -17,7 +17,7 @@ std::string text_of(const std::vector<Rank>& ranks) {
   return "[" + text + "]";
 }
 
-// Collective over the communicator: the ranks of its processes, ascending.
+// Returns the ranks of the communicator's processes in ascending order. Collective over the communicator.
 Result<std::vector<Rank>> ranks_of(const void* communicator, std::size_t handle_bytes, const Runtime& runtime,
                                    const Environment& environment) {
   bootstrap::Members members;
@@ -34,7 +34,7 @@ Result<std::vector<Rank>> ranks_of(const void* communicator, std::size_t handle_
   return ranks;
 }
 
-// Collective over the world: what all ranks have to say, by rank.
+// Returns the numbers of all ranks, ordered by rank. Collective over the world.
 Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std::int64_t>& mine) {
   Signature signature;
   signature.verb = Verb::allgather;
@@ -43,11 +43,11 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
   signature.transient = true;
   auto operation = runtime.prepare("horovod.process_set.communicators", signature);
   if (!operation) return operation.error();
-  Submission submission;
-  submission.operation = *operation;
-  submission.input = mine.data();
-  submission.first_dimension = static_cast<std::int64_t>(mine.size());
-  auto number = runtime.submit({&submission, 1});
+  Start start;
+  start.operation = *operation;
+  start.input = mine.data();
+  start.first_dimension = static_cast<std::int64_t>(mine.size());
+  auto number = runtime.submit({&start, 1});
   if (!number) return number.error();
   HandleCell* cell = runtime.handles().find(*number);
   runtime.wait(*cell, Deadline::never());
@@ -93,8 +93,8 @@ Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vect
 }
 
 Status add_sets_of_communicators(Runtime& runtime, const Environment& environment, StaticSets& sets) {
-  // A rank that gives none cannot be told from one that has none to give: MPI programs give one on every rank, or on
-  // none.
+  // Without communicators on this rank there is nothing to do. MPI programs pass communicators on every rank or on
+  // none. A rank that passes none cannot be distinguished from one that has none.
   if (sets.communicators.empty()) return {};
   std::vector<std::vector<Rank>> own;
   std::vector<std::int64_t> mine;

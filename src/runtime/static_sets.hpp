@@ -1,5 +1,5 @@
 #pragma once
-// Process sets that a program names when it starts.
+// The process sets that a program names when it starts.
 #include <string>
 #include <vector>
 
@@ -9,15 +9,15 @@
 
 namespace hvd::runtime {
 
-// A line NAME=value that must be equal on all ranks; empty if no sets are listed.
+// Returns a line NAME=value for the comparison of all ranks' knobs. Empty if no sets are listed.
 std::string knob_of(const StaticSets& sets);
 
-// The listed sets, ascending, without those that exist already and those of all ranks. Fails on ranks that do not
-// exist, and on ranks that are named twice in a set.
+// Returns the listed sets, each with ascending ranks. Repeated sets and sets of all ranks are left out. Fails if a rank
+// does not exist or is named twice in a set.
 Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vector<Rank>>& listed, int world_size);
 
-// Collective over the world: adds the sets of the ranks' communicators, in ascending order, and fills in the numbers of
-// this rank's sets.
+// Adds the sets of the ranks' communicators, in ascending order, and fills in the numbers of this rank's sets.
+// Collective over the world.
 Status add_sets_of_communicators(Runtime& runtime, const Environment& environment, StaticSets& sets);
 
 }  // namespace hvd::runtime

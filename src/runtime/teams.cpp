@@ -18,7 +18,7 @@ int preference_of(std::string_view name) {
   return static_cast<int>(found - std::begin(transports_by_preference));
 }
 
-// The names of links are equal on all members and used once.
+// Returns the name of a link. Names of links are equal on all members and are used only once.
 std::string name_of_link(ProcessSetId set, DeviceKind kind, std::string name) {
   if (kind != DeviceKind::host) name = std::string(hvd::name_of(kind)) + " " + name;
   return set == global_process_set ? name : "set " + std::to_string(set.value) + " " + name;
@@ -47,7 +47,8 @@ Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings
   maker->with_regions_ = make_transports(surroundings, others);
   transport::Surroundings without_regions = surroundings;
   without_regions.offer<transport::shm::SharedRegions>(nullptr);
-  // These links are made while others are in use: a thread makes the communicator while the engine calls MPI.
+  // These links are made while other links are in use. A thread would make the MPI communicator while the engine calls
+  // MPI; an MPI for one thread at a time does not allow that.
   if (surroundings.config->mpi_threads_disable) without_regions.offer<connections::MpiPeers>(nullptr);
   maker->without_regions_ = make_transports(without_regions, others);
   return maker;
@@ -97,7 +98,7 @@ transport::Transport* Teams::transport_for(const Connection& connection) const {
   return maker_.find(connection.team->group, kind, set_ == global_process_set && is_of_host());
 }
 
-// All ranks are reached by way of node and rail, or of the host.
+// True if the connection is optional: all its ranks can be reached over node and rail, or over the host's links.
 bool Teams::can_do_without(const Connection& connection) const {
   return connection.team == &all_ || (connection.team == &host_ && host_.node != nullptr);
 }
@@ -132,7 +133,7 @@ Progress Teams::connect() {
   return Progress::done;
 }
 
-// Of the hop that the connection makes.
+// Records the transport of the hop that the connection makes.
 Status Teams::note(const Connection& connection, std::string_view transport) {
   bool is_between = host_.node != nullptr && connection.team != &node_;
   (connection.team == &all_ ? transport_of_devices_ : is_between ? transport_between_ : transport_inside_) = transport;
@@ -141,7 +142,7 @@ Status Teams::note(const Connection& connection, std::string_view transport) {
                         maker_.world().me().host);
 }
 
-// Once for each set; in the words of its first rank.
+// Logs that tensors are staged. Only the first rank of a set logs it.
 void Teams::note_staging() const {
   if (all_.group.me != Seat{0}) return;
   log::warning("the tensors in " + std::string(hvd::name_of(device_.kind())) + " memory of " +

@@ -1,6 +1,7 @@
 #pragma once
-// The teams of a process set, for one kind of memory: its ranks, those of them on my node, my rail, with the links that
-// the transports offer. Links are made when they are first used; those of the world for host memory at the start.
+// The teams of a process set for one kind of memory: all its ranks, its ranks on this node, and this rank's rail, with
+// the links that the transports offer. Links are made when they are first used; the world's links for host memory are
+// made at the start.
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,10 +21,10 @@
 
 namespace hvd::runtime {
 
-// What all process sets of a rank share to make their teams of.
+// The parts that all process sets of a rank share to make their teams.
 class TeamMaker {
  public:
-  // Needs an algorithm choice that can be made (HOROVOD_ALGORITHM). `others`: transports beside those of the registry.
+  // Fails if HOROVOD_ALGORITHM cannot be satisfied. `others` are transports in addition to those of the registry.
   static Result<std::unique_ptr<TeamMaker>> make(const transport::Surroundings& surroundings,
                                                  std::span<const transport::Maker> others = {});
 
@@ -32,12 +33,12 @@ class TeamMaker {
   collectives::Selector& selector() const { return *selector_; }
   const devices::Devices& devices() const { return *devices_; }
   posix::WaitWord* wake() const { return surroundings_.wake; }
-  // The preferred transport that carries this kind of memory between the group; null if none does. `regions`: tensors
-  // may lie in memory that the ranks of a node share.
+  // Returns the preferred transport that carries this kind of memory between the ranks of the group; null if there is
+  // none. With `regions`, tensors may be in memory that the ranks of a node share.
   transport::Transport* find(const Group& group, DeviceKind kind, bool regions) const;
 
  private:
-  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // preferred first
+  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // in order of preference
   TeamMaker() = default;
   static Transports make_transports(const transport::Surroundings& surroundings,
                                     std::span<const transport::Maker> others);
@@ -45,41 +46,41 @@ class TeamMaker {
   transport::Surroundings surroundings_;
   std::unique_ptr<collectives::Selector> selector_;
   std::shared_ptr<devices::Devices> devices_;
-  // Memory that tensors share with the ranks of a node comes and goes in the order of the world's batches, which those
-  // of other lanes do not keep: they do without it.
+  // Shared regions are added and removed in the order of the world's batches. Other lanes do not follow that order, so
+  // their transports do without regions.
   Transports with_regions_, without_regions_;
 };
 
 class Teams {
  public:
-  // The rank is a member of the set, and has a device of the kind.
+  // The rank must be a member of the set and must have a device of the kind.
   Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, LogExchange::Send send);
 
-  // Connects all links, on the engine's thread, in the same order on all members. Never blocks.
+  // Connects all links. Runs on the engine's thread, in the same order on all members. Never blocks.
   Progress connect();
   const Error& failure() const { return *failure_; }
-  // A word of the links' that was read in the log.
+  // Takes a word of the links that was read in the log.
   void published(const PublishedRecord& record) { exchange_.published(record); }
 
   devices::Device& device() const { return device_; }
   posix::WaitWord* wake() const { return maker_.wake(); }
-  // For tensors in this kind of memory: those of the host have no other team.
+  // The team for tensors in this kind of memory. For host memory it is the host team.
   collectives::Team& all() { return is_of_host() ? host_ : all_; }
   collectives::Team& host() { return host_; }
   const collectives::Team& host() const { return host_; }
-  // Transports of the hops, as they were chosen; empty where nobody is to be reached.
+  // The chosen transports of the hops. Empty if no rank is to be reached there.
   std::string_view transport_inside() const { return transport_inside_; }
   std::string_view transport_between() const { return transport_between_; }
-  // From device to device, or of the longest hop.
+  // Returns the transport from device to device, or else that of the longest hop.
   std::string_view transport() const {
     if (!transport_of_devices_.empty()) return transport_of_devices_;
     return transport_between_.empty() ? transport_inside_ : transport_between_;
   }
-  // The engine is about to sleep (transport::Link::arm).
+  // The engine is about to sleep: arms all links (transport::Link::arm).
   void arm() noexcept;
-  // Some link cannot wake the engine (transport::Link::needs_polling).
+  // True if some link cannot wake the engine (transport::Link::needs_polling).
   bool needs_polling() noexcept;
-  // Some link moves only while the engine looks (transport::Link::progresses_only_when_polled).
+  // True if some link moves only while the engine looks (transport::Link::progresses_only_when_polled).
   bool progresses_only_when_polled() noexcept;
   void abort(const Error& reason) noexcept;
 
@@ -104,10 +105,10 @@ class Teams {
   LogExchange exchange_;
   const topology::Layout layout_;
   collectives::Team host_, node_, rail_;
-  collectives::Team all_;  // from device to device, where a transport carries that
+  collectives::Team all_;  // from device to device, if a transport carries that
   std::vector<Connection> connections_;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;
-  std::size_t next_ = 0;  // the connection to make
+  std::size_t next_ = 0;  // index of the connection to be made next
   std::optional<Error> failure_;
 };
 

@@ -11,7 +11,7 @@ namespace hvd::topology {
 
 namespace {
 
-// The k-th rank of every node that has one.
+// Returns the k-th rank of every node that has at least k + 1 ranks.
 std::vector<Rank> kth_of_every(const std::vector<std::vector<Rank>>& nodes, std::size_t k) {
   std::vector<Rank> ranks;
   for (const std::vector<Rank>& node : nodes)
@@ -25,7 +25,7 @@ Group group_of(std::vector<Rank> ranks, Rank me) {
   return group;
 }
 
-// The ranks of every node, ascending; the nodes by their lowest rank.
+// Returns the ranks of every node in ascending order. The nodes are ordered by their lowest rank.
 std::vector<std::vector<Rank>> ranks_by_node(const World& world, std::span<const Rank> ranks) {
   std::vector<Rank> ascending(ranks.begin(), ranks.end());
   std::sort(ascending.begin(), ascending.end());

@@ -1,5 +1,6 @@
 #pragma once
-// Which ranks share a node, which lead one, and which form a rail: pure functions of a World, equal on all ranks.
+// Tells which ranks share a node, lead a node, or form a rail. Pure functions of a World, so the results are equal on
+// all ranks.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,31 +10,31 @@
 
 namespace hvd::topology {
 
-// A layout of some ranks (the whole world, or a process set), seen from one of them. How the groups are made:
-//  - A node is the set of ranks with an equal node id. Nodes are numbered by their lowest rank, so block, cyclic and
-//    scattered placement all have one numbering that every rank computes alike.
-//  - The local rank is a rank's position among the ranks of its node, ascending.
-//  - The k-th rail is the k-th rank of every node, by node. There are as many rails as the smallest node has ranks;
-//    ranks beyond that have no part in the rails.
-//  - The cross group is what Horovod's users call cross: the nodes that have my local rank, the smaller ones left out.
+// A layout of some ranks (the whole world, or a process set), as one of them sees it. The groups are made as follows:
+//  - A node is the set of ranks with the same node id. Nodes are numbered by their lowest rank. So block, cyclic and
+//    scattered placement all have one numbering, and every rank computes the same one.
+//  - The local rank is a rank's position among the ranks of its node, in ascending order.
+//  - The k-th rail consists of the k-th rank of every node, ordered by node. There are as many rails as the smallest
+//    node has ranks. Further ranks have no rail.
+//  - The cross group is what Horovod's users call cross: the ranks with this local rank on all nodes that have one.
 struct Layout {
   Group world;    // the ranks that the layout is about, in the order given
-  Group node;     // those on my node
-  Group leaders;  // the lowest of every node, by node; I have a seat if I am one
-  Group rail;     // no seat for me if my local rank is not below `rails`; then it is empty
+  Group node;     // the ranks on this node
+  Group leaders;  // the lowest rank of every node, by node; this rank has a seat if it is one of them
+  Group rail;     // empty, and without a seat for this rank, if its local rank is not below `rails`
   Group cross;
 
-  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of its node
+  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of the seat's node
   int nodes = 0;
   int my_node = 0;       // number of my node
-  int rails = 0;         // ranks on the smallest node
-  int largest_node = 0;  // ranks on the largest
+  int rails = 0;         // number of ranks on the smallest node
+  int largest_node = 0;  // number of ranks on the largest node
 
   bool is_homogeneous() const { return rails == largest_node; }
 };
 
 Layout layout_of(const World& world);
-// Of the ranks of a process set, of which world.rank is one; each rank once.
+// Returns the layout of the ranks of a process set. They must include world.rank, and each rank only once.
 Layout layout_of(const World& world, std::span<const Rank> ranks);
 
 }  // namespace hvd::topology

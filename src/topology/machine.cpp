@@ -11,7 +11,7 @@ namespace hvd::topology {
 namespace parts {
 
 bool is_gpu(std::uint16_t pci_class, std::uint16_t vendor) {
-  constexpr std::uint16_t aspeed = 0x1a03;  // the remote consoles of servers also are "displays"
+  constexpr std::uint16_t aspeed = 0x1a03;  // the remote consoles of servers are "displays" too
   constexpr std::uint16_t matrox = 0x102b;
   bool display = (pci_class >> 8) == 0x03 && vendor != aspeed && vendor != matrox;
   bool accelerator = (pci_class >> 8) == 0x12;
@@ -41,7 +41,7 @@ void connect(Machine& machine) {
   for (PciDevice& device : machine.devices) {
     device.near &= machine.cpus;
     if (device.near.empty()) device.near = machine.cpus;
-    // A device that is near to everything is near to nothing in particular.
+    // If a device is near to all processors, it is not near to a particular NUMA node.
     if (device.near != machine.cpus || machine.numa_nodes.size() == 1)
       device.numa_node = first_overlap(machine.numa_nodes, device.near);
   }
@@ -80,7 +80,7 @@ Machine from_reading(hwloc::Reading reading) {
       }
     }
   }
-  if (machine.cores.empty()) machine.cores = std::move(processors);  // some virtual machines do not tell their cores
+  if (machine.cores.empty()) machine.cores = std::move(processors);  // some virtual machines do not report their cores
   parts::connect(machine);
   return machine;
 }
@@ -93,7 +93,7 @@ Result<Machine> read_with_hwloc(const hwloc::Source& source, const Environment& 
   return from_reading(std::move(*reading));
 }
 
-// "17:00.0", "0000:17:00.0", "00000000:17:00.0" → "0000:17:00.0"
+// Returns the form "0000:17:00.0" for "17:00.0", "0000:17:00.0" or "00000000:17:00.0".
 std::string canonical(std::string_view bus_id) {
   std::string text;
   for (char c : bus_id) text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -1,5 +1,5 @@
 #pragma once
-// The machine that this process runs on, as plain data: read once, handed around, made up in tests.
+// The machine on which this process runs, as plain data. It is read once and passed on; tests can make up machines.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,9 +11,9 @@
 
 namespace hvd::topology {
 
-using posix::CpuMask;  // processors (hardware threads) by the numbers of the operating system
+using posix::CpuMask;  // processors (hardware threads), by the operating system's numbers
 
-// All indices below are positions in the vectors of Machine; -1: none, or not known.
+// All indices below are positions in the vectors of Machine. -1 means none or not known.
 struct Package {
   int os_index = -1;
   CpuMask cpus;
@@ -22,20 +22,20 @@ struct Package {
 struct NumaNode {
   int os_index = -1;
   int package = -1;
-  CpuMask cpus;  // empty: memory without processors (that of a GPU, say)
+  CpuMask cpus;  // empty: memory without processors, for example that of a GPU
   std::int64_t memory_bytes = 0;
 };
 
 struct Cache {
   int level = 0;
   std::int64_t bytes = 0;
-  CpuMask cpus;  // that share it
+  CpuMask cpus;  // the processors that share it
 };
 
 struct Core {
   int package = -1;
   int numa_node = -1;
-  int cache = -1;  // the outermost that it has
+  int cache = -1;  // the largest cache that the core has
   CpuMask cpus;
 };
 
@@ -45,32 +45,33 @@ struct PciDevice {
   std::string bus_id;  // "0004:04:00.0", lower case
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  CpuMask near;                    // all processors of the machine if nothing better is known
-  int numa_node = -1;              // the first one near
+  CpuMask near;                    // all processors of the machine if nothing more precise is known
+  int numa_node = -1;              // the first NUMA node near to it
   std::vector<std::string> names;  // "mlx5_0", "hsn0"
 };
 
 struct Machine {
   std::string source;            // "hwloc 2.9.0", "/sys", a file name; for reports
-  bool is_this_machine = false;  // false: imported; binding by it would be wrong
-  CpuMask cpus;                  // that processes here are allowed to use
+  bool is_this_machine = false;  // false: imported from a file, so processes must not be bound by it
+  CpuMask cpus;                  // the processors that processes are allowed to use here
   std::vector<Package> packages;
   std::vector<NumaNode> numa_nodes;
-  std::vector<Cache> caches;  // of data, from level 2 on
-  std::vector<Core> cores;    // neighbours in the machine are neighbours here: by package, NUMA node, cache
+  std::vector<Cache> caches;  // data caches, from level 2 on
+  std::vector<Core> cores;    // ordered by package, NUMA node and cache
   std::vector<PciDevice> devices;
 
-  // By PCI bus id as CUDA, NVML or lspci write it ("0000:17:00.0", "00000000:17:00.0", "17:00.0"; any case); null if
-  // absent.
+  // Finds a device by its PCI bus id as CUDA, NVML or lspci write it ("0000:17:00.0", "00000000:17:00.0", "17:00.0";
+  // upper or lower case). Returns null if there is none.
   const PciDevice* device(std::string_view bus_id) const;
 };
 
-// This machine, through hwloc if its plugin can be opened, else from /sys (`notices` gets one line that says why). The
-// variable HWLOC_XMLFILE names another source; if that cannot be read, it is an error.
+// Reads this machine. Uses hwloc if its plugin can be opened, otherwise /sys; `notices` then gets one line with the
+// reason. The variable HWLOC_XMLFILE names another source. It is an error if that source cannot be read.
 Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices);
-// A file that lstopo --of xml wrote. Needs hwloc.
+// Reads a file that lstopo --of xml wrote. Needs hwloc.
 Result<Machine> read_machine_from_xml(const std::string& path, const Environment& environment);
-// Without hwloc: the processors of `allowed`, described by what lies under the folder (normally "/sys").
+// Reads the machine without hwloc: the processors of `allowed`, as the files below the folder (normally "/sys")
+// describe them.
 Machine read_machine_from_sys(const std::string& folder, const CpuMask& allowed);
 
 }  // namespace hvd::topology

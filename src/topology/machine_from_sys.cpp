@@ -1,5 +1,5 @@
-// A machine as the kernel's /sys describes it, for systems without hwloc. What cannot be read is left out: at worst
-// every processor is a core of one package.
+// Reads a machine from the kernel's /sys, on systems without hwloc. Facts that cannot be read are left out. In the
+// worst case every processor becomes a core of one package.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -71,7 +71,7 @@ void add_numa_nodes(Machine& machine, const std::string& folder) {
   for (int number = numbers.first(); number >= 0; number = numbers.next(number)) {
     std::string node_folder = folder + "/devices/system/node/node" + std::to_string(number);
     CpuMask cpus = list_in(node_folder + "/cpulist") & machine.cpus;
-    // "Node 0 MemTotal:  4810972 kB"
+    // The line is "Node 0 MemTotal:  4810972 kB".
     std::string total = first_line(node_folder + "/meminfo");
     std::size_t digits = total.find_first_of("0123456789", total.find(':') == std::string::npos ? 0 : total.find(':'));
     std::int64_t bytes = digits == std::string::npos ? 0 : bytes_in(std::string_view(total).substr(digits)) << 10;

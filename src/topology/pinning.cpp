@@ -10,10 +10,10 @@ namespace {
 
 constexpr int cache_level = 2;
 
-// What is handed out: a core, or a hardware thread if there are not enough cores.
+// The unit that ranks get: a core, or a hardware thread if there are not enough cores.
 struct Unit {
   CpuMask cpus;
-  int border[cache_level + 1];  // package, NUMA node, cache: units with different numbers lie on different sides
+  int border[cache_level + 1];  // package, NUMA node, cache: a border separates different numbers
 };
 using Units = std::span<const Unit>;
 
@@ -47,7 +47,7 @@ std::vector<Unit> threads_of(Units units) {
   return threads;
 }
 
-// A run of neighbouring units, and how many ranks live on it.
+// A run of neighbouring units, with the number of ranks that get them.
 struct Part {
   std::size_t begin = 0;
   std::size_t units = 0;
@@ -63,7 +63,7 @@ std::vector<Part> split_at_borders(Units units, int level) {
   return parts;
 }
 
-// At least as many ranks as parts: each further rank goes to the part whose shares are then largest.
+// For at least as many ranks as parts: each further rank goes to the part that then has the largest share per rank.
 void give_ranks_to_parts(std::vector<Part>& parts, std::size_t ranks) {
   for (; ranks > 0; --ranks) {
     auto best = std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
@@ -73,7 +73,8 @@ void give_ranks_to_parts(std::vector<Part>& parts, std::size_t ranks) {
   }
 }
 
-// Fewer ranks than parts: neighbouring parts are joined, one group per rank, cut as near to even shares as possible.
+// For fewer ranks than parts: neighbouring parts are joined into one group per rank. The groups are as even as
+// possible.
 std::vector<Part> give_parts_to_ranks(const std::vector<Part>& parts, std::size_t ranks, std::size_t units) {
   std::vector<Part> joined;
   std::size_t next = 0;
@@ -93,7 +94,8 @@ std::vector<Part> give_parts_to_ranks(const std::vector<Part>& parts, std::size_
   return joined;
 }
 
-// Staying within a package or a NUMA node is worth a quarter of a share, staying within a cache nothing.
+// True if the parts are even enough. To stay within a package or a NUMA node, shares may be a quarter smaller. To stay
+// within a cache, they may not.
 bool fair_enough(const std::vector<Part>& parts, std::size_t even_share, int level) {
   std::size_t quarters = level < cache_level ? 3 : 4;
   return std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
@@ -101,7 +103,7 @@ bool fair_enough(const std::vector<Part>& parts, std::size_t even_share, int lev
   });
 }
 
-// Appends one mask per rank. At least as many units as ranks.
+// Appends one mask per rank. There must be at least as many units as ranks.
 void share_out(Units units, std::size_t ranks, int level, std::vector<CpuMask>& masks) {
   if (ranks == 1) {
     masks.push_back(union_of(units));
@@ -123,7 +125,8 @@ void share_out(Units units, std::size_t ranks, int level, std::vector<CpuMask>& 
   }
 }
 
-// Fewer processors than ranks: every rank gets the processors that its equal part of the whole touches.
+// For fewer processors than ranks: all processors are divided into equal parts, and every rank gets the processors that
+// its part touches.
 std::vector<CpuMask> overlap(Units units, std::size_t ranks) {
   std::vector<CpuMask> masks;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -134,7 +137,7 @@ std::vector<CpuMask> overlap(Units units, std::size_t ranks) {
   return masks;
 }
 
-// Ranks whose GPUs are near to the same units.
+// The ranks whose GPUs are near to the same units.
 struct Neighbourhood {
   CpuMask cpus;
   std::vector<std::size_t> ranks;
@@ -145,7 +148,7 @@ std::vector<CpuMask> processors_near_gpus(const Machine& machine, const PinningR
   for (const std::string& gpu : request.gpus) {
     const PciDevice* device = gpu.empty() ? nullptr : machine.device(gpu);
     near.push_back(device == nullptr ? CpuMask() : device->near & request.allowed);
-    // A GPU that is near to everything is near to nothing in particular.
+    // If a GPU is near to all processors, it is not near to particular ones.
     if (near.back() == request.allowed) near.back() = CpuMask();
   }
   return near;
@@ -175,13 +178,14 @@ std::vector<Neighbourhood> neighbourhoods(const std::vector<CpuMask>& near) {
   return found;
 }
 
-// Nothing if the GPUs tell nothing, or if following them would leave a rank without a core of its own.
+// Returns nothing if no GPU is near to particular units, or if a rank would not get a core of its own because of the
+// GPUs.
 std::optional<std::vector<CpuMask>> share_out_by_gpus(const Machine& machine, const PinningRequest& request,
                                                       Units units) {
   std::vector<CpuMask> near = processors_near_gpus(machine, request);
   std::vector<Neighbourhood> groups = neighbourhoods(near);
   if (groups.empty()) return std::nullopt;
-  Neighbourhood rest;  // ranks whose GPU is near to nothing, or that have none, share what the others leave
+  Neighbourhood rest;  // ranks without a GPU, or with one that is near to nothing, share the remaining units
   rest.cpus = request.allowed;
   for (std::size_t rank = 0; rank < near.size(); ++rank)
     if (near[rank].empty()) rest.ranks.push_back(rank);

@@ -1,6 +1,6 @@
 #pragma once
-// Which processors each rank of a node gets. Pure functions of the machine: nothing is bound here
-// (native/posix/affinity).
+// Decides which processors each rank of a node gets. These are pure functions of the machine; native/posix/affinity
+// does the binding.
 #include <span>
 #include <string>
 #include <vector>
@@ -11,28 +11,30 @@
 namespace hvd::topology {
 
 struct PinningRequest {
-  CpuMask allowed;     // what this process was given (by the batch system, by taskset); the shares stay inside of it
-  int local_size = 1;  // ranks on this node
-  // The GPU of each local rank, by PCI bus id; an empty name for a rank without one. Empty: no GPUs.
+  CpuMask allowed;     // what the batch system or taskset gave to this process; all shares are inside of it
+  int local_size = 1;  // number of ranks on this node
+  // The PCI bus id of each local rank's GPU, or an empty text for a rank without a GPU. An empty list means that there
+  // are no GPUs.
   std::vector<std::string> gpus;
 };
 
 struct Pinning {
-  std::vector<CpuMask> masks;  // by local rank; never empty, never outside of the allowed ones
-  bool shared = false;         // some rank shares a core with another one, since there are fewer cores than ranks
+  std::vector<CpuMask> masks;  // by local rank; never empty, always inside `allowed`
+  bool shared = false;         // there are fewer cores than ranks, so some ranks share a core
   bool gpu_local = false;      // every rank that has a GPU is near to it
 };
 
 // Each rank gets whole, neighbouring cores:
-//  - near to its GPU, where that is known and enough cores are there; a single rank keeps all that is allowed;
-//  - otherwise an even share. No share crosses the border of a package or NUMA node as long as the smallest one stays
-//    above three quarters of the even one (cores of a small part may then be left over), and none that of a cache as
-//    long as all are even; if that cannot be, evenness goes before borders.
-//  - With fewer cores than ranks each gets hardware threads of its own, and if those do not suffice either, an equal
-//    part of the processors in turn: neighbouring ranks overlap.
+//  - If the rank's GPU is known and there are enough cores, they are near to the GPU. A single rank keeps all allowed
+//    cores.
+//  - Otherwise each rank gets an even share. No share crosses the border of a package or a NUMA node if the smallest
+//    share then has more than three quarters of the even one (some cores of a small part may then stay unused). No
+//    share crosses the border of a cache if all shares then are even. Otherwise evenness matters more than borders.
+//  - If there are fewer cores than ranks, each rank gets hardware threads of its own. If there are not enough of those
+//    either, each rank gets an equal part of the processors in order, and neighbouring ranks overlap.
 Result<Pinning> pin(const Machine& machine, const PinningRequest& request);
 
-// "cpus 0-27 (7 cores, package 0, NUMA node 0)"
+// Returns text such as "cpus 0-27 (7 cores, package 0, NUMA node 0)".
 std::string describe_binding(const Machine& machine, const CpuMask& mask);
 
 }  // namespace hvd::topology

@@ -1,10 +1,11 @@
-// Bytes between ranks that are threads of one process, handed over from the sender's memory.
+// Moves bytes between ranks that are threads of one process. The receiver copies them from the sender's memory.
 //
 // The life of a message:
-//  1. send() posts a letter that points to the sender's bytes into the mailbox of (link, receiver).
-//  2. The receiver's poll() of a recv with the same (sender, channel) takes the letter out and copies the bytes.
-//  3. The sender's poll() sees that the letter was delivered; the bytes are the caller's again.
-// A send is never done before its receiver has asked for it, so an algorithm that counts on buffering hangs here first.
+//  1. send() puts a letter that points to the sender's bytes into the mailbox of (link, receiver).
+//  2. The receiver has a recv() of the same (sender, channel). Its poll() takes the letter out and copies the bytes.
+//  3. The sender's poll() sees that the letter was delivered. The bytes then belong to the caller again.
+// A send is done only after its receiver has asked for it. So an algorithm that wrongly relies on buffering hangs with
+// this transport first.
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,13 +76,13 @@ class InprocLink final : public Link {
   struct Operation {
     Kind kind = Kind::none;
     Seat peer;
-    Bytes into;                             // recv
-    connections::ThreadHub::Letter letter;  // send; a recv uses its channel only
+    Bytes into;                             // of a recv
+    connections::ThreadHub::Letter letter;  // of a send; a recv uses only its channel
   };
 
   std::uint32_t new_ticket() {
     if (free_tickets_.empty()) {
-      operations_.push_back(std::make_unique<Operation>());  // the mailbox knows its address
+      operations_.push_back(std::make_unique<Operation>());  // the mailbox keeps its address
       return static_cast<std::uint32_t>(operations_.size() - 1);
     }
     std::uint32_t ticket = free_tickets_.back();
@@ -152,7 +153,7 @@ class InprocLink final : public Link {
 class InprocConnecting final : public Connecting {
  public:
   explicit InprocConnecting(std::unique_ptr<Link> link) : link_(std::move(link)) {}
-  Progress step() override { return Progress::done; }  // a mailbox waits for its owner: nobody needs to be met
+  Progress step() override { return Progress::done; }  // mailboxes keep letters, so no rank must be met
   std::unique_ptr<Link> take() override { return std::move(link_); }
   const Error& failure() const override { panic("connecting over inproc cannot fail"); }
 

@@ -1,6 +1,6 @@
-// Bytes between ranks that are processes of one MPI, over a communicator of ours for each group.  MPI is called on the
-// engine's thread, and never waits there. Only one call is left to a thread, which ends with it: making a communicator,
-// for which MPI has no suitable call that does not block.
+// Moves bytes between ranks that are processes of one MPI. Each group has a communicator of its own. The engine's
+// thread calls MPI and never waits in a call. Only the creation of a communicator runs on a separate thread, because
+// MPI has no suitable call for it that does not block. That thread ends with the call.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ class MpiConnecting final : public Connecting {
           auto made = peers->connect(group, name);
           if (made) outcome->communicator = std::move(*made);
           else outcome->failure = std::move(made.error());
-          // After the link was given up the wake word may not exist any more.
+          // If the link was given up, the wake word may not exist any more.
           if (outcome->state.exchange(is_made) == under_way) wake->post();
         });
     if (started) {
@@ -59,7 +59,7 @@ class MpiConnecting final : public Connecting {
 
  private:
   enum State : int { under_way, is_made, is_given_up };
-  // The thread owns it until it says that it is done.
+  // The thread owns this struct until it reports that it is done.
   struct Outcome {
     std::unique_ptr<mpi::Communicator> communicator;
     Error failure{ErrorCode::system, "MPI"};

@@ -1,14 +1,14 @@
-// Shared memory between the ranks of a node: processes (memfd over connections::NodePeers) or threads
+// Shared memory between the ranks of a node. The ranks are processes (memfd over connections::NodePeers) or threads
 // (connections::ThreadHub).
 //
 // How a link is made:
-//  1. Seat 0 makes one shared area, of a size that all seats can compute, and offers it to the others under the link's
-//     name.
-//  2. The others take it as soon as it has arrived, and map it. The area is zero, which is the state in which nothing
-//     has happened yet.
-//  3. The link is made when all have attached. So a rank that is done early does not take the memory along, and one
-//     that cannot map it fails the start and not the first collective.
-//  4. If seat 0 cannot make it, it puts the reason where the others look for it.
+//  1. Seat 0 makes one shared area. All seats can compute its size. Seat 0 offers the area to the others under the
+//     link's name.
+//  2. The others take the area when the offer has arrived, and map it. The area contains only zeros, which is the state
+//     in which nothing has happened yet.
+//  3. The link is made when all seats have attached. So a rank that finishes early does not remove the memory, and if a
+//     rank cannot map the memory, the start fails and not the first collective.
+//  4. If seat 0 cannot make the area, it sends the reason instead, under the same name.
 #include <optional>
 #include <string>
 #include <vector>
@@ -107,7 +107,8 @@ class ShmConnecting final : public Connecting {
     return {std::move(words), surroundings_.asymmetric_wake};
   }
 
-  // A region has a part for each seat of the node; a smaller group numbers its seats differently.
+  // True if the group has all ranks of the node. Regions have a part for each seat of the node, and a smaller group has
+  // other seat numbers.
   bool is_whole_node() const {
     const World& world = *surroundings_.world;
     std::vector<Rank> node;
@@ -122,7 +123,7 @@ class ShmConnecting final : public Connecting {
   const std::string name_;
   Exchange& exchange_;
   const shm::Shape shape_;
-  std::unique_ptr<shm::LinkState> state_;  // once the memory is there
+  std::unique_ptr<shm::LinkState> state_;  // set when the memory is mapped
   std::optional<Error> failure_;
 };
 

@@ -1,5 +1,4 @@
-// Messages over TCP between any ranks of the job, on connections that connections::NetPeers makes and has
-// authenticated.
+// Messages over TCP between any ranks of the job. connections::NetPeers makes and authenticates the connections.
 #include <string>
 
 #include "base/panic.hpp"
@@ -10,7 +9,7 @@
 namespace hvd::transport {
 namespace {
 
-// Nobody needs to be met: connections are made when they are used.
+// A link is made without other ranks, because connections are made when they are first used.
 class TcpConnecting final : public Connecting {
  public:
   explicit TcpConnecting(std::unique_ptr<Link> link) : link_(std::move(link)) {}

@@ -1,5 +1,5 @@
 #pragma once
-// A way to move bytes between the ranks of a group. A transport knows no other transport.
+// A way to move bytes between the ranks of a group. Transports do not use each other.
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,19 +20,19 @@
 
 namespace hvd::transport {
 
-// What a transport may use of its rank. Outlives every link.
+// The parts of a rank that a transport may use. They outlive every link.
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  posix::WaitWord* wake = nullptr;  // of this rank's engine; whoever delivers something to the rank posts it
-  // The mapped wait word of any rank of my node, mine included; null for a rank that has none.
+  posix::WaitWord* wake = nullptr;  // of this rank's engine; posted by everybody that delivers something to the rank
+  // Returns the mapped wait word of any rank of this node, including this one. Null for a rank without a wait word.
   std::function<posix::WaitWord*(Rank)> wake_of;
-  // Whether this process has called register_asymmetric_barrier() with success: it may then wake others without a
+  // True if this process has called register_asymmetric_barrier() successfully. It may then wake others without a
   // fence.
   bool asymmetric_wake = false;
 
-  // What only some transports need (connections::NodePeers, shm::SharedRegions, …) is found by its type. Null if this
-  // rank has none; a job on one node, for example, has no connections to other nodes.
+  // Returns a service that only some transports need (connections::NodePeers, shm::SharedRegions, …); it is found by
+  // its type. Null if this rank does not have it. A job on one node, for example, has no connections to other nodes.
   template <typename Service>
   std::shared_ptr<Service> ask() const {
     auto found = services_.find(typeid(Service));
@@ -47,36 +47,39 @@ struct Surroundings {
   std::map<std::type_index, std::shared_ptr<void>> services_;
 };
 
-// What an operation is expected to take; the selector takes the smallest.
+// The expected duration of an operation. The selector takes the algorithm with the smallest.
 struct Cost {
   double seconds = 0;
-  bool fixed_order = true;  // the addition tree of an element does not depend on its place in the batch
+  bool fixed_order = true;  // an element's order of additions does not depend on its place in the batch
   static constexpr Cost impossible() { return {-1.0, false}; }
   bool possible() const { return seconds >= 0; }
 };
 
 // The collectives that a transport does itself (shared memory, MPI, NCCL).
 //
-// The tasks of one link run one after the other: all seats must restart() them in the same order, and a task that was
-// restarted while another runs waits for its turn in step().
-// What restart() expects of the segments, for every verb a list that is read as one long array:
+// The tasks of one link run one after the other. All seats must restart() them in the same order. A task that was
+// restarted while another task runs waits for its turn in step().
+//
+// The segments that restart() expects. Each list is read as one long array:
 //  allreduce, barrier  `out` has the lengths of `in`, segment by segment, and may be the same memory.
-//  broadcast           the root's `in`, everybody's `out`; the root's `out` may be empty or the same memory.
-//  allgather           `in` is this seat's share, `out` all shares by seat. Shares are `counts`; if the plan has none,
-//                      they are share_of() the length of `out`.
-//  reduce_scatter      `in` is everything, `out` this seat's share: as allgather, of the length of `in`.
-//  alltoall            `in` is what goes to each seat, by seat; `out` what comes from each, by seat, in other memory:
-//                      see Task::resize().
-//  adasum              as allreduce, but every segment is a tensor with coefficients of its own.
+//  broadcast           the root's `in` is copied to every `out`. The root's `out` may be empty or the same memory.
+//  allgather           `in` is this seat's share, `out` has all shares by seat. The sizes are `counts`; if the plan has
+//                      none, they are share_of() the length of `out`.
+//  reduce_scatter      `in` is the whole array, `out` this seat's share. The sizes are `counts`; if the plan has none,
+//                      they are share_of() the length of `in`.
+//  alltoall            `in` has the elements for each seat, by seat; `out` has those from each seat, by seat. The
+//                      memory must be different: see Task::resize().
+//  adasum              like allreduce, but every segment is a tensor with coefficients of its own.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
   virtual Cost cost(const Collective& collective) const = 0;
-  // Borrows the link. `collective.count` is a hint: restart() may bring any number of elements.
+  // Makes a task that uses this link, which must outlive it. `collective.count` is a hint: restart() may get any number
+  // of elements.
   virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
 };
 
-// How `total` elements are dealt out to `size` seats if no counts are given: a seat has the elements in [begin, end).
+// The part of an array of `total` elements that a seat gets if no counts are given: the elements in [begin, end).
 struct Share {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
@@ -87,36 +90,38 @@ constexpr Share share_of(std::int64_t total, Seat seat, int size) {
   return {begin(seat.value), begin(std::int64_t{seat.value} + 1)};
 }
 
-// A send or receive under way. The link that made it knows it until poll() has returned done or failed.
+// A send or receive that is under way. Its link knows it until poll() has returned done or failed.
 struct Pending {
   std::uint32_t ticket = 0;
 };
 
-// The open connections of one group. Used by one thread.
+// The open connections of one group. Only one thread uses them.
 class Link {
  public:
   virtual ~Link() = default;
   virtual const Group& group() const = 0;
-  // The bytes are borrowed until poll() says done or failed. Messages between two seats match by channel.
+  // The bytes are borrowed until poll() returns done or failed. Between two seats, a receive gets the message with the
+  // same channel.
   virtual Pending send(Seat to, ConstBytes bytes, Channel channel) = 0;
   virtual Pending recv(Seat from, Bytes bytes, Channel channel) = 0;
   virtual Progress poll(Pending pending) = 0;
   virtual const Error& failure() const = 0;
-  virtual NativeCollectives* native() noexcept = 0;  // null for plain links
-  // The engine is about to sleep: from now on everything that lets a pending operation go on must post the wake word.
-  // Called after the word was announced and before a last look; what that look sets going counts, too.
+  virtual NativeCollectives* native() noexcept = 0;  // null if the link has only messages
+  // The engine is about to sleep. From now on, everything that lets a pending operation go on must post the wake word.
+  // arm() is called after the wake word was announced and before a last look. Operations that this look starts must
+  // post the word too.
   virtual void arm() noexcept {}
-  // Asked before every sleep. True while something is under way whose end posts no wake word (MPI cannot post it). The
-  // engine then only naps. The call also lets the link move on what it has under way.
+  // Called before every sleep. Returns true while something is under way whose end does not post the wake word (MPI
+  // cannot post it). The engine then only takes naps. The call also moves the link's operations forward.
   virtual bool needs_polling() noexcept { return false; }
-  // True while something is under way that moves only when it is looked at, and has moved a moment ago. Then it is
-  // better to go on looking than to nap, since nothing moves during a nap.
+  // Returns true while something moves only when the engine looks, and has moved a moment ago. Looking on is then
+  // better than a nap, because nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
-  // Everything pending fails. Afterwards neither this process nor a peer touches the caller's buffers.
+  // All pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };
 
-// A link being made. Stepped like a task, never blocks.
+// A link that is being made. It is stepped like a task and never blocks.
 class Connecting {
  public:
   virtual ~Connecting() = default;
@@ -125,12 +130,12 @@ class Connecting {
   virtual const Error& failure() const = 0;  // after failed
 };
 
-// Small values between the ranks of a group while a link is made. Never blocks.
+// Exchanges small values between the ranks of a group while a link is made. Never blocks.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual Status put(std::string_view key, ConstBytes value) = 0;
-  // False while the value has not arrived.
+  // Returns false if the value has not arrived yet.
   virtual Result<bool> get(Rank from, std::string_view key, Buffer& value) = 0;
 };
 
@@ -139,7 +144,7 @@ class Transport {
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
   virtual bool reaches(const Group& group, DeviceKind kind) const = 0;
-  // Collective over the group. `name` is equal on all its ranks and used once per epoch.
+  // Collective over the group. `name` is equal on all its ranks and is used only once per epoch.
   virtual Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name,
                                                       Exchange& exchange) = 0;
 };

@@ -1,4 +1,4 @@
-// The C functions and the C++ classes over them, in a process that nobody launched: a job of one rank.
+// The C functions and the C++ classes over them, in a process that no launcher started: a job of one rank.
 #include "horovod.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(Cpp, threads_prepare_operations_of_different_sizes_at_once) {
     }
   };
   { std::jthread one(use, "one", 1), other(use, "other", 70); }
-  // Two kept ones, and the slots of two more: none was prepared with the other's size.
+  // Two kept operations, and two that still hold a slot. No operation was prepared with the size of the other name.
   EXPECT_LE(hvd_counter(job.get(), "operations"), 4);
 }
 
@@ -144,7 +144,7 @@ TEST(Api, keeps_shared_memory_that_is_held_beyond_the_runtime) {
   hvd_shared_drop(hold);
 }
 
-// A struct with more fields than ours, of a newer header.
+// A struct of a newer header: it has more fields than our struct.
 template <typename Struct>
 struct Newer {
   Struct known;
@@ -204,7 +204,7 @@ TEST(Api, calls_back_when_an_operation_is_over_where_nobody_may_wait) {
     auto& it = *static_cast<Heard*>(context);
     ++it.calls;
     it.status = status;
-    hvd_stop(it.runtime);  // is refused: the thread that would have to end is this one
+    hvd_stop(it.runtime);  // is refused: hvd_stop would have to end this very thread
     int id = 0, rank = 0;
     it.wait = hvd_add_process_set(it.runtime, &rank, 1, &id);
   };

@@ -13,8 +13,8 @@
 namespace hvd::log {
 namespace {
 
-// Whether the whole text is of the form: an extended regular expression of POSIX. (GCC 12 warns of std::regex itself
-// under AddressSanitizer.)
+// True if the whole text matches `form`, an extended regular expression of POSIX. std::regex is not used, because GCC
+// 12 warns about its own code under AddressSanitizer.
 bool matches(const std::string& text, const std::string& form) {
   regex_t compiled;
   if (regcomp(&compiled, ("^(" + form + ")$").c_str(), REG_EXTENDED | REG_NOSUB) != 0) return false;
@@ -35,7 +35,7 @@ Output output_of(Action action) {
   return {testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
-// Every test leaves the log as a fresh process has it.
+// Every test restores the log to the state of a fresh process.
 class Log : public ::testing::Test {
  protected:
   void TearDown() override {

@@ -1,4 +1,4 @@
-// The table of what was used last.
+// The table of recently used entries.
 #include "base/recently_used.hpp"
 
 #include <gtest/gtest.h>

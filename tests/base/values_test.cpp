@@ -76,7 +76,7 @@ TEST(Bytes, come_back_as_they_were_written) {
 
 TEST(Bytes, that_are_missing_are_noticed_at_the_end) {
   Buffer buffer;
-  ByteWriter(buffer).put(std::uint32_t{1000});  // the length of a string that is not there
+  ByteWriter(buffer).put(std::uint32_t{1000});  // the length of a string whose bytes are missing
   ByteReader reader(buffer);
   EXPECT_EQ(reader.get_string(), "");
   EXPECT_FALSE(reader.ok());

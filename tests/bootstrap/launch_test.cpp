@@ -1,4 +1,4 @@
-// Environments of launchers, as they were seen, and what is to be made of them.
+// Environments of launchers, as seen on real systems, and what must be recognised in them.
 #include "bootstrap/launch/launch.hpp"
 
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@ struct Row {
   const char* what;
   Variables variables;
   bool pmi_fd_is_open;
-  // Expected; a size of 0: launched, but the environment does not say with how many.
+  // The expected result. A size of 0: launched, but the environment does not tell how many ranks there are.
   std::optional<Launcher> launcher;
   int size = 1;
   int rank = -1;
-  const char* advice = nullptr;  // a part of the guard's message for a world of one; null: it lets the world pass
+  const char* advice = nullptr;  // a part of the guard's message for a world of one; null: the guard accepts the world
 };
 
 Variables operator+(Variables left, const Variables& right) {
@@ -33,7 +33,7 @@ const Variables allocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1
 const Variables step_of_four =
     allocation + Variables{{"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "0"},
                            {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}};
-// What daemons of another launcher, one a node, leave to its ranks.
+// The variables of a Slurm step whose tasks are daemons of another launcher, one per node. Its ranks inherit them.
 const Variables step_of_daemons =
     allocation +
     Variables{{"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS", "2"}};
@@ -266,8 +266,8 @@ TEST(Guard, refuses_a_world_of_one_where_more_were_launched) {
   }
 }
 
-// Processes above one whose own environment tells nothing, the parent first, and how many were launched with it by what
-// they show.
+// Ancestors of a process whose own environment tells nothing, the parent first. `size`: how many processes were
+// launched together with it, as far as the ancestors show.
 struct Above {
   const char* what;
   std::vector<posix::Ancestor> ancestors;
@@ -333,7 +333,8 @@ TEST(Guard, refuses_a_world_of_one_below_a_launch_of_several) {
   Config allowed;
   allowed.allow_singleton = true;
   EXPECT_TRUE(check_singleton(1, Environment(), allowed, &is_socket_of_this_process, above, &three_tasks));
-  // What its own environment says goes first: horovodrun -np 1, say, in a step of three.
+  // The process's own environment is more important than its ancestors: for example horovodrun -np 1 in a step of
+  // three.
   Environment alone({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}});
   EXPECT_TRUE(check_singleton(1, alone, Config(), &is_socket_of_this_process, above, &three_tasks));
 }

@@ -53,7 +53,7 @@ TEST(LocalStore, hands_the_cards_of_all_to_everybody) {
     auto client = store.join(rank, size);
     ASSERT_NE(client, nullptr);
     for (int round = 0; round < 20; ++round) {
-      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));  // more pieces than one
+      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));  // too long for one piece
       auto cards =
           client->exchange("round " + std::to_string(round), {"the same", std::to_string(rank), large, ""}, soon());
       ASSERT_TRUE(cards) << cards.error().message;
@@ -158,7 +158,7 @@ TEST(LocalStore, keeps_deadlines_and_stays_usable_after_a_late_get) {
   EXPECT_EQ(client->get(Rank{1}, "never", at_once()).error().code, ErrorCode::timeout);
   ASSERT_TRUE(client->put("mine", as_bytes("1"), soon()));
   auto peer = store.join(1, 2);
-  // The answer to the request that nobody waits for any more comes now, before the one that is waited for.
+  // The client has given up the get of "never". Its answer arrives only now, before the answer to the next get.
   ASSERT_TRUE(peer->put("never", as_bytes("after all"), soon()));
   EXPECT_EQ(to_string(*client->get(Rank{0}, "mine", soon())), "1");
 }
@@ -183,7 +183,7 @@ TEST(LocalStore, tells_the_launcher_of_an_abort) {
   StoreThread store(2);
   auto client = store.join(1, 2);
   client->abort("the loss is not a number");
-  ASSERT_TRUE(client->put("after", {}, soon()));  // answered after the abort was handled
+  ASSERT_TRUE(client->put("after", {}, soon()));  // its answer shows that the abort was handled
   EXPECT_EQ(store.aborts(), std::vector<std::string>{"1: the loss is not a number"});
 }
 
@@ -243,14 +243,14 @@ TEST(LocalStore, says_what_an_unreachable_address_means) {
   }
 }
 
-// A raw connection, for what the client would never send.
+// A raw connection that can send what the real client never sends.
 class Stranger {
  public:
   explicit Stranger(const StoreThread& store) : socket_(std::move(*posix::connect_to_unix_socket(store.address()))) {}
   void send(ConstBytes message) { (void)posix::send_message(socket_, message); }
   void greet(const StoreThread& store, int rank, int size) {
     send_greeting(store, rank, size);
-    EXPECT_FALSE(is_dropped());  // welcomed
+    EXPECT_FALSE(is_dropped());  // the store has sent its welcome
   }
   void send_greeting(const StoreThread& store, int rank, int size) {
     Buffer hello = store::message(Verb::hello, 1);
@@ -263,7 +263,7 @@ class Stranger {
     out.put(std::int32_t{1});
     send(hello);
   }
-  // Waits for a message or the end of the connection.
+  // Waits until a message arrives or the connection ends. True if the connection has ended.
   bool is_dropped() {
     pollfd entry{socket_.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 20000), 1) << "neither answered nor dropped";
@@ -456,7 +456,7 @@ TEST(LocalStore, forgives_an_end_after_the_fence) {
   other.join();
 }
 
-// Ranks as processes, the store in this one, in a loop as the launcher's; no thread anywhere.
+// Ranks as processes. This process serves the store in a loop, as the launcher does. There are no threads.
 class Processes {
  public:
   explicit Processes(int size) : server_(std::move(*LocalStoreServer::open({"job", size, nullptr}))) {}
@@ -467,7 +467,7 @@ class Processes {
       ::waitpid(pid, nullptr, 0);
     }
   }
-  // The body's value is the process's exit code.
+  // The return value of `body` is the exit code of the process.
   void start(int rank, int size, const std::function<int(StoreClient&)>& body) {
     std::string address = server_->variables().at(0).second;
     std::string secret = server_->variables().at(1).second;
@@ -479,7 +479,7 @@ class Processes {
     }
     pids_.push_back(pid);
   }
-  // Serves until the process with that index has ended; its status as waitpid gives it.
+  // Serves the store until process number `index` has ended. Returns the status that waitpid gives.
   int wait(std::size_t index) {
     pid_t pid = pids_[index];
     posix::FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -546,7 +546,7 @@ TEST(LocalStore, notices_the_death_of_a_rank_that_has_children) {
   });
   processes.start(1, 2, [&](StoreClient&) {
     ::close(blocker[1]);
-    if (::fork() == 0) {  // a data loader's worker, say: it lives on until the test is over
+    if (::fork() == 0) {  // like a worker of a data loader: lives until the test ends
       char byte = 0;
       (void)!::read(blocker[0], &byte, 1);
       ::_exit(0);

@@ -10,7 +10,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// One rank's view of a job whose other ranks have put what the test says.
+// A job as one rank sees it. The test provides the cards of the other ranks.
 class MadeUpJob final : public Bootstrap {
  public:
   const char* name() const override { return "made up"; }
@@ -52,7 +52,7 @@ Deadline soon() {
   return Deadline::after(std::chrono::seconds(5));
 }
 
-// What a rank would put.
+// Returns the card that a rank would put.
 Buffer card_of(const Member& who, std::uint32_t epoch = 0) {
   MadeUpJob job;
   job.fence_result = Error(ErrorCode::peer_lost, "only the card is wanted");
@@ -107,19 +107,19 @@ TEST(Meeting, names_the_rank_of_another_version) {
   MadeUpJob job;
   for (int rank = 0; rank < 3; ++rank) job.cards.push_back(card_of(member(rank)));
   std::uint32_t other = protocol_version + 41;
-  std::memcpy(job.cards[2].data() + 8, &other, sizeof other);  // behind the first text's length and the mark
+  std::memcpy(job.cards[2].data() + 8, &other, sizeof other);  // after the length of the first text and the mark
   auto world = meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().code, ErrorCode::mismatch);
   for (const std::string& part :
        {std::string("rank 2"), std::to_string(other), std::string("rank 1"), std::to_string(protocol_version)})
     EXPECT_NE(world.error().message.find(part), std::string::npos) << part << " in " << world.error().message;
-  // The part behind the version belongs to the version: it may be anything.
+  // A card's layout after the version number depends on the version. Therefore any bytes may follow an unknown version.
   job.cards[2].resize(12);
   EXPECT_EQ(meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon()).error().message, world.error().message);
 }
 
-// The first of two ranks refuses to work with the second.
+// Checks that the first of two ranks refuses to work with the second, and that the message contains `part`.
 void expect_mismatch(const Member& here, const Member& there, const std::string& part) {
   MadeUpJob job;
   job.cards = {card_of(here), card_of(there)};

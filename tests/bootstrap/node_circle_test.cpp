@@ -74,7 +74,7 @@ TEST(NodeCircle, goes_on_without_who_is_late_and_tells_it_at_once) {
   EXPECT_TRUE(first.gather("key", soon()).empty());
   EXPECT_FALSE(late.bring(card_of(1), "key", soon()));
   EXPECT_TRUE(late.leads());
-  // Whom it missed once it does not wait for again.
+  // The first rank has missed the late one once. It does not wait for it again, even with a patience of an hour.
   NodeCircle patient(name, true, 0, std::chrono::hours(1));
   EXPECT_TRUE(patient.gather("key", soon()).empty());
 }

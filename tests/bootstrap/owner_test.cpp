@@ -30,7 +30,7 @@ std::vector<posix::Ancestor> mpiexec_above_the_parent() {
   return {{1, "bash", "", {}}, {::getppid(), "python", "", {}}, {1, "mpiexec.hydra", "", {}}};
 }
 
-// As this process's parent would have left it.
+// The environment that a process inherits from a parent that has marked it.
 Environment marked_by_parent(const Names& names, bool has_left = false) {
   Environment environment(names);
   std::string mark = owner_mark(environment, has_left);

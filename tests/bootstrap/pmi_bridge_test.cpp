@@ -1,4 +1,4 @@
-// The PMI-1 server inside the process: what an MPI library asks, and what it is told, over a made-up bootstrap.
+// The PMI-1 server inside the process: requests of an MPI library and the answers to them, over a made-up bootstrap.
 #include "bootstrap/pmi_bridge/bridge.hpp"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// ---- which ranks share a node
-// ----------------------------------------------------------------------------------------
+// ---- which ranks share a node ----
 
 TEST(ProcessMapping, tells_every_placement_in_as_few_blocks_as_it_takes) {
   const struct {
@@ -37,14 +36,13 @@ TEST(ProcessMapping, is_left_out_where_a_client_could_not_bear_its_length) {
   std::vector<int> zigzag;
   for (int rank = 0; rank < 400; ++rank) zigzag.push_back(rank % 7 == 3 ? 0 : rank % 5);
   EXPECT_FALSE(process_mapping(zigzag, 860).has_value());
-  // Going round and round is told once if all of it is too long.
+  // If the whole list is too long, a pattern that repeats is told only once.
   std::vector<int> round;
   for (int rank = 0; rank < 4000; ++rank) round.push_back(rank % 4);
   EXPECT_EQ(process_mapping(round, 860), "(vector,(0,4,1))");
 }
 
-// ---- values
-// ----------------------------------------------------------------------------------------------------------
+// ---- values ----
 
 using Store = std::map<std::pair<int, std::string>, Buffer>;
 

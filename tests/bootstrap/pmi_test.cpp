@@ -19,7 +19,7 @@ Deadline at_once() {
   return Deadline::after(std::chrono::milliseconds(20));
 }
 
-// A server of PMI-1 for a job of one rank, on a thread of its own.
+// A PMI-1 server for a job of one rank. It runs on its own thread.
 class Server {
  public:
   explicit Server(std::string kvsname = "kvs_1", std::string maxes = "kvsname_max=256 keylen_max=64 vallen_max=1024")
@@ -48,7 +48,7 @@ class Server {
     std::lock_guard lock(mutex_);
     mute_ = std::move(command);
   }
-  // After the connection was destroyed.
+  // Call this only after the connection was destroyed.
   int count_of(const std::string& command) {
     std::lock_guard lock(mutex_);
     return count_[command];
@@ -112,7 +112,7 @@ std::unique_ptr<Connection> connected(const Server& server, bool mpi_was_first =
   return connection ? std::move(*connection) : nullptr;
 }
 
-// What an MPI library does on its PMI_FD.
+// Sends one line as an MPI library does on its PMI_FD, and returns the answer.
 std::string asked_by_library(int descriptor, const std::string& line) {
   EXPECT_EQ(::send(descriptor, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
   std::string answer;

@@ -1,5 +1,6 @@
-// Asked by the sanitizers, if there are any. libpmix 4.2 forgets some memory in every PMIx_Init (the leak checker loses
-// the way behind vasprintf, which nothing of ours calls) and is not compiled for the race checker.
+// A sanitizer that is built into the program calls these functions. Every PMIx_Init of libpmix 4.2 leaks some memory,
+// and the leak checker sees only vasprintf of its calls, which our code never calls. libpmix is also not compiled for
+// the race checker.
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 __attribute__((visibility("default"))) const char* __tsan_default_suppressions();

@@ -1,4 +1,4 @@
-// What is said to a store's seats in an order that clients rarely take.
+// Messages to a store's seats in orders that real clients rarely produce.
 #include "bootstrap/store/seats.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using store::Verb;
 
 constexpr std::uint32_t ticket = 2;
 
-// The ranks of a job of that size, rank r over connection 10 + r.
+// The ranks of a job with `size` ranks. Rank r uses connection 10 + r.
 class Seats {
  public:
   explicit Seats(int size)
@@ -45,7 +45,7 @@ class Seats {
   }
   void end(int rank) { seats_.left(connection_of(rank), "was killed"); }
 
-  // Its connection shows that when it is answered.
+  // The rank has ended, but the seats notice that only when they send an answer to it.
   void end_unseen(int rank) { gone_unseen_.insert(connection_of(rank)); }
 
   std::vector<Verb> answers_to(int rank) { return answers_[connection_of(rank)]; }

@@ -111,12 +111,13 @@ TEST(Selection, names_the_known_ones_when_forced_to_use_another) {
 }
 
 TEST(Selection, never_runs_alone_because_a_server_is_gone) {
-  // Somebody started this as one of several; that PMIx cannot be had is no reason to train alone.
+  // The variables show that this process is one of several. If PMIx cannot be used, this process must fail and not
+  // train alone.
   expect_refused(chosen_for({{"PMIX_NAMESPACE", "over"}, {"PMIX_RANK", "0"}}), {"pmix", "HOROVOD_BOOTSTRAP=single"});
   EXPECT_TRUE(chosen_for({{"PMIX_NAMESPACE", "over"}, {"PMIX_RANK", "0"}}, "single"));
 }
 
-// Bootstraps whose behaviour is made up.
+// Bootstraps whose behaviour the test determines.
 template <int kind>
 class Scripted final : public Bootstrap {
  public:
@@ -146,7 +147,7 @@ TEST(Selection, follows_the_order_of_preference) {
   struct Row {
     const char* pmix;
     const char* environment;
-    const char* chosen;  // or null
+    const char* chosen;  // null: none
     std::size_t notices;
   };
   for (const Row& row :

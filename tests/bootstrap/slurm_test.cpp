@@ -1,4 +1,4 @@
-// The ranks of a step of Slurm that meet in a folder, as processes: each counts its meetings.
+// Ranks of a Slurm step that meet in a shared folder. Each rank is a process. The number of its meetings is counted.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int size = 5;
 
 struct SlurmFolder : testing::InOwnFolder {
-  // Where a rank is: the ranks of its node in order, and whatever else its variables say.
+  // A rank, the ranks of its node in order, and additional variables of its environment.
   struct Task {
     int rank = 0;
     std::string node;  // SLURM_GTIDS
@@ -53,7 +53,7 @@ struct SlurmFolder : testing::InOwnFolder {
     return std::move(chosen->bootstrap);
   }
 
-  // Each in a process of its own.
+  // Runs every task in its own process.
   void run(const std::vector<Task>& tasks, const std::function<void(Bootstrap&, int rank)>& body) const {
     std::vector<pid_t> ranks;
     for (const Task& task : tasks) {
@@ -71,7 +71,7 @@ struct SlurmFolder : testing::InOwnFolder {
     }
   }
 
-  // Every rank hears what all have put, before a first fence and before a second one, in each of three meetings.
+  // In each of three meetings every rank reads what all ranks have put before a first fence and before a second one.
   void meet_three_times(const std::vector<Task>& tasks) const {
     run(tasks, [](Bootstrap& slurm, int rank) {
       for (const char* meeting : {"a", "b", "c"}) meet(slurm, rank, meeting);
@@ -119,7 +119,7 @@ TEST_F(SlurmFolder, has_one_file_of_every_node) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
       if (entry.is_regular_file() && entry.path().parent_path().filename() == "in")
         files.insert(entry.path().filename());
-    // Who has gone already has taken its file along.
+    // A node that has already ended has removed its file.
     for (const std::string& file : files) EXPECT_TRUE(file == "0.2" || file == "0.4") << file;
   });
   EXPECT_TRUE(std::filesystem::is_empty(folder_));

@@ -1,5 +1,5 @@
 #pragma once
-// A local store served on a thread of its own, as the launcher's loop would.
+// A local store that a separate thread serves, in place of the launcher's loop.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -41,7 +41,7 @@ class StoreThread {
     secret_ = server_->variables().at(1).second;
     if (begun == Begin::now) begin();
   }
-  // Until then it is as if the launcher were stopped.
+  // Starts to serve. Before that the store does not answer, as if the launcher were stopped.
   void begin() {
     thread_ = std::thread([this] { run(); });
   }
@@ -64,7 +64,7 @@ class StoreThread {
     EXPECT_TRUE(client) << client.error().message;
     return client ? std::move(*client) : nullptr;
   }
-  // Done on the server's thread, which owns it.
+  // The server's thread reports the end of the rank, because it owns the server.
   void rank_ended(int rank, std::string how) {
     {
       std::lock_guard lock(mutex_);
@@ -99,7 +99,7 @@ class StoreThread {
         if (stopping_ && ended.empty()) return;
       }
       for (auto& [rank, how] : ended) server_->rank_ended(rank, how);
-      if (!ended.empty()) knock();  // the knock of stop() may have come together with this one
+      if (!ended.empty()) knock();  // stop() may have knocked at the same time: knock again
     }
   }
 
@@ -114,7 +114,7 @@ class StoreThread {
   std::thread thread_;
 };
 
-// Each rank on a thread of its own.
+// Runs body(rank) for each rank on its own thread.
 inline void on_threads(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);

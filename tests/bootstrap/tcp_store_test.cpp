@@ -45,7 +45,7 @@ posix::FileDescriptor stranger_at(const TcpStoreThread& store) {
   return socket;
 }
 
-// Reads until the other end closes.
+// Reads until the other end closes the connection. Returns the number of bytes.
 std::size_t bytes_until_closed(const posix::FileDescriptor& socket) {
   std::size_t total = 0;
   char bytes[4096];
@@ -98,7 +98,7 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
     ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     EXPECT_LE(bytes_until_closed(stranger), 44u) << "more than a greeting";
   }
-  std::vector<posix::FileDescriptor> silent;  // more than are let wait
+  std::vector<posix::FileDescriptor> silent;  // more connections than the store lets wait
   for (int i = 0; i < 50; ++i) silent.push_back(stranger_at(*store));
   EXPECT_TRUE((*client)->fence(soon()));
 }
@@ -143,7 +143,7 @@ TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {
     out.put(std::int32_t{1});
     ASSERT_TRUE(ranks.back()->send(hello));
   }
-  std::vector<std::unique_ptr<SealedStream>> entered;  // they stay
+  std::vector<std::unique_ptr<SealedStream>> entered;  // kept open
   std::size_t welcome = 0;
   Buffer answer;
   while (welcome < size) {
@@ -241,7 +241,7 @@ TEST(TcpStore, is_found_by_the_rendezvous_bootstrap) {
 }
 
 TEST(TcpStore, is_spoken_with_by_one_rank_of_each_host) {
-  constexpr int size = 7;  // hosts of 3, 3 and 1
+  constexpr int size = 7;  // on hosts of 3, 3 and 1 ranks
   auto store = store_of(size);
   auto variables = store->server().variables();
   on_threads(size, [&](int rank) {
@@ -263,7 +263,7 @@ TEST(TcpStore, is_spoken_with_by_one_rank_of_each_host) {
         EXPECT_EQ(cards->of(Rank{from}).texts[1], std::to_string(from));
       }
     }
-    // Other requests are everybody's own.
+    // put and fence are not shared by the ranks of a host: every rank makes its own requests.
     ASSERT_TRUE(bootstrap.put("value", as_bytes(std::to_string(rank))));
     ASSERT_TRUE(bootstrap.fence(soon()));
     EXPECT_EQ(to_string(*bootstrap.get(Rank{size - 1 - rank}, "value", soon())), std::to_string(size - 1 - rank));
@@ -306,7 +306,7 @@ TEST(LaterMeetings, that_cannot_be_had_are_no_error_before_they_are_wanted) {
   }
 }
 
-// Both ends of a stream over a socket pair, and what passed from the dialling side.
+// The two ends of a stream over a socket pair, and a copy of the bytes that the dialling side has sent.
 class SealedStreams : public ::testing::Test {
  protected:
   void connect(std::string_view their_secret = secret) {
@@ -315,7 +315,7 @@ class SealedStreams : public ::testing::Test {
     acceptor_.emplace(posix::FileDescriptor(ends[0]), SealedStream::Side::accepted, secret, 1000);
     dialler_.emplace(posix::FileDescriptor(ends[1]), SealedStream::Side::dialled, their_secret, 1000);
   }
-  // What the acceptor gets, after both did what they can.
+  // Lets both ends send what they can. Returns what the acceptor then receives.
   Result<posix::Delivery> exchange(Buffer& message) {
     acceptor_->flush();
     Buffer none;

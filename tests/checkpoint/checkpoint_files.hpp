@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints for tests: the HDF5 library, a state with everything in it, and files that are changed afterwards.
+// Checkpoints for tests: the HDF5 library, a state with values of every kind, and damaged copies of files.
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -20,8 +20,8 @@ class WithCheckpoints : public testing::InOwnFolder {
     library_ = *found;
   }
 
-  // A group of every kind of value, and tensors that lie in the file in every way: within its object header, in one
-  // piece, in several blocks, without any bytes.
+  // A state with a group, every kind of value, and tensors of every layout in the file: inside the object header, in
+  // one piece, in several blocks, and without any bytes.
   State everything() {
     State state;
     state.push_back({"/", "dict", Group{}});
@@ -58,7 +58,7 @@ class WithCheckpoints : public testing::InOwnFolder {
   void write_bytes(const std::string& name, std::string_view bytes) const {
     std::ofstream(path(name), std::ios::binary | std::ios::trunc) << bytes;
   }
-  // The whole of it: what opens and passes verification.
+  // Opens a checkpoint and verifies it completely.
   Result<Reader> open_whole(const std::string& name) const {
     auto reader = Reader::open(*library_, path(name));
     if (!reader) return reader;

@@ -11,7 +11,7 @@ class Damage : public WithCheckpoints {
     ASSERT_TRUE(write("whole.h5", everything()));
     whole_ = bytes_of_file("whole.h5");
   }
-  // Opens the changed file; the message must say what was done to it in one of our words.
+  // Opens the changed file. The error message must name the damage in words of our own.
   void expect_refused(std::size_t at) {
     auto reader = open_whole("changed.h5");
     ASSERT_FALSE(reader) << "with a change at byte " << at;

@@ -1,4 +1,4 @@
-// Files that somebody or something has changed: the reader refuses them, and never crashes.
+// Files that were changed by accident or on purpose: the reader refuses them and never crashes.
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -21,7 +21,7 @@ class FuzzedReader : public WithCheckpoints {
   }
   std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_); }
 
-  // With checksums that fit, so that what comes after them is met, too.
+  // Computes the checksums again, so that the reader also meets the damage that is behind them.
   static void reseal(std::string& bytes, bool table) {
     if (bytes.size() < header_bytes) return;
     if (table) {
@@ -66,7 +66,7 @@ class FuzzedReader : public WithCheckpoints {
       std::string bytes = changed();
       write_bytes("changed.h5", bytes);
       auto reader = open_whole("changed.h5");
-      // Changes that change nothing are allowed: the same byte, a number of the header that is anybody's.
+      // A change may have no effect: a byte replaced by itself, or a header field that may have any value.
       EXPECT_TRUE(!reader || bytes.compare(header_bytes, 65536, whole_, header_bytes, 65536) == 0);
     }
   }
@@ -79,7 +79,7 @@ TEST_F(FuzzedReader, refuses_what_was_changed) {
   fuzz(500, std::chrono::seconds(0));
 }
 
-// As many seconds as HVD_FUZZ_SECONDS says; an hour is what the reader was made for.
+// Runs for HVD_FUZZ_SECONDS seconds. The reader was developed with runs of an hour.
 TEST_F(FuzzedReader, refuses_what_was_changed_for_long_soak) {
   const char* seconds = std::getenv("HVD_FUZZ_SECONDS");
   random_.seed(static_cast<unsigned>(std::chrono::system_clock::now().time_since_epoch().count()));

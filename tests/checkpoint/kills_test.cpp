@@ -1,4 +1,4 @@
-// A writer is killed at any instant; what it had acknowledged, or something newer, is there afterwards.
+// A writer is killed at a random instant. Afterwards the last save that it acknowledged, or a newer one, can be read.
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ class KilledWriter : public WithCheckpoints {
     std::string path;
   };
 
-  // In the child: saves step after step, and tells each that is safe.
+  // Runs in the child: saves step after step, and writes the number of each safe step to `acknowledged`.
   [[noreturn]] void save_for_ever(const Place& place, std::int64_t step, int acknowledged) {
     auto lease = Lease::acquire(place.path, {}, [](const std::string&) {});
     if (!lease) ::_exit(3);
@@ -40,7 +40,7 @@ class KilledWriter : public WithCheckpoints {
     }
   }
 
-  // The last step that a child acknowledged before it was killed, at a random instant after its first one.
+  // Kills a child at a random instant after its first save. Returns the last step that it acknowledged.
   std::int64_t kill_one(const Place& place, std::int64_t first, int delay_us) {
     int pipe[2];
     if (::pipe(pipe) != 0) return -1;

@@ -22,7 +22,7 @@ class LeaseOfAPath : public testing::InOwnFolder {
     std::ifstream in(file());
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // As a holder on a host that is not this one would have left it.
+  // Leaves a lease like one that a process on another host holds.
   void claim_from_elsewhere() {
     auto lease = acquire();
     ASSERT_TRUE(lease);
@@ -102,7 +102,7 @@ TEST_F(LeaseOfAPath, that_was_lost_to_another_is_noticed) {
   ASSERT_FALSE(outcome);
   EXPECT_NE(outcome.error().message.find("this job has lost"), std::string::npos) << outcome.error().message;
   lease->reset();
-  EXPECT_TRUE(std::filesystem::exists(file()));  // it is the other one's
+  EXPECT_TRUE(std::filesystem::exists(file()));  // the file belongs to the other holder
 }
 
 TEST_F(LeaseOfAPath, is_held_again_after_somebody_removed_its_file) {

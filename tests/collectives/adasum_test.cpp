@@ -1,4 +1,4 @@
-// What Adasum is for: orthogonal vectors are added, parallel ones averaged, whatever their length.
+// The purpose of Adasum: it adds orthogonal vectors and averages parallel ones, whatever their length.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ Collective adasum_of(DataType dtype) {
   return collective;
 }
 
-// A tensor by rank, and one that takes the result; values are rounded to the type.
+// One input tensor per rank, and one tensor per rank for the result. Values are rounded to the type.
 struct TensorOfRanks {
   TensorOfRanks(DataType type, std::size_t ranks, std::size_t count) : dtype(type) {
     inputs.assign(ranks, Buffer(count * size_of(dtype)));
@@ -61,7 +61,7 @@ Progress run(RanksInTurn& ranks, const Collective& collective, const std::vector
   return ranks.run(tasks, parts);
 }
 
-// For 1, 2, 4 and 8 ranks over every transport that has threads as ranks, and every floating type.
+// Calls the body for 1, 2, 4 and 8 ranks, every transport whose ranks can be threads, and every floating type.
 template <typename Body>
 void for_all_worlds(Body body) {
   for (const char* transport : {"inproc", "shm", "tcp"})
@@ -105,7 +105,7 @@ TEST(Adasum, averages_parallel_vectors) {
   });
 }
 
-// Their squares would be nothing in the type itself.
+// The squares of these numbers would be zero in the tensor's own type.
 TEST(Adasum, averages_parallel_vectors_of_tiny_numbers) {
   for_all_worlds([](RanksInTurn& ranks, DataType dtype) {
     const int exponent = dtype == DataType::f16 ? -13 : dtype == DataType::f64 ? -200 : -120;

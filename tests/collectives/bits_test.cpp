@@ -1,4 +1,4 @@
-// The bits of a result do not depend on how tensors were fused, on the order of messages, or on the rank that looks.
+// The bits of a result do not depend on how tensors were fused, on the order of messages, or on the rank that reads it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ using testing::made_up_world;
 using testing::Part;
 using testing::RanksInTurn;
 
-// Tensors of every rank, with values over 30 decades: hardly any sum of three of them is independent of the order.
+// Tensors for all ranks, with values over 30 decades. Therefore almost every sum of three values depends on the order
+// of addition.
 class Tensors {
  public:
   Tensors(int ranks, std::uint64_t seed) : sizes_{1, 2, 3, 5, 8, 64, 100, 257, 1000, 1023, 2500, 4096, 6000, 9001} {
@@ -36,7 +37,7 @@ class Tensors {
   std::size_t count() const { return sizes_.size(); }
   std::vector<float>& input(std::size_t rank, std::size_t tensor) { return inputs_[rank * count() + tensor]; }
 
-  // Reduces the tensors in batches of the given composition; results by rank and tensor.
+  // Reduces the tensors in the given batches. Returns the results by rank and tensor.
   template <typename Run>
   std::vector<std::vector<float>> reduce(std::size_t ranks, const std::vector<std::vector<std::size_t>>& batches,
                                          Run run) {
@@ -87,7 +88,8 @@ Collective sum_of_floats(std::int64_t count = 0) {
   return collective;
 }
 
-// How many tensors differ from the first composition's result on rank 0, over all ranks and compositions.
+// Counts, over all ranks and batch compositions, the tensors whose result differs from rank 0's with the first
+// composition.
 template <typename Run>
 int count_differences(RanksInTurn& ranks, Run run) {
   const int compositions = testing::is_sanitized ? 8 : 50;

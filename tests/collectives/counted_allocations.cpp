@@ -12,7 +12,8 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-// The library's would do, but a sanitizer brings one of its own, which does not go with the delete below.
+// The C++ library has this operator, but under a sanitizer it would be the sanitizer's, which does not match the delete
+// below.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   ++allocations;
   return std::malloc(bytes == 0 ? 1 : bytes);

@@ -1,10 +1,11 @@
 #pragma once
-// Counts what a thread allocates, for tests of code that must not. Linked into the test program of this folder.
+// Counts the allocations of a thread, for tests of code that must not allocate. Linked into the test program of this
+// folder.
 #include <cstddef>
 
 namespace hvd::testing {
 
-// By this thread, through operator new, so far.
+// Returns how often this thread has called operator new so far.
 std::size_t counted_allocations() noexcept;
 
 }  // namespace hvd::testing

@@ -44,7 +44,7 @@ Collective integers(Verb verb, std::size_t count, int size) {
   return collective;
 }
 
-// A rank's part of a collective that gives and takes as many elements in all as the two views have.
+// One rank's part of a collective. The two views have as many elements as the whole collective takes and gives.
 Part part_of(Verb verb, int rank, int size, Segment in, Segment out) {
   auto share = transport::share_of(in.view.count, Seat{rank}, size);
   if (verb == Verb::barrier) return {};
@@ -56,14 +56,13 @@ Part part_of(Verb verb, int rank, int size, Segment in, Segment out) {
   return {{in}, {out}, splits, splits};
 }
 
-// ---- a seat that dies, or that stops and wakes up again, at every point at which it can
-// ---------------------------------
+// ---- a seat that dies, or that stops and wakes up again, at every possible point ----
 
-// One collective of ranks whose tensors lie in pages of their own. The ranks take turns; the last of them is the
+// One collective of ranks that take turns. Each rank's tensors have their own pages of memory. The last rank is the
 // victim.
 class Scene {
  public:
-  // In shared regions the ranks may read each other's tensors, but not write them.
+  // If `in_regions`, the tensors are in shared regions: other ranks may read them, but not write them.
   Scene(const std::vector<int>& shape, const std::string& transport, const Algorithm& algorithm, Verb verb,
         std::size_t elements, bool in_regions)
       : in_regions_(in_regions),
@@ -109,20 +108,20 @@ class Scene {
   void step(int rank) {
     auto index = static_cast<std::size_t>(rank);
     if (!is_over(rank)) outcomes[index] = tasks[index]->step();
-    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // an engine aborts
   }
-  // All take turns until the victim has had so many; false if it is done before.
+  // Lets all ranks take turns until the victim has had `turns` turns. False if the victim is done before.
   bool run_until_victims_turn(int turns) {
     for (int turn = 0; turn < turns && !is_over(victim()); ++turn)
       for (int rank = 0; rank < size_; ++rank) step(rank);
     return !is_over(victim());
   }
-  // As far as they come without the victim.
+  // Lets the other ranks take turns until they cannot go on without the victim.
   void run_survivors() {
     for (int turn = 0; turn < 200; ++turn)
       for (int rank = 0; rank < victim(); ++rank) step(rank);
   }
-  // From now on nobody may touch the survivors' tensors.
+  // From now on nobody may touch the tensors of the survivors.
   void seal_survivors() {
     for (int rank = 0; rank < victim(); ++rank) protect(rank, in_regions_ ? PROT_READ : PROT_NONE);
   }
@@ -166,11 +165,11 @@ struct Fault {
 
 class FaultsInEveryPhase : public ::testing::TestWithParam<Fault> {
  protected:
-  // Calls body(scene) for every algorithm, shape and size, and every point at which the victim can stop.
+  // Calls body(scene) for every algorithm, shape and size, and for every point at which the victim can stop.
   template <typename Body>
   void for_every_stop(Body body) {
     const auto& [transport, verb, in_regions] = GetParam();
-    // In one shot, and in many chunks.
+    // One size that travels in one chunk, and one in many chunks.
     const std::vector<std::size_t> sizes = {60, testing::is_sanitized ? 30'000u : 100'000u};
     int stops = 0;
     for (const Maker& maker : registry())
@@ -186,7 +185,7 @@ class FaultsInEveryPhase : public ::testing::TestWithParam<Fault> {
           int turns = 0;
           while (scene->run_until_victims_turn(1)) ++turns;
           ASSERT_EQ(scene->outcomes.back(), Progress::done);
-          // Of very many points a dozen, and always the first and the last.
+          // If there are very many points, takes about a dozen of them, always with the first and the last.
           int stride = std::max(1, turns / (testing::is_sanitized ? 4 : 12));
           for (int stop = 0; stop <= turns; stop += stop + stride > turns && stop < turns ? turns - stop : stride) {
             SCOPED_TRACE(std::string(maker.name) + " of " + ::testing::PrintToString(shape) + " ranks, " +
@@ -222,7 +221,8 @@ TEST_P(FaultsInEveryPhase, fail_whoever_needs_the_dead_with_its_name) {
     }
     for (int rank = 0; rank < scene.victim(); ++rank)
       if (!scene.is_over(rank)) {
-        // Over several nodes a rank may have no link to the dead: its engine hears of it from the others.
+        // In a job of several nodes a rank may have no link to the dead one. Then its engine hears of the death from
+        // other ranks.
         EXPECT_FALSE(is_one_node) << "rank " << rank << " still waits";
         EXPECT_GT(told, 0);
         scene.ranks.abort(rank, Error(ErrorCode::peer_lost, dead + " ended"));
@@ -243,7 +243,8 @@ TEST_P(FaultsInEveryPhase, leave_survivors_of_a_stopped_rank_pending_and_their_t
       EXPECT_TRUE(waits_for.value >= 0 && waits_for.value <= scene.victim() && waits_for.value != rank)
           << "rank " << rank << " waits for seat " << waits_for.value;
     }
-    // They give up. From here on neither their own tasks nor the one that wakes up may touch their tensors.
+    // The survivors give up. From here on neither their own tasks nor the victim's task, when it wakes up, may touch
+    // their tensors.
     for (int rank = 0; rank < scene.victim(); ++rank)
       scene.ranks.abort(rank, Error(ErrorCode::timeout, "the last rank does not answer"));
     scene.seal_survivors();
@@ -267,8 +268,7 @@ std::vector<Fault> faults() {
 INSTANTIATE_TEST_SUITE_P(Every, FaultsInEveryPhase, ::testing::ValuesIn(faults()),
                          [](const ::testing::TestParamInfo<Fault>& entry) { return entry.param.name(); });
 
-// ---- over TCP: the kernel decides what has arrived at which turn
-// -------------------------------------------------------------------------------------
+// ---- over TCP: the kernel decides what has arrived at which turn ----
 
 TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
   const std::size_t elements = testing::is_sanitized ? 100'000 : 300'000;
@@ -293,7 +293,7 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
           parts.push_back(part_of(verb, rank, size, whole(in[index])[0], whole(out[index])[0]));
         }
         RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
-        ASSERT_EQ(ranks.run(tasks, parts), Progress::done);  // connects them
+        ASSERT_EQ(ranks.run(tasks, parts), Progress::done);  // this run makes the connections
         ranks.restart(tasks, parts);
         for (std::uint64_t turn = random() % 6; turn > 0; --turn)
           for (auto& task : tasks)
@@ -305,7 +305,7 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
           for (int rank = 0; rank < dead; ++rank) {
             auto index = static_cast<std::size_t>(rank);
             if (outcomes[index] == Progress::pending) outcomes[index] = tasks[index]->step();
-            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // as an engine does
+            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // an engine aborts
           }
         for (int rank = 0; rank < dead; ++rank) {
           auto index = static_cast<std::size_t>(rank);
@@ -320,8 +320,7 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
   EXPECT_GT(failures, 0) << "nothing was tested";
 }
 
-// ---- messages
-// --------------------------------------------------------------------------------------------------------
+// ---- messages ----
 
 TEST(Faults, a_lost_message_leaves_the_task_pending_and_tells_whom_it_waits_for) {
   for (const Maker& maker : registry()) {
@@ -375,7 +374,7 @@ TEST_P(SleepingThreads, are_woken_for_all_that_comes) {
               ASSERT_EQ(value, static_cast<std::int32_t>(batch) * size + size * (size - 1) / 2);
           }
         }
-        // A rank that leaves closes its links; the others may still be in their last barrier.
+        // The rank leaves and closes its links. Other ranks may still be in their last barrier.
         rank.note("leaving");
       });
     }
@@ -392,7 +391,7 @@ TEST_P(SleepingThreads, are_woken_by_a_death) {
     Collective collective = integers(Verb::allreduce, data.size(), 3);
     auto task = (*selector)->choose(collective, teams.world).value()->plan(collective, teams.world);
     task->restart(whole(data), whole(data), Sequence{1});
-    EXPECT_EQ(testing::drive(*task, rank.wake, teams), Progress::done);  // over TCP this is what connects them
+    EXPECT_EQ(testing::drive(*task, rank.wake, teams), Progress::done);  // over TCP this makes the connections
     connected.arrive_and_wait();
     if (rank.rank() == Rank{1}) return rank.die();
     task->restart(whole(data), whole(data), Sequence{2});

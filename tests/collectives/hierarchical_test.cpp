@@ -1,4 +1,4 @@
-// The parts of the hierarchical collectives: what is cut how, and in which order the stages come.
+// The parts of the hierarchical collectives: how tensors are cut, and in which order the stages run.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -28,7 +28,7 @@ Collective by_seat(std::span<const std::int64_t> counts) {
   return collective;
 }
 
-// The elements of a batch of numbers 0, 1, 2 … that a rail carries.
+// Returns the elements that a rail carries of a batch with the numbers 0, 1, 2 …
 std::vector<double> carried(const NodeShares& shares, const SegmentArray& batch, std::int64_t chunk, int node,
                             int rail) {
   std::vector<Segment> segments;
@@ -67,7 +67,7 @@ TEST(NodeShares, let_the_rails_carry_every_element_once_and_evenly_for_uneven_sh
             for (double value : values) ++seen[static_cast<std::size_t>(value)];
           }
       EXPECT_EQ(seen, std::vector<int>(numbers.size(), 1));
-      // All seats take part in nearly all chunks.
+      // If there are many chunks, every seat takes part in nearly all of them.
       for (int seat = 0; seat < ranks.size(); ++seat)
         if (shares.chunks() > 1 && counts[static_cast<std::size_t>(seat)] > 1000) {
           EXPECT_GT(shares.piece_count(shares.chunks() - 2, Seat{seat}), 0);
@@ -86,7 +86,7 @@ TEST(NodeShares, are_own_where_the_ranks_of_all_nodes_contribute_alike) {
   EXPECT_TRUE(is_own(even.team(0), one_each, 4));
   EXPECT_TRUE(is_own(even.team(3), {}, 400'000));
   EXPECT_FALSE(is_own(even.team(0), more_from_one, 8));
-  EXPECT_TRUE(is_own(even.team(2), more_from_one, 8));  // each node for itself
+  EXPECT_TRUE(is_own(even.team(2), more_from_one, 8));  // each node reduces for itself
   EXPECT_FALSE(is_own(uneven.team(4), {}, 500));
 }
 
@@ -130,7 +130,7 @@ TEST(RailShares, are_dealt_out_sooner_where_one_rank_would_reduce_for_many) {
   EXPECT_EQ(shares.count(0, 0), most_of_short / 16 + 1);
 }
 
-// A task that is done when the test says so.
+// A task that ends when the test tells it to.
 class PromptedTask final : public Task {
  public:
   Progress step() override { return is_done ? Progress::done : Progress::pending; }
@@ -175,7 +175,7 @@ TEST(Pipeline, gives_turns_in_one_order_on_node_and_rail_whatever_is_done_first)
     }
 }
 
-// What makes it two-level: nothing but the links of nodes and rails carries anything.
+// Only the links inside nodes and along rails carry messages. This is what makes the algorithm two-level.
 TEST(Hierarchical, does_every_verb_without_a_link_between_all_ranks) {
   for (const std::vector<int>& shape : {std::vector{2, 2}, {1, 3}, {3, 2, 4}}) {
     RanksInTurn ranks(made_up_world(shape), {"shm", "inproc"}, 3);

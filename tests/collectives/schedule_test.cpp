@@ -1,4 +1,4 @@
-// The parts that ring, tree and halving_doubling are made of, and what they promise about memory.
+// The building blocks of ring, tree and halving_doubling, and what they promise about memory.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -113,7 +113,7 @@ TEST(Pairing, gives_every_seat_one_actor_and_every_place_its_seats) {
   }
 }
 
-// A ring over three seats, with chunks of a few elements.
+// A ring of three seats with chunks of a few elements.
 TEST(ProgramTask, cuts_a_batch_into_many_chunks_and_restarts_with_other_sizes) {
   RanksInTurn ranks(made_up_world({3}), {"inproc"}, 3);
   ranks.ensemble.hub->delay_randomly(3, 5);
@@ -191,8 +191,8 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
           part.received = part.sent;
           parts.push_back(std::move(part));
         }
-        // Steps in a fixed order: which messages wait for each other, and so what must be stored, is then the same
-        // every time.
+        // Steps in a fixed order. Then every run stores the same messages, because messages wait for each other in the
+        // same way.
         auto run = [&] {
           ranks.restart(tasks, parts);
           bool is_done = false;
@@ -209,7 +209,7 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
       }
 }
 
-#if !HVD_SANITIZED  // too long there
+#if !HVD_SANITIZED  // takes too long there
 TEST(Algorithms, reduce_more_than_2_to_the_31_elements_slow) {
   constexpr std::int64_t count = (1ll << 31) + 5;
   RanksInTurn ranks(made_up_world({2}), {"inproc"}, 3);

@@ -21,7 +21,7 @@ Collective of(Verb verb, std::int64_t count, DataType dtype = DataType::f32) {
   return collective;
 }
 
-// That an algorithm carries out over any team.
+// The verbs that some algorithm can carry out over any team.
 std::vector<Verb> any_verbs() {
   std::vector<Verb> list;
   for (const VerbRow& row : verbs())
@@ -55,7 +55,7 @@ TEST(Selector, may_choose_the_ring_for_large_integers) {
   EXPECT_EQ(name_of_choice(ranks, of(Verb::allreduce, 1 << 26, DataType::i32), ranks.team(0)), "ring");
 }
 
-// Messages between the ranks of a node go through the same memory, in more copies.
+// Messages between the ranks of a node would use the same memory, but with more copies.
 TEST(Selector, leaves_a_node_to_its_shared_memory) {
   for (int size : {2, 3, 4, 8, 64}) {
     RanksInTurn ranks(made_up_world({size}), {"shm"});
@@ -154,7 +154,7 @@ TEST(Selector, refuses_with_what_was_wanted_why_nobody_can_and_what_to_do) {
       for (const char* part : {hvd::name_of(verb), "memory of a GPU", "host memory"})
         EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
       collective.device = DeviceKind::host;
-      // Without the links there is no way either; the error tells which are missing.
+      // Without the links no algorithm is possible. The error names the missing links.
       ranks.team(0).link = nullptr;
       if (ranks.team(0).node != nullptr) ranks.team(0).node->link = nullptr;
       refused = ranks.selector->choose(collective, ranks.team(0));

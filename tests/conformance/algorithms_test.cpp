@@ -20,8 +20,8 @@ using testing::made_up_world;
 using testing::Placement;
 using testing::RanksInTurn;
 
-// Under a sanitizer one type of each kind: the type does little more than choose a kernel. Ranks take turns in one
-// thread here, so that there are no races to look for.
+// Under a sanitizer only one type of each kind is tested, because the type only chooses a kernel. Ranks take turns in
+// one thread here, so that there are no races to look for.
 std::vector<DataType> dtypes() {
   if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
   return {DataType::boolean, DataType::u8,  DataType::i8,   DataType::u16, DataType::i16, DataType::i32,
@@ -53,12 +53,12 @@ struct Case {
   friend void PrintTo(const Case& entry, std::ostream* out) { *out << entry.name(); }
 };
 
-// What can be done at all over the ranks of a node, by one rank or by two: what cannot is no case.
+// The cases that one rank or two ranks of a node can carry out.
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const transport::Maker& transport : transport::registry()) {
     RanksInTurn one(made_up_world({1}), {transport.name}), two(made_up_world({2}), {transport.name});
-    if (!two.is_reached()) continue;  // only threads are ranks here
+    if (!two.is_reached()) continue;  // here all ranks are threads
     for (const collectives::Maker& maker : collectives::registry())
       for (const VerbRow& row : verbs()) {
         Collective collective;
@@ -81,7 +81,7 @@ std::vector<Case> cases_that(Wanted wanted) {
 
 class Conformance : public ::testing::TestWithParam<Case> {
  protected:
-  // For every number of ranks on one node calls body(ranks, run), where run(what, batches) exercises.
+  // Calls body(ranks, run) for every number of ranks on one node. run(what, batches) runs one exercise.
   template <typename Body>
   void for_every_rank_count(Body body) {
     auto algorithm = algorithm_named(GetParam().algorithm);
@@ -130,14 +130,14 @@ TEST_P(Conformance, every_root_even_shares_and_joined_ranks_give_what_the_refere
   });
 }
 
-#if !HVD_SANITIZED  // too long there
+#if !HVD_SANITIZED  // takes too long there
 TEST_P(Conformance, a_million_elements_give_what_the_reference_gives) {
   int turn = 0;
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
-    // What other numbers of ranks do differently shows with fewer elements.
+    // What is special about 4, 6, 7 and 9 ranks is already tested with fewer elements.
     if (ranks.size() == 4 || ranks.size() == 6 || ranks.size() == 7 || ranks.size() == 9) return;
-    // A type, a placement and a number of tensors per number of ranks; over all rank counts and algorithms each has its
-    // turn.
+    // Each number of ranks gets one type, one placement and one number of tensors. Over all rank counts and algorithms,
+    // each of these is used.
     Exercise what;
     what.dtype =
         std::array{DataType::f32, DataType::bf16, DataType::u8, DataType::f64}[static_cast<std::size_t>(turn % 4)];
@@ -172,8 +172,7 @@ TEST_P(Reductions, of_every_operation_and_scale_give_what_the_reference_gives) {
   });
 }
 
-// What a rank that has joined contributes, and what it does with the result. The sizes take every path of shared
-// memory.
+// A joined rank contributes zeros and gets no result. The sizes lead through every path of shared memory.
 TEST_P(Reductions, take_what_a_rank_lacks_for_zeros_and_give_it_nothing) {
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
     for (std::int64_t count : {1, 40, 1'500, 100'003})
@@ -237,7 +236,7 @@ TEST(Alltoall, exchanges_more_than_2_to_the_31_elements_slow) {
 // ---- several nodes -------------------------------------------------------------------------------------------------
 
 struct Nodes {
-  std::string transport;  // inside the nodes; between them goes what reaches: here that is inproc
+  std::string transport;  // inside the nodes; between nodes the transport is inproc here
   std::string shape_name;
   std::vector<int> shape;
   Placement placement = Placement::block;
@@ -338,7 +337,7 @@ TEST_P(SeveralNodes, hierarchical_takes_what_a_rank_lacks_for_zeros_and_gives_it
       }
 }
 
-// Their messages inside the nodes take the nodes' links.
+// The messages of these verbs inside a node use the node's links.
 TEST_P(SeveralNodes, verbs_without_stages_give_what_the_reference_gives) {
   for (const collectives::Maker& maker : collectives::registry())
     for (Verb verb : {Verb::alltoall, Verb::adasum}) {
@@ -356,7 +355,7 @@ TEST_P(SeveralNodes, verbs_without_stages_give_what_the_reference_gives) {
     }
 }
 
-#if !HVD_SANITIZED  // too long there
+#if !HVD_SANITIZED  // takes too long there
 TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_lanes) {
   for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter}) {
     bool is_by_seat = verb == Verb::allgather || verb == Verb::reduce_scatter;

@@ -1,5 +1,5 @@
-// The algorithms of tensors in the memory of a device, compared with the naive reference: staged through every
-// transport that carries host memory, from device to device, and of one rank alone.
+// The algorithms for tensors in a device's memory, compared with the naive reference: staged through every transport of
+// host memory, directly from device to device, and for one rank alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ using testing::Part;
 using testing::RanksInTurn;
 using testing::RankThread;
 
-// The tensors of one rank, in memory of its device while the collective runs: those that overlap on the host do there.
+// The tensors of one rank, copied to its device's memory for the time of the collective. Tensors that overlap on the
+// host also overlap on the device.
 class Mirror {
  public:
   Mirror(LateDevice& device, Stream stream, const Part& part) : device_(device), stream_(stream), part_(part) {
@@ -127,7 +128,7 @@ class OnDevices final : public testing::Performers {
   void abort() override { ranks_.abort(); }
 
  private:
-  // Lets the devices have the processor where nothing moves.
+  // Steps the tasks until all are issued. Between the steps the devices' threads may use the processor.
   Progress step_until_issued(Tasks& tasks) {
     Progress outcome = Progress::done;
     std::vector<bool> is_over(tasks.size());
@@ -188,7 +189,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
       if (maker.name == GetParam().algorithm) algorithm = maker.make();
   }
   void TearDown() override { EXPECT_EQ(LateDevice::strays(), strays_before); }
-  // Every verb that the algorithm does over the devices.
+  // Calls the body for every verb that the algorithm can do over the devices.
   template <typename Body>
   void for_every_verb(Body body) {
     int exercised = 0;

@@ -10,7 +10,7 @@ namespace hvd::testing {
 
 namespace {
 
-// A small number for an element of a rank, such that no result is rounded in any type.
+// Returns a small number for an element of a rank. The numbers are so small that no type has to round a result.
 double value_of(DataType dtype, ReduceOp op, int rank, std::size_t element, int batch) {
   std::uint64_t mixed = (element * 7 + static_cast<std::size_t>(rank) * 13 + static_cast<std::size_t>(batch) * 5 + 3) *
                         0x9E3779B97F4A7C15ull;
@@ -25,7 +25,7 @@ double value_of(DataType dtype, ReduceOp op, int rank, std::size_t element, int 
   return is_signed ? draw % 7 - 3 : draw % 4;
 }
 
-// `count` elements as tensors inside one buffer; the borders are uneven and some tensors have no elements.
+// Divides `count` elements in one buffer into tensors. Their sizes differ, and some have no elements.
 std::vector<Segment> segments_in(std::byte* data, DataType dtype, std::int64_t count, int segments) {
   std::vector<Segment> list;
   std::int64_t begin = 0;
@@ -40,7 +40,7 @@ std::vector<Segment> segments_in(std::byte* data, DataType dtype, std::int64_t c
   return list;
 }
 
-// Mismatches as one message: the first element that differs.
+// Reports a mismatch as one message, which names the first element that differs.
 void compare(const Buffer& found, const Buffer& expected, DataType dtype, int rank, const std::string& context) {
   if (found == expected) return;
   ASSERT_EQ(found.size(), expected.size()) << context;
@@ -51,7 +51,7 @@ void compare(const Buffer& found, const Buffer& expected, DataType dtype, int ra
     }
 }
 
-// Whether the tensor as a whole is what it should be but for rounding; `expected` are doubles.
+// Checks that the whole tensor equals `expected` (doubles) except for rounding errors.
 void compare_rounded(const Buffer& found, const Buffer& expected, DataType dtype, int rank,
                      const std::string& context) {
   double distance = 0, length = 0;
@@ -61,7 +61,7 @@ void compare_rounded(const Buffer& found, const Buffer& expected, DataType dtype
     distance += difference * difference;
     length += wanted * wanted;
   }
-  // The products are added up in double, the longer the less exactly.
+  // The products are added up in double. The error grows with their number.
   double accumulated = epsilon_of(DataType::f64) * std::sqrt(static_cast<double>(expected.size() / sizeof(double)));
   double allowed = (2 * epsilon_of(dtype) + accumulated) * std::sqrt(length);
   EXPECT_LE(std::sqrt(distance), allowed) << context << ": rank " << rank;
@@ -97,7 +97,7 @@ class Stage {
   }
 
   void check(const Performers& ranks, const std::string& context) {
-    const Buffer* first = nullptr;  // adasum: all ranks have the same bits
+    const Buffer* first = nullptr;  // adasum: all ranks must have the same bits
     for (int rank = 0; rank < ranks_; ++rank) {
       auto index = static_cast<std::size_t>(rank);
       if (lacks_output(rank) || !ranks.is_here(rank)) continue;
@@ -135,7 +135,7 @@ class Stage {
   bool lacks_input(int rank) const { return rank == what_.joined && what_.lacks != Exercise::Lacks::output; }
   bool lacks_output(int rank) const { return rank == what_.joined && what_.lacks != Exercise::Lacks::input; }
 
-  // What a rank sends to another: other numbers in every batch, many of them none.
+  // How many elements rank `from` sends to rank `to`: a different number in every batch, often zero.
   std::size_t exchanged(int from, int to) const {
     if (what_.even_counts) return static_cast<std::size_t>(transport::share_of(what_.count, Seat{to}, ranks_).count());
     int draw = (from * 5 + to * 3 + batch_) % 4;
@@ -166,7 +166,7 @@ class Stage {
         }
         break;
       }
-      case Verb::adasum: {  // not rounded: as doubles
+      case Verb::adasum: {  // kept unrounded, as doubles
         expected.resize(elements_out(rank) * sizeof(double));
         std::size_t first = 0;
         for (const Segment& tensor : segments_in(nullptr, what_.dtype, what_.count, what_.segments)) {
@@ -299,7 +299,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
       std::string reasons;
       for (auto& task : tasks)
         if (task && task->step() == Progress::failed) reasons += "\n" + task->failure().message;
-      ranks.abort();  // before the tasks end
+      ranks.abort();  // must happen before the tasks are destroyed
       ADD_FAILURE() << context << " failed" << reasons;
       return true;
     }

@@ -11,49 +11,50 @@
 
 namespace hvd::testing {
 
-// What varies besides the verb.
+// The parameters of an exercise besides the verb.
 struct Exercise {
   DataType dtype = DataType::f32;
   ReduceOp op = ReduceOp::sum;
-  std::int64_t count = 0;  // allgather and reduce_scatter: of all seats together; alltoall: what a seat sends, or less
+  std::int64_t count = 0;  // allgather, reduce_scatter: of all seats together; alltoall: the most that a seat sends
   bool in_place = false;
-  int segments = 1;  // the batch is cut into so many tensors, some of them empty
+  int segments = 1;  // the number of tensors of the batch, some of them empty
   double prescale = 1.0, postscale = 1.0;
   int root = 0;
   bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan; alltoall: even splits
-  int joined = -1;           // this rank has no tensors, or lacks only those of one side
+  int joined = -1;           // this rank has no tensors, or none on one side (`lacks`); -1: no rank
   enum class Lacks { both, input, output } lacks = Lacks::both;
   std::string describe() const;
 };
 
-// The ranks that an exercise runs on: all of them in this process (RanksInTurn), or this process's one of several.
+// The ranks that run an exercise: either all ranks of the world in this process (RanksInTurn), or one of several
+// processes' ranks.
 class Performers {
  public:
-  using Tasks = RanksInTurn::Tasks;  // by rank; null for those that are not here
+  using Tasks = RanksInTurn::Tasks;  // by rank; null for ranks of other processes
   virtual ~Performers() = default;
   virtual int size() const = 0;
   virtual bool is_here(int rank) const = 0;
   virtual DeviceKind device() const { return DeviceKind::host; }
-  // Of any rank that is here.
+  // The team of any rank of this process.
   virtual collectives::Team& team() = 0;
   virtual Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) = 0;
-  // The parts lie in host memory, whatever the device.
+  // The parts are in host memory, whatever the device is.
   virtual Progress run(Tasks& tasks, const std::vector<Part>& parts) = 0;
   virtual void abort() = 0;
 };
 bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches = 2);
 
-// Plans once and runs so many batches, each with other values. False if the algorithm cannot do it over this team.
+// Plans once and runs `batches` batches with different values. False if the algorithm cannot do this over the team.
 bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb verb, const Exercise& what,
               int batches = 2);
 
-// An alltoall by two ranks of more than 2^31 elements each way: the same megabytes again and again, then some of its
-// own.
+// An alltoall of two ranks with more than 2^31 elements in each direction. All tensors of a rank but the last are the
+// same block of 32 MiB.
 void exchange_giants(Performers& ranks, const collectives::Algorithm& algorithm);
 void exchange_giants(RanksInTurn& ranks, const collectives::Algorithm& algorithm);
 
-// Elements of each seat: uneven, some none, adding up to the total.
+// The number of elements of each seat. The numbers differ, some are zero, and their sum is the total.
 std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats);
 
 }  // namespace hvd::testing

@@ -1,6 +1,6 @@
 #pragma once
-// Collectives as one would write them without thinking about speed, on values that every element type holds exactly:
-// what the algorithms are compared with.
+// Collectives in their simplest form, without care for speed, on values that every element type holds exactly. The
+// results of the algorithms are compared with these.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,8 @@ double load_as(const std::byte* at) {
   return static_cast<double>(value);
 }
 
-// An element as a number, and back. Only for numbers that the type holds exactly; integers wrap.
+// Reads an element as a number, and stores a number as an element. Only for numbers that the type holds exactly;
+// integers wrap.
 inline double load(DataType dtype, const std::byte* at) {
   switch (dtype) {
     case DataType::boolean:
@@ -66,7 +67,7 @@ inline void store(DataType dtype, double value, std::byte* at) {
   put(static_cast<std::uint16_t>((value < 0 ? 0x8000u : 0u) | bits));
 }
 
-// The reference: every input is read, from the lowest rank to the highest.
+// The reference: reads every input, from the lowest rank to the highest.
 inline double naive_reduction(const Collective& collective, const std::vector<Buffer>& inputs, std::size_t element) {
   double total = 0;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
@@ -89,7 +90,7 @@ inline double epsilon_of(DataType dtype) {
                                    : 0x1p-52;
 }
 
-// Of one tensor, in double and never rounded: ranks are joined to pairs, pairs to fours, and so on.
+// Adasum of one tensor in double, never rounded. Ranks are combined to pairs, pairs to groups of four, and so on.
 inline std::vector<double> naive_adasum(const Collective& collective, const std::vector<Buffer>& inputs,
                                         std::size_t first, std::size_t count) {
   std::vector<std::vector<double>> groups;
@@ -102,7 +103,7 @@ inline std::vector<double> naive_adasum(const Collective& collective, const std:
   for (; groups.size() > 1; groups.resize(groups.size() / 2))
     for (std::size_t group = 0; group < groups.size() / 2; ++group) {
       std::vector<double>&a = groups[2 * group], &b = groups[2 * group + 1], sum(count);
-      long double dot = 0, a_norm = 0, b_norm = 0;  // a million products in a row lose digits in double
+      long double dot = 0, a_norm = 0, b_norm = 0;  // double would lose digits over a million products
       const double least = std::sqrt(std::numeric_limits<double>::min());
       for (std::size_t at = 0; at < count; ++at) {
         dot += static_cast<long double>(a[at]) * b[at];

@@ -10,7 +10,7 @@
 namespace hvd::connections {
 namespace {
 
-// Of ranks whose MPI is about to be started, with the ways that it may choose from.
+// The cards of ranks whose MPI will be started. `addresses`: the interfaces that the MPI may choose from.
 std::vector<MpiCard> cards_with(const std::vector<std::string>& addresses) {
   std::vector<MpiCard> cards;
   for (const std::string& text : addresses) {
@@ -40,9 +40,9 @@ TEST(MpiPeers, do_without_an_mpi_that_would_take_a_bridge_of_both_hosts_for_a_wa
   ASSERT_FALSE(ranks);
   for (const char* words : {"rank 2", "rank 0", "172.17.0.1 (br-1)", "UCX_NET_DEVICES", "HOROVOD_MPI"})
     EXPECT_NE(ranks.error().message.find(words), std::string::npos) << words << " in: " << ranks.error().message;
-  // One that runs, has a fabric or was told what to take names none.
+  // A rank names no address if its MPI already runs, has a fabric or was told which interface to use.
   EXPECT_TRUE(match_ranks(world, cards_with({"", "", there})));
-  // On one host it is the same interface.
+  // On one host the common address belongs to the same interface.
   EXPECT_TRUE(match_ranks(testing::made_up_world({3}), cards_with({here, here, here})));
 }
 

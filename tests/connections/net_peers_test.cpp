@@ -20,7 +20,7 @@ using testing::NetRank;
 using testing::NetRanks;
 using testing::Stranger;
 
-// Both ends of the connection of a name; the higher rank first.
+// Returns both ends of the connection `name`, the end of the higher rank first.
 std::pair<FileDescriptor, FileDescriptor> connect(NetRanks& ranks, int higher, int lower, std::string_view name) {
   auto first = ranks[lower].peers->connection(Rank{higher}, name);
   EXPECT_TRUE(first && !*first);
@@ -45,7 +45,7 @@ void expect_connected(const FileDescriptor& from, const FileDescriptor& to, std:
   EXPECT_EQ(got.substr(0, static_cast<std::size_t>(std::max<ssize_t>(size, 0))), text);
 }
 
-// What is written to stderr while `body` runs.
+// Returns the text that is written to stderr while `body` runs.
 template <typename Body>
 std::string log_of(Body body) {
   ::testing::internal::CaptureStderr();
@@ -78,7 +78,7 @@ TEST(NetPeers, hand_out_connections_by_peer_and_name) {
 
 TEST(NetPeers, a_connection_is_there_whoever_asks_first) {
   NetRanks ranks(2);
-  auto high = ranks[1].connection(0, "early");  // before rank 0 knows of it
+  auto high = ranks[1].connection(0, "early");  // before rank 0 asks for it
   ASSERT_TRUE(high) << high.error().message;
   auto low = ranks[0].connection(1, "early");
   ASSERT_TRUE(low) << low.error().message;
@@ -122,7 +122,7 @@ TEST(NetPeers, wake_a_sleeper_whose_socket_can_be_read_again_and_again) {
     ranks[0].peers->arm(low.get(), false);
     char byte = 'x';
     ASSERT_EQ(::send(high.get(), &byte, 1, MSG_NOSIGNAL), 1);
-    // Woken for something else at times, but never asleep for good once the byte is there.
+    // The rank may also be woken for other reasons. It must not sleep on when the byte has arrived.
     while (::recv(low.get(), &byte, 1, 0) != 1) {
       ranks[0].wake.sleep(announced, std::chrono::seconds(60));
       announced = ranks[0].wake.announce();
@@ -187,12 +187,12 @@ TEST(NetPeers, a_peer_without_an_address_cannot_be_reached) {
 
 TEST(NetPeers, an_address_where_somebody_else_answers_is_passed_over) {
   NetRanks ranks(3);
-  // As where every host has a bridge of the same address: rank 1's first address leads to rank 2.
+  // As if every host had a bridge with the same address: rank 1's first address leads to rank 2.
   std::string right = ranks[1].world.member(Rank{0}).endpoints;
   ranks[1].world.members[0].endpoints = ranks.endpoint(2).text() + " " + right;
   auto [high, low] = connect(ranks, 1, 0, "control");
   expect_connected(high, low, "found");
-  // And if nobody else is there, the refusal is told.
+  // If no other address leads to the right rank, the error reports the refusal.
   ranks[1].world.members[0].endpoints = ranks.endpoint(2).text();
   auto refused = ranks[1].connection(0, "other");
   ASSERT_FALSE(refused);
@@ -204,7 +204,7 @@ TEST(NetPeers, an_address_that_never_answers_does_not_keep_from_the_next) {
   FileDescriptor silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   auto at = posix::TcpAddress::parse("127.0.0.1:0").value();
   ASSERT_EQ(::bind(silent.get(), at.data(), at.size()), 0);
-  ASSERT_EQ(::listen(silent.get(), 8), 0);  // connections come about, but nobody ever says a word
+  ASSERT_EQ(::listen(silent.get(), 8), 0);  // accepts connections, but never sends anything
   std::string right = ranks[1].world.member(Rank{0}).endpoints;
   ranks[1].world.members[0].endpoints = posix::TcpAddress::here(silent.get())->text() + " " + right;
   auto [high, low] = connect(ranks, 1, 0, "control");
@@ -247,7 +247,7 @@ TEST(NetPeers, a_forked_child_does_not_keep_the_connections) {
   if (child == 0) {
     char byte = 0;
     ::close(pipe_ends[1]);
-    [[maybe_unused]] auto got = ::read(pipe_ends[0], &byte, 1);  // lives until the test is over
+    [[maybe_unused]] auto got = ::read(pipe_ends[0], &byte, 1);  // blocks until the end of the test
     ::_exit(0);
   }
   ::close(pipe_ends[0]);
@@ -282,7 +282,7 @@ TEST(Strangers, who_only_look_at_the_port_are_dropped_and_named) {
   std::string log = log_of([&] {
     for (int turn = 0; turn < 20; ++turn) Stranger scanner(ranks.endpoint(0), "127.0.0.8");
     Stranger last(ranks.endpoint(0), "127.0.0.9");
-    ::shutdown(last.descriptor(), SHUT_WR);  // half open
+    ::shutdown(last.descriptor(), SHUT_WR);  // the other direction stays open
     EXPECT_TRUE(last.is_dropped_without_an_answer());
   });
   EXPECT_EQ(count(log, "127.0.0.8"), 1) << log;
@@ -344,7 +344,7 @@ TEST(Strangers, who_flood_the_port_do_not_keep_peers_out) {
       auto [high, low] = connect(ranks, higher, 0, "control");
       expect_connected(high, low, "in spite of it");
     }
-    // More than the limit at once: the first are gone already.
+    // There were more strangers than the limit allows. The first ones must already have been dropped.
     EXPECT_TRUE(flood.front()->is_dropped_without_an_answer());
   });
   EXPECT_EQ(count(log, "dropped a TCP connection from 127.0.0.14: it has 2"), 1) << log;
@@ -361,7 +361,7 @@ TEST(Strangers, who_take_all_descriptors_do_not_stop_the_rank) {
     rlimit tight{static_cast<rlim_t>(next + 4), before.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
     ::close(next);
-    // The process has no descriptors left; the kernel goes on taking connections.
+    // The process has no free descriptors. The kernel still accepts connections.
     while (flood.back()->is_connected()) flood.push_back(std::make_unique<Stranger>(ranks.endpoint(0), "127.0.0.15"));
     flood.clear();
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -373,8 +373,8 @@ TEST(Strangers, who_take_all_descriptors_do_not_stop_the_rank) {
 // ---- listeners -----------------------------------------------------------------------------------------------------
 
 TEST(NetListener, keeps_to_the_range_of_ports_and_tells_when_it_is_used_up) {
-  // Four ports that were free a moment ago, found by asking the kernel for one; other programs may take some of them
-  // meanwhile, on either address.
+  // Takes four ports that were free a moment ago: the kernel's choice and the next ones. Meanwhile other programs may
+  // take some of them, on either address.
   auto probe = NetListener::open(loopback_config());
   ASSERT_TRUE(probe);
   auto first = posix::TcpAddress::parse(probe->endpoints().substr(0, probe->endpoints().find(' ')))->port();

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks with TCP connections between them, all in this process and over loopback; and strangers who disturb them.
+// Ranks in this process with TCP connections over loopback, and strangers that disturb them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ struct NetRank {
   posix::WaitWord wake;
   std::shared_ptr<connections::NetPeers> peers;
 
-  // Asks until it is there or has failed.
+  // Asks again until the connection exists or has failed.
   Result<posix::FileDescriptor> connection(int peer, std::string_view name) {
     for (auto deadline = Deadline::after(std::chrono::seconds(60));;) {
       std::uint32_t announced = wake.announce();
@@ -79,7 +79,7 @@ class NetRanks {
   std::vector<std::unique_ptr<NetRank>> ranks_;
 };
 
-// A program that does not belong to the job, with a loopback address of its own.
+// A program that does not belong to the job. It has its own loopback address.
 class Stranger {
  public:
   Stranger(const posix::TcpAddress& to, const char* from) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -91,7 +91,7 @@ class Stranger {
   void say(std::string_view text) {
     EXPECT_EQ(::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
   }
-  // Waits until the other end has closed the connection; true if it had said nothing before.
+  // Waits until the other end closes the connection. True if it has sent nothing before.
   bool is_dropped_without_an_answer() {
     char byte = 0;
     return ::recv(socket_.get(), &byte, 1, 0) <= 0;

@@ -21,7 +21,7 @@ namespace {
 using testing::RankProcess;
 using testing::run_processes;
 
-// Waits for descriptors that on_lost() fills, one number per lost rank.
+// Reads the next number from a descriptor that on_lost() writes to: one number per lost rank.
 int next_number(int descriptor, int patience_ms = 20'000) {
   pollfd watched{descriptor, POLLIN, 0};
   if (::poll(&watched, 1, patience_ms) != 1) return -1;
@@ -68,7 +68,7 @@ TEST(NodePeers, hand_over_memory_that_all_ranks_map) {
            auto memory = posix::SharedMemory::create("test", 4096);
            std::strcpy(static_cast<char*>(memory->data()), "hello");
            if (!peers->offer(process.node, "some memory", memory->descriptor())) return 1;
-           // The others say that they have seen it.
+           // Waits until each of the other ranks reports that it has seen the memory.
            posix::WaitWord word;
            for (int rank = 1; rank < 4; ++rank) wait_for(*peers, "seen by " + std::to_string(rank), wake);
          } else {
@@ -94,7 +94,7 @@ TEST(NodePeers, report_a_killed_rank_once_even_while_a_child_that_it_forked_live
     auto peers = meet(process);
     if (process.world.rank == Rank{1}) {
       Losses losses(*peers);
-      if (::fork() == 0) {  // ends when the test closes the pipe
+      if (::fork() == 0) {  // lives until the test closes the pipe
         ::close(keep_child[1]);
         char nothing;
         [[maybe_unused]] auto got = ::read(keep_child[0], &nothing, 1);
@@ -122,7 +122,7 @@ TEST(NodePeers, report_ranks_that_were_lost_before_anybody_asked) {
     posix::WaitWord wake;
     auto announced = wake.announce();
     peers->set_wake(&wake);
-    wake.sleep(announced, std::chrono::milliseconds(100));  // most often it is lost by now; it must not matter
+    wake.sleep(announced, std::chrono::milliseconds(100));  // rank 1 is usually lost by now, but need not be
     Losses losses(*peers);
     return losses.next() == 1 ? 0 : 1;
   });
@@ -137,7 +137,7 @@ TEST(NodePeers, do_not_report_a_rank_that_has_left) {
       peers->leave();
       return 0;
     }
-    // The death of rank 2, which comes after rank 1 has ended, is the first that is reported.
+    // Rank 2 dies after rank 1 has ended. Rank 2's death must be the first loss that is reported.
     if (process.world.rank == Rank{2}) {
       posix::wait_for_process_end(process.world.member(Rank{1}).pid, std::chrono::seconds(20));
       ::raise(SIGKILL);

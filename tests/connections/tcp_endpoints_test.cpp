@@ -16,7 +16,7 @@ TcpAddress address(const char* text) {
       .value();
 }
 
-// A compute node: a management network, a fast one, containers' bridges, a cable that is not plugged in.
+// The interfaces of a compute node: a management network, a fast network, bridges of containers, an unplugged cable.
 std::vector<Interface> a_node() {
   auto make = [](const char* name, bool is_running, std::vector<posix::InterfaceAddress> addresses) {
     Interface interface;

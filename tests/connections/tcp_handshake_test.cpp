@@ -23,7 +23,8 @@ World world_of(int rank, std::string secret = "the job's secret", std::uint32_t 
 
 const Digest name = sha256(as_bytes("control"));
 
-// Carries messages between the two until neither has more to say; `tamper` sees each one with its number first.
+// Carries messages between the two sides until neither has anything to send. `tamper` gets each message and its number
+// first.
 template <typename Tamper>
 void run(Handshake& dialer, Handshake& acceptor, Tamper tamper) {
   int number = 1;
@@ -84,7 +85,7 @@ TEST(Handshake, refuses_every_message_with_one_bit_changed) {
     for (std::size_t byte = 0;; ++byte) {
       auto dialer = Handshake::dial(two, Rank{0}), acceptor = Handshake::accept(zero);
       bool is_past_the_end = false;
-      // Padding, that nobody looks at.
+      // Padding bytes, which nobody reads.
       bool is_unused = (changed == 1 || changed == 2) && byte >= 12 && byte < 16;
       is_unused |= changed == 2 && (byte >= 48 && byte < 56);
       is_unused |= changed == 3 && byte >= 4 && byte < 8;

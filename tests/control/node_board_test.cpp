@@ -1,4 +1,4 @@
-// The board on which a node agrees: arrivals, requests and the log, seat by seat on one thread, and once with threads.
+// The board on which a node agrees: arrivals, requests and the log. Most tests run all seats on one thread.
 #include "control/node_board.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::shared_ptr<void> zeroed_memory(std::size_t bytes) {
   return {memory, [](void* pointer) { std::free(pointer); }};
 }
 
-// One board as all its seats see it.
+// One board and the views of all its seats.
 class Boards {
  public:
   explicit Boards(int seats, int slots = 16)
@@ -36,7 +36,7 @@ class Boards {
   NodeBoard& seat(int index) { return boards_[static_cast<std::size_t>(index)]; }
   NodeBoard& leader() { return boards_[0]; }
   int seats() const { return shape_.seats; }
-  // A leader that knows nothing yet.
+  // A second leader's view, which has seen nothing yet.
   NodeBoard another_leader() { return {memory_, shape_, NodeBoard::leader}; }
 
   void arrive(int index, std::initializer_list<int> slots) {
@@ -60,7 +60,7 @@ class Boards {
   std::deque<NodeBoard> boards_;
 };
 
-// Changes with every post() that finds somebody about to sleep.
+// Tells whether post() has been called on the word since this object announced a sleep.
 class Posts {
  public:
   explicit Posts(posix::WaitWord& word) : word_(word), at_(word.announce()) {}
@@ -83,7 +83,7 @@ using Seats = std::vector<int>;
 
 class Arrivals : public ::testing::TestWithParam<int> {
  protected:
-  // Every seat of a small board, the ones at borders of a large one.
+  // All seats of a small board; of a large board only those at the borders of 64-bit words.
   Seats last_arrivers() const {
     int seats = GetParam();
     Seats all(static_cast<std::size_t>(seats));
@@ -99,7 +99,7 @@ TEST_P(Arrivals, complete_a_slot_with_the_last_one_whoever_that_is_and_again_and
   Boards boards(GetParam(), 70);
   std::mt19937 random(5);
   for (int last : last_arrivers())
-    for (int slot : {0, 63, 64}) {  // the slot has been completed before for another `last`
+    for (int slot : {0, 63, 64}) {  // an earlier `last` has already completed the slot
       Seats order;
       for (int seat = 0; seat < boards.seats(); ++seat)
         if (seat != last) order.push_back(seat);
@@ -178,7 +178,7 @@ TEST(NodeBoard, takes_an_arrival_back_that_not_all_have_joined) {
 TEST(NodeBoard, lets_the_leader_find_what_the_last_one_could_not_say_any_more) {
   Boards boards(3, 100);
   for (int seat = 0; seat < 3; ++seat) boards.arrive(seat, {70});
-  ASSERT_EQ(boards.take_all_completed(), Slots{70});  // the note is gone: as if it had never been left
+  ASSERT_EQ(boards.take_all_completed(), Slots{70});  // consumes the note about the slot, as if nobody had left it
   NodeBoard leader = boards.another_leader();
   SlotId slot;
   EXPECT_FALSE(leader.take_completed(slot));
@@ -223,10 +223,9 @@ TEST(NodeBoard, cuts_words_about_a_loss_that_are_too_long) {
   EXPECT_LT(boards.leader().loss()->why.size(), 10'000u);
 }
 
-// ---- requests and the log
-// --------------------------------------------------------------------------------------------
+// ---- requests and the log ----
 
-// The n-th record of a writer: its bytes tell which it is, its length is any up to the largest.
+// Returns record number `number` of a writer. Its bytes depend on both numbers; its length is any up to `largest`.
 Buffer record(int writer, std::uint32_t number, std::size_t largest) {
   std::mt19937 random(static_cast<unsigned>(writer) * 7919 + number);
   std::size_t size = number % 17 == 16 ? largest : random() % (number % 3 == 0 ? largest : 100);
@@ -249,7 +248,7 @@ TEST(NodeBoard, keeps_the_requests_of_every_seat_in_order_through_full_and_wrapp
   while (sent[0] < 600 || sent[1] < 600 || sent[2] < 600) {
     int seat = static_cast<int>(random() % 3);
     auto index = static_cast<std::size_t>(seat);
-    // Until the ring is full or for a while; then the leader takes some.
+    // Sends some requests, fewer if the ring is full. Then the leader takes some.
     for (auto count = random() % 60; count > 0; --count) {
       if (!boards.seat(seat).send_request(record(seat, sent[index], largest))) {
         ++refusals;
@@ -284,7 +283,7 @@ TEST(NodeBoard, has_room_for_requests_again_once_the_leader_asks_for_the_next) {
   Seat from;
   ConstBytes request;
   for (int taken = 0; taken < 2; ++taken) ASSERT_TRUE(boards.leader().take_request(from, request));
-  // What was handed out last may still be read: one of the two seats has no room yet, or only that of the one before.
+  // The leader may still read the request that it took last. Therefore at most one of the two places is free already.
   int room = 0;
   while (boards.seat(1).send_request(largest)) ++room;
   EXPECT_LE(room, 1);
@@ -322,7 +321,7 @@ TEST(NodeBoard, shows_every_record_to_slow_and_quick_readers_though_the_log_wrap
       }
       ++appended;
     }
-    // Seat 3 is slow; a seat may read on without telling for a while.
+    // Seat 3 reads slowly. A seat may read for a while before it tells the leader that it has read.
     for (int seat = 0; seat < 4; ++seat) {
       auto index = static_cast<std::size_t>(seat);
       ConstBytes found;
@@ -357,7 +356,7 @@ TEST(NodeBoard, has_no_room_in_the_log_before_the_slowest_has_published_what_it_
   EXPECT_TRUE(boards.leader().append(largest));
 }
 
-// Every seat an engine on a thread of its own that sleeps on its word: a wake-up that got lost would hang the test.
+// Every seat is an engine on its own thread and sleeps on its wake word. A lost wake-up would make the test hang.
 TEST(NodeBoard, loses_no_arrival_and_no_wake_up_between_threads) {
   constexpr int seats = 4, rounds = 300, slots = 130;
   Boards boards(seats, slots);
@@ -367,7 +366,7 @@ TEST(NodeBoard, loses_no_arrival_and_no_wake_up_between_threads) {
     posix::WaitWord& word = board.wake_word(Seat{me});
     std::mt19937 random(static_cast<unsigned>(me));
     for (int round = 0; round < rounds; ++round) {
-      // All slots, in an order of my own and in announcements of any size.
+      // Arrives at all slots in this seat's own order, and announces them in groups of random size.
       Slots order(slots);
       std::iota(order.begin(), order.end(), 0);
       std::shuffle(order.begin(), order.end(), random);

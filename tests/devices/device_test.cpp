@@ -1,4 +1,4 @@
-// What every kind of memory does: the devices of the registry, and the one for tests.
+// The properties of every kind of memory, tested with the devices of the registry and with the test device.
 #include "devices/device.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class EveryDevice : public ::testing::TestWithParam<Named> {
     auto memory = device->allocate(values.size() * sizeof(float), Where::on_device, stream);
     EXPECT_TRUE(memory);
     EXPECT_TRUE(device->copy(stream, memory->data(), values.data(), values.size() * sizeof(float)));
-    finish(*device, stream);  // the values are borrowed until then
+    finish(*device, stream);  // `values` must stay unchanged until then
     return std::move(*memory);
   }
   std::vector<float> read(const Memory& memory, std::size_t count) {

@@ -31,7 +31,8 @@ using naive::F16;
 
 constexpr std::array<ReduceOp, 4> all_ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
 
-// An array in the middle of memory of its own, so that a sanitizer sees a step too far, and so do we without one.
+// An array with a fence of other bytes on each side. A sanitizer or the test itself notices a write outside of the
+// array.
 template <class T>
 class FencedArray {
  public:
@@ -59,7 +60,7 @@ class FencedArray {
   std::vector<unsigned char> bytes_;
 };
 
-// Numbers over many magnitudes, with the odd ones (zeros, infinities, NaN, subnormal, extreme) among them.
+// Random numbers of many magnitudes, with special ones among them: zeros, infinities, NaN, subnormal, extreme.
 template <class T>
 T any_value(std::mt19937_64& random) {
   const std::uint64_t bits = random();
@@ -94,8 +95,8 @@ struct Case {
   int sources;
   int destinations;
   Scale scale;
-  std::size_t misalignment;  // in bytes, another for each array
-  int in_place;              // the source that the first destination is, or -1
+  std::size_t misalignment;  // in bytes, different for each array
+  int in_place;              // the index of the source that is also the first destination, or -1
 };
 
 std::string describe(const Case& c) {
@@ -209,7 +210,7 @@ TYPED_TEST(HostKernels, give_the_naive_result_bit_by_bit_with_every_instruction_
   }
 }
 
-// A node of many cores: as many arrays as a word has bits, and more, long enough to be fetched ahead.
+// As on a node of many cores: more arrays than a word has bits, long enough for prefetching.
 TYPED_TEST(HostKernels, reduce_for_as_many_ranks_as_a_node_may_have) {
   std::mt19937_64 random(20261123);
   for (const int ranks : {31, 32, 33, 65}) {
@@ -230,11 +231,11 @@ TYPED_TEST(HostKernels, leave_everything_alone_when_there_is_nothing_to_reduce) 
   }
 }
 
-// All numbers of a 16-bit format, scaled so that the results fall on every kind of rounding, overflow and underflow.
+// All numbers of a 16-bit format, scaled so that results meet every kind of rounding, overflow and underflow.
 template <class T>
 void check_all_halves() {
   constexpr std::size_t count = 65536;
-  std::vector<T> input(count), zeros(count, T{0x8000}), output(count);  // minus zero changes nothing when added
+  std::vector<T> input(count), zeros(count, T{0x8000}), output(count);  // adding minus zero changes nothing
   for (std::size_t i = 0; i < count; ++i) input[i].bits = static_cast<std::uint16_t>(i);
   for (const KernelTable& table : kernel_tables()) {
     for (const double factor : {1.0, 0.5, 1.0 / 3, 1.0009765625, 0.000123, 1.5e-7, 777.7, -65504.0, 1e-38}) {
@@ -260,7 +261,7 @@ TEST(HostKernels, round_every_bfloat16_to_nearest_even) {
 }
 
 TEST(HostKernels, accumulate_halves_in_single_precision_and_round_once) {
-  // 2048 + 1 + 1 is 2050; rounding after each addition would stay at 2048.
+  // 2048 + 1 + 1 is 2050. Rounding after each addition would give 2048.
   const std::uint16_t f16[] = {0x6800, 0x3C00, 0x3C00};
   const std::uint16_t bf16[] = {0x4380, 0x3F80, 0x3F80};  // 256 + 1 + 1
   std::uint16_t result = 0;
@@ -277,7 +278,7 @@ TEST(HostKernels, accumulate_halves_in_single_precision_and_round_once) {
 
 // ---- Adasum --------------------------------------------------------------------------------------------------------
 
-// As documented: the element at place i belongs to partial sum i mod 8.
+// As documented: element number i belongs to partial sum i mod 8.
 Products naive_products(const std::vector<double>& left, const std::vector<double>& right) {
   double sums[3][8] = {};
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -414,10 +415,9 @@ TEST(HostKernels, are_of_the_best_instruction_set_and_exist_for_every_type_and_o
   EXPECT_EQ(reduce_kernel(DataType::f32, ReduceOp::sum), kernel_tables()[0].at(DataType::f32, ReduceOp::sum));
 }
 
-// ---- pages that must not be touched
-// ----------------------------------------------------------------------------------
+// ---- pages that must not be touched ----
 
-// What runs while the pages are guarded; told by the signal handler if it goes too far.
+// The kernel that runs while the pages are guarded. The signal handler prints it if the kernel touches a guarded page.
 struct Guarded {
   const char* instruction_set;
   const char* dtype;
@@ -437,10 +437,10 @@ void tell_what_went_too_far(int) {
       guarded.instruction_set, guarded.dtype, guarded.op, guarded.count, guarded.sources, guarded.destinations,
       guarded.is_scaled ? "scaled" : "not scaled", guarded.misalignment, guarded.at_end ? "end" : "begin");
   [[maybe_unused]] auto written = ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
-  std::signal(SIGSEGV, SIG_DFL);  // and now again
+  std::signal(SIGSEGV, SIG_DFL);  // the access is repeated and ends the program
 }
 
-// Arrays that lie at the very begin or end of their pages; a misaligned one leaves less than an element free.
+// Arrays at the very begin or end of their pages. With misalignment, less than one element of the page stays free.
 class GuardedArray {
  public:
   GuardedArray() : memory_(40 << 10) {}
@@ -451,7 +451,7 @@ class GuardedArray {
     bytes_ = bytes;
   }
   std::byte* data() const { return data_; }
-  // The bytes on both sides that are not guarded.
+  // Fills the bytes on both sides that are not guarded.
   void fill_surroundings() {
     visit_surroundings([](std::byte& byte) { byte = fill; });
   }

@@ -1,5 +1,6 @@
 #pragma once
-// What a reduction must give, element by element and in the plainest way: the yardstick of the kernels' tests.
+// The expected result of a reduction, computed element by element in the simplest way. The kernels are tested against
+// it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -42,7 +43,7 @@ inline float widen(Bf16 brain) {
   return value;
 }
 
-// To nearest even by scaling to where the last place is 1. `digits` counts the leading one.
+// Rounds to nearest even: scales the number until its last digit has the value 1. `digits` includes the leading digit.
 inline double round_to(double magnitude, int digits, int least_exponent) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude = 0.5…1 * 2^exponent
@@ -74,7 +75,7 @@ inline void narrow(float value, Bf16& brain) {
     return;
   }
   const double rounded = std::isinf(value) ? value : round_to(std::fabs(static_cast<double>(value)), 8, -133);
-  const auto single = std::copysign(static_cast<float>(rounded), value);  // exact, or infinity beyond the greatest
+  const auto single = std::copysign(static_cast<float>(rounded), value);  // exact, or infinity if too large
   std::uint32_t bits = 0;
   std::memcpy(&bits, &single, sizeof bits);
   brain.bits = static_cast<std::uint16_t>(bits >> 16);
@@ -83,7 +84,7 @@ inline void narrow(float value, Bf16& brain) {
 template <class T>
 T combine(ReduceOp op, T left, T right) {
   if constexpr (std::is_integral_v<T>) {
-    using Wide = std::uint64_t;  // wraps
+    using Wide = std::uint64_t;  // unsigned: wraps
     if (op == ReduceOp::sum) return static_cast<T>(static_cast<Wide>(left) + static_cast<Wide>(right));
     if (op == ReduceOp::product) return static_cast<T>(static_cast<Wide>(left) * static_cast<Wide>(right));
   } else {
@@ -105,7 +106,7 @@ T truncate_to(double value) {
   return static_cast<T>(value);
 }
 
-// One element: `values` are those of the sources, in their order.
+// Reduces one element. `values` are the elements of the sources, in the order of the sources.
 template <class T>
 T reduce_element(const std::vector<T>& values, ReduceOp op, Scale scale) {
   if constexpr (std::is_same_v<T, Bool>) {
@@ -142,7 +143,7 @@ T reduce_element(const std::vector<T>& values, ReduceOp op, Scale scale) {
   }
 }
 
-// Equal bits; any NaN equals any other, for which of two NaNs an addition returns is the compiler's choice.
+// Equal bits, or both NaN: the compiler decides which of two NaNs an addition returns.
 template <class T>
 bool same(T left, T right) {
   if constexpr (std::is_floating_point_v<T>) {

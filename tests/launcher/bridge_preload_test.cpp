@@ -19,7 +19,7 @@ class BridgePreload : public testing::InOwnFolder {
   BridgePreload() { write("libhorovod_pmi_bridge.so", ""); }
   std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
 
-  // "none", or LD_PRELOAD with the bridge as the one word.
+  // Returns the value of LD_PRELOAD that contains only the bridge, or "none" if nothing is preloaded.
   std::string preload(Settings variables, const std::string& program = "/bin/sh") {
     variables.emplace("HOROVOD_PLUGIN_PATH", folder_);
     std::string text = preload_with_bridge(program, Environment(variables)).value_or("none");

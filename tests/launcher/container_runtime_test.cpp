@@ -12,7 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
-std::set<std::string> programs;  // that the host has
+std::set<std::string> programs;  // the programs that exist on the host
 
 HostView host() {
   return {"/gpfs/me", Gpus::none, [](const std::string& path) { return path.find("absent") == std::string::npos; },
@@ -89,7 +89,7 @@ TEST(ContainerRuntime, binds_for_charliecloud_over_folders_that_the_image_has) {
     return !path.starts_with("/images/it") || path == "/images/it/gpfs" || path == "/images/it/opt";
   };
   EXPECT_TRUE(has(command(ImageKind::folder, {}, view), {"--bind=/gpfs:/gpfs"}));
-  view.folder = "/opt/me";  // the image's own /opt must stay
+  view.folder = "/opt/me";  // the mount must not hide the image's own /opt
   const std::string message = command(ImageKind::folder, {}, view)[0];
   EXPECT_NE(message.find("has no folder /opt/me over which"), std::string::npos) << message;
 }

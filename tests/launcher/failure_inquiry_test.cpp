@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Hosts whose agents are the test.
+// Hosts whose agents are played by the test.
 class Inquiry : public ::testing::Test {
  protected:
   Inquiry() {
@@ -25,7 +25,7 @@ class Inquiry : public ::testing::Test {
     hosts_ = HostLinks(std::move(links));
   }
 
-  // True if the agent of that host was asked since; it answers.
+  // True if the agent of that host was asked since the last call. Then the agent answers.
   bool answer(std::size_t host) {
     bool was_asked = false;
     for (const Order& order : agents_[host].pump()) was_asked = was_asked || std::holds_alternative<Ask>(order);
@@ -62,7 +62,7 @@ TEST_F(Inquiry, asks_all_hosts_before_it_names_the_cause) {
   EXPECT_EQ(cause->host, "n2");
 }
 
-// What an agent hears of at one time comes in the order of the ranks.
+// Events that an agent learns of at the same time are reported in the order of the ranks.
 TEST_F(Inquiry, names_the_killed_rank_of_a_host_though_a_consequence_was_told_first) {
   inquiry_.add(hosts_[0], ended(0, 3 << 8, 500));
   EXPECT_TRUE(answer(1) && answer(2));
@@ -81,7 +81,8 @@ TEST_F(Inquiry, waits_for_no_host_that_is_gone_or_cut_off) {
   EXPECT_TRUE(answer(1));
   EXPECT_TRUE(hosts_.is_answer_awaited());
   hosts_[2].channel.close();
-  // It ended by itself, perhaps because of another that has not shown yet: that one gets its time.
+  // The rank ended by itself, but perhaps because of another rank whose failure is not known yet. The inquiry waits a
+  // while for such a failure.
   std::optional<FirstFailure> cause;
   while (!(cause = inquiry_.conclusion())) ::usleep(1000);
   ASSERT_TRUE(cause);

@@ -106,7 +106,7 @@ TEST(Flags, of_every_row_may_not_be_negative_where_horovod_forbids_it) {
   EXPECT_GT(checked, 15);
 }
 
-// A rank refuses what its table of variables does not allow; then it is better refused here.
+// A rank refuses a value that its table of variables does not allow. horovodrun refuses such a value earlier.
 TEST(Flags, that_are_accepted_are_accepted_by_the_ranks) {
   EXPECT_EQ(variables({"--num-nccl-streams", "0"})["HOROVOD_NUM_NCCL_STREAMS"], "0");
   EXPECT_NE(

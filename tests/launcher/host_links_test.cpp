@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Commands that lead nowhere and wait.
+// Start commands that reach no host and only wait.
 struct ManyHosts : ::testing::Test {
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);

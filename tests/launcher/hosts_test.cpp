@@ -28,7 +28,7 @@ TEST(Hosts, may_have_blanks_between_them_and_no_slots) {
   EXPECT_NE(none.error().message.find("no host has a slot"), std::string::npos) << none.error().message;
 }
 
-// ssh, or another program that is given the name, would take it for an option.
+// ssh, and other programs that get the name as an argument, would take such a name for an option.
 TEST(Hosts, that_begin_with_a_dash_are_refused) {
   EXPECT_FALSE(parse_hosts("-V:1"));
   EXPECT_FALSE(parse_hosts("h1:1,-oProxyCommand=x:1"));
@@ -128,7 +128,7 @@ TEST(RankEnvironment, keeps_what_users_set_for_open_mpi_but_not_what_its_launche
   EXPECT_EQ(without_traces_of_launchers(Environment(rank)).variables(), (Entries{{"OMPI_MCA_btl", "tcp,self"}}));
 }
 
-// The agent of another host may have been started by something that is a launcher itself.
+// On another host, the program that started the agent may itself be a launcher and leave its variables.
 TEST(RankEnvironment, takes_what_another_host_has_but_no_traces_of_launchers_there) {
   StartRank launch;
   launch.environment = {"PATH=/here", "HOROVOD_RANK=1"};

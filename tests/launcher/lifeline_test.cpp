@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::seconds patience(5);
 const Deadline soon = Deadline::never();
 
-// Serves until a lifeline breaks.
+// Serves the lifelines until at least one of them breaks. Returns the losses.
 std::vector<Lifelines::Loss> serve_until_one_breaks(Lifelines& lifelines) {
   for (;;) {
     pollfd readable{lifelines.descriptor(), POLLIN, 0};
@@ -77,7 +77,7 @@ TEST(Lifelines, are_not_taken_by_strangers) {
   server.join();
 }
 
-// As an agent does it, over addresses of this machine.
+// Connects as an agent does, over addresses of this machine.
 posix::FileDescriptor knock(const std::string& address, const std::string& token) {
   auto begun = posix::begin_connecting(*posix::TcpAddress::parse(address), std::nullopt);
   pollfd writable{begun.socket.get(), POLLOUT, 0};

@@ -109,7 +109,7 @@ TEST(Messages, begin_after_the_greeting_whatever_came_before) {
   ends.agent.flush();
   EXPECT_TRUE(ends.horovodrun.pump().empty());
   EXPECT_FALSE(ends.horovodrun.was_greeted());
-  EXPECT_EQ(ends.horovodrun.other_greeting("hello, version "), "");  // may go on
+  EXPECT_EQ(ends.horovodrun.other_greeting("hello, version "), "");  // the greeting may be incomplete
   ends.agent.greet("\nhello, version 1\n");
   ends.agent.send(AllEnded{});
   ends.agent.flush();

@@ -52,7 +52,7 @@ TEST(Sink, keeps_what_a_full_pipe_does_not_take) {
   sink.flush();
   EXPECT_GT(sink.pending(), 0u);
   EXPECT_FALSE(sink.broken());
-  // The other users of the pipe still block as they did.
+  // The pipe stays blocking for its other users.
   EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
   std::size_t received = 0;
   std::vector<char> chunk(100000);

@@ -61,7 +61,7 @@ TEST(SiteOutput, takes_the_packets_of_keepers_apart) {
   Heard heard = hear(dialect_of_hydra, "[0] " + packed("loss") + "[1] " + packed("50%\r") + "[0] " +
                                            packed(" [1] 0.5\n\nb\n") + "[1] raw\n[0] raw" + packed("no end"));
   EXPECT_EQ(heard.ranks, "0|loss1|50%\r0| [1] 0.5\n\nb\n1|raw\n0|rawno end");
-  // A rank of orterun that starts another orterun, whose output a read may cut.
+  // A rank of orterun starts another orterun. A read may cut the output of the inner one.
   std::string text = packed("[1,0]<stdout>:a\n");
   heard = hear(dialect_of_open_mpi, "[1,1]<stdout>:" + text.substr(0, 9) + "[1,0]<stdout>:" + packed("x") +
                                         "[1,1]<stdout>:" + text.substr(9));
@@ -135,7 +135,7 @@ TEST(SiteOutput, of_open_mpi_and_prrte_tells_that_a_rank_failed_where_it_does_no
     ASSERT_TRUE(heard.failure) << text;
     EXPECT_EQ(heard.failure->rank, Rank{-1});
   }
-  // It may come before what tells more.
+  // This line may arrive before a line that tells more.
   Heard heard = hear(dialect_of_open_mpi,
                      "a non-zero exit code. Per user-direction, the job has been aborted.\n"
                      "orterun noticed that process rank 1 with PID 645 on node n2 exited on signal 9");

@@ -1,5 +1,5 @@
-// The commands that horovodrun composes inside of jobs of LSF, PBS and Flux. The launchers are empty files along PATH:
-// what is composed is not started.
+// The commands that horovodrun composes inside of jobs of LSF, PBS and Flux. The launchers in PATH are empty files, and
+// the composed commands are not run.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-// A folder with programs that do nothing, or answer.
+// A folder with programs that do nothing or print a fixed answer.
 class Programs {
  public:
   Programs() {
@@ -37,7 +37,7 @@ class Programs {
 };
 
 struct Composed {
-  std::string target{}, command{}, host_file{};  // the command without its first word, up to the keeper
+  std::string target{}, command{}, host_file{};  // the command up to the keeper, without its first word
   std::vector<HostPlan> hosts{};
   std::vector<std::string> unset{};
 };
@@ -174,7 +174,7 @@ TEST(PalsTarget, binds_by_depth_and_names_the_hosts) {
   Variables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
   Composed composed = compose(programs, variables, 8);
   EXPECT_EQ(composed.target, "pals");
-  // The job was asked for with a rank on each host; what is beyond that goes by its cores.
+  // The job has one rank per host. It offers more slots than that, according to the cores of its hosts.
   EXPECT_EQ(composed.command, "--pmi=pmix --line-buffer -n 8 --ppn 5 --hosts x1,x2 --cpu-bind depth --depth 6");
   EXPECT_EQ(compose(programs, variables, 2).command,
             "--pmi=pmix --line-buffer -n 2 --ppn 1 --hosts x1,x2 --cpu-bind depth --depth 32");

@@ -60,7 +60,7 @@ TEST(MpiLaunchers, get_their_own_options) {
   EXPECT_EQ(joined(prrte->command),
             "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
             "_-x_A_-x_B_--more_prog_a b");
-  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // it takes no port
+  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // mpiexec of Hydra takes no port
 }
 
 TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {
@@ -91,7 +91,7 @@ TEST(Target, is_agents_of_ours_unless_something_else_is_there_or_wanted) {
   EXPECT_EQ(target_of({"true"}, {}), "agents");
   EXPECT_EQ(target_of({"--gloo", "true"}, {{"SLURM_JOB_ID", "7"}}), "agents");
   EXPECT_EQ(target_of({"true"}, {{"SLURM_JOB_ID", "7"}}, {{"localhost", 2}}), "agents");
-  // Each of the tasks of a step starts ranks of its own.
+  // Each task of a step starts its own ranks here.
   EXPECT_EQ(
       target_of({"true"},
                 {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}}),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gates must be able to fail: each gets a tree with one thing wrong in it."""
+"""Each check must be able to fail: it gets a tree with exactly one mistake."""
 import pathlib
 import shutil
 import subprocess

@@ -28,11 +28,11 @@ MAY_USE = {
     "jobscripts": {"base"},
     "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
                  "jobscripts"},
-    "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
+    "api": {"base", "native/mpi", "native/posix", "schedulers", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
 
-# A layer that has rooms: each may use itself and those named here. Files beside the rooms put them together.
+# A layer with rooms: each room may use itself and the rooms listed for it. Files beside the rooms may use all of them.
 ROOMS = {
     "launcher": {
         "wire": set(),
@@ -45,7 +45,7 @@ ROOMS = {
     },
 }
 
-# Patterns of header names, and the only folder of src/ where they may appear.
+# Patterns of header names, each with the only folder of src/ where such headers may be included.
 HEADERS_OF = {
     "native/pmix": r"pmix(_\w+)?\.h|pmix/.*",
     "native/hwloc": r"hwloc\.h|hwloc/.*",
@@ -65,7 +65,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"]+)[>"]',
 class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
-        self.files = {}  # "transport/inproc.cpp", as an include would spell it → path
+        self.files = {}  # "transport/inproc.cpp", as written in an #include → path
         beside = [(self.root / name, name + "/") for name in ("schedulers", "jobscripts")]
         for folder, prefix in [(self.root / "src", ""), *beside]:
             for path in sorted(folder.rglob("*")):
@@ -75,7 +75,7 @@ class Tree:
         self.cmake = cmake.read_text() if cmake.exists() else ""
 
     def registries(self):
-        """Folder → names of its entries: the .cpp files directly in it."""
+        """Folder → names of its entries, which are the .cpp files directly in the folder."""
         found = {}
         for call in re.finditer(r"^hvd_registry\(([^)]*)\)", self.cmake, re.MULTILINE):
             folder = call.group(1).split()[0]
@@ -99,7 +99,7 @@ def allowed(file, target):
 
 
 def room_of(file):
-    """The room that a file of a layer with rooms is in; None: it lies beside them, or its layer has none."""
+    """Returns the room that a file is in. None if the file is beside the rooms or its layer has no rooms."""
     parts = file.split("/")
     return parts[1] if parts[0] in ROOMS and len(parts) > 2 else None
 
@@ -113,8 +113,8 @@ def fault_between_rooms(file, target):
 
 
 def entry_of(file, registries):
-    """The registry entry that a file belongs to, as (folder, entry): transport/shm.cpp and transport/shm/slab.hpp
-    belong to shm."""
+    """Returns the registry entry that a file belongs to, as (folder, entry). For example transport/shm.cpp and
+    transport/shm/slab.hpp belong to shm."""
     for folder, entries in registries.items():
         if file.startswith(folder + "/"):
             first = file[len(folder) + 1:].split("/")[0]
@@ -124,8 +124,8 @@ def entry_of(file, registries):
 
 
 def stands_beside(tree, file, target):
-    """horovod.hpp and horovod.h are installed side by side, and the extension is an outside program over them, with
-    folders of its own."""
+    """True for two exceptions: horovod.hpp and horovod.h are installed side by side. The Python extension is a
+    program outside of the library, with its own folders."""
     folder = file.rsplit("/", 1)[0]
     if layer_of(file) == "python":
         return target in {"horovod.h", "horovod.hpp"} or f"{folder}/{target}" in tree.files

@@ -13,18 +13,18 @@ import subprocess
 import sys
 
 NEWEST = (2, 28)
-# Old functions that have a later version: they moved from other libraries into libc, or were inline before.
+# Old functions with a newer version: they moved from other libraries into libc, or were inline before.
 OLD = {"__libc_start_main", "dladdr", "dladdr1", "dlclose", "dlerror", "dlinfo", "dlopen", "dlsym", "dlvsym", "fstat",
        "fstat64", "fstatat", "fstatat64", "lstat", "lstat64", "mknod", "shm_open", "shm_unlink", "stat", "stat64"}
 OLD_FAMILIES = re.compile(r"pthread_(?!cond_clockwait|mutex_clocklock|rwlock_clock|clockjoin)\w+$|sem_(?!clockwait)\w+$"
                           r"|(mq|timer|aio|lio)_\w+$|__isoc99_|__pthread_")
-# Used by the compiler's own headers where the C library has them.
+# Functions that the compiler's own headers use if the C library has them.
 OF_THE_COMPILER = {"__libc_single_threaded", "pthread_cond_clockwait", "pthread_mutex_clocklock",
                    "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock", "_dl_find_object"}
 
 
 def symbols_of(file):
-    """(name, version of glibc) of what the file needs."""
+    """Returns (name, version of glibc) for each symbol that the file needs."""
     lines = subprocess.run(["nm", "--dynamic", "--undefined-only", file], check=True, capture_output=True,
                            text=True).stdout
     for name, numbers in re.findall(r"^ +[Uvw] (\w+)@+GLIBC_([0-9.]+)$", lines, re.MULTILINE):

@@ -12,14 +12,14 @@ from names import files_below  # noqa: E402
 
 LONGEST = 120
 KINDS = {".c", ".cpp", ".h", ".hpp", ".inl", ".py", ".sh", ".cmake", ".in"}
-# What other programs and earlier releases wrote.
+# Files that other programs and earlier releases have written.
 LEFT_ALONE = "tests/fixtures/"
 
 
 def is_looked_at(path):
     if path.suffix in KINDS or path.name == "CMakeLists.txt":
         return True
-    with open(path, "rb") as file:  # a program without a suffix
+    with open(path, "rb") as file:  # programs without a suffix in their names
         return path.suffix == "" and file.read(2) == b"#!"
 
 

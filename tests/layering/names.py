@@ -8,12 +8,12 @@ import pathlib
 import re
 import sys
 
-# A folder or file of such a name takes in everything and tells nothing.
+# Anything can be put into a folder or file with such a name: the name tells nothing.
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager", "impl"}
 LONGEST_TEST = 80
-# The public package mirrors Horovod's layout, where horovod.common and others are names that scripts import.
+# The public package has Horovod's layout, because scripts import horovod.common and other generic names.
 PUBLIC_PACKAGE = "src/python/horovod"
-# Not part of the tree: what builds, tools and the hosting machine leave there.
+# Not part of the tree: the outputs of builds, tools and the hosting machine.
 LEFT_ALONE = {"build", "dist", "shared", "__pycache__", "node_modules"}
 
 

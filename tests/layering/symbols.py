@@ -15,7 +15,7 @@ OPTIONAL = re.compile(
 def symbols_of(library, which):
     command = ["nm", "--dynamic", "--demangle", "--without-symbol-versions", which, library]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    # "                 U getpid" or "0000000000001139 T hvd_init"; the names of versions are absolute (A)
+    # "                 U getpid" or "0000000000001139 T hvd_init"; versions of symbols have the type A
     return [match.group(1) for match in (re.match(r"[0-9a-f ]{16} [^A] (.*)", line) for line in lines) if match]
 
 

@@ -1,12 +1,12 @@
 #pragma once
-// The description of an allreduce over one dimension, unscaled, for programs over the C interface.
+// Describes an unscaled allreduce over one dimension, for programs that use the C interface.
 #include <cstdint>
 
 #include "horovod.h"
 
 namespace hvd::testing {
 
-// Points to both the name and the count.
+// The description points to `name` and `count`: both must stay valid.
 inline hvd_op_description allreduce_of(const char* name, const int64_t& count, hvd_dtype dtype,
                                        hvd_reduce_op reduce_op) {
   hvd_op_description description{};

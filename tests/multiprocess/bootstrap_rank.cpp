@@ -1,6 +1,6 @@
-// A rank of a job: finds its bootstrap, meets the others and leaves, as many times as asked.
-// bootstrap_rank EXPECTED-BOOTSTRAP ROUNDS [HOST,HOST…]: the hosts where the ranks must be, by rank; without them, all
-// on one.
+// A rank of a job: finds its bootstrap, meets the other ranks and leaves, ROUNDS times.
+// bootstrap_rank EXPECTED-BOOTSTRAP ROUNDS [HOST,HOST…]
+// HOST,HOST…: the expected host of each rank; without them all ranks must be on one host.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ int fail(int round, const std::string& why) {
   return 1;
 }
 
-// What launchers of ours say besides; others leave it unset.
+// Variables that only our own launchers set. True if the variable is not set or has the expected value.
 bool agrees(const Environment& environment, const char* name, int value) {
   auto said = environment.get(name);
   return !said || *said == std::to_string(value);
@@ -32,7 +32,7 @@ std::string hosts_of(const World& world) {
   return hosts;
 }
 
-// `fresh`: choose and join again in every round, as a process would that destroys its bootstrap each time.
+// If `fresh`, chooses a bootstrap and joins again in every round, like a process that destroys its bootstrap each time.
 int run(const std::string& expected, int rounds, const std::string& hosts, bool fresh) {
   Environment environment = Environment::of_this_process();
   std::vector<std::string> warnings;

@@ -1,4 +1,5 @@
-// A rank of a job that saves and restores over the C interface: `checkpoint_rank FOLDER`. Exit code 77: no HDF5 here.
+// A rank of a job that saves and restores over the C interface: `checkpoint_rank FOLDER`. Exit code 77: HDF5 is
+// missing.
 #include <unistd.h>
 
 #include <cstdio>
@@ -26,7 +27,7 @@ horovod::State state_of(const std::vector<float>& large, const std::vector<std::
   return state;
 }
 
-// What rank 0 has is what all get.
+// All ranks must get the values that rank 0 has saved.
 void restores_what_rank_0_saved(horovod::Runtime& job, const std::string& folder) {
   std::vector<float> large(3000000, static_cast<float>(job.rank() + 1));
   std::vector<std::int64_t> small = {job.rank(), 7};
@@ -43,7 +44,7 @@ void restores_what_rank_0_saved(horovod::Runtime& job, const std::string& folder
     expect(std::strcmp(entry.path, "/loss") != 0 || entry.number == 0.25, "values come, too");
 }
 
-// No rank waits for another that was refused.
+// If a call is refused, it is refused on all ranks. No rank waits for another one.
 void is_refused_together(horovod::Runtime& job, const std::string& folder) {
   hvd_checkpoint* opened = nullptr;
   expect(hvd_checkpoint_open(job.get(), "/not/there.h5", &opened) != HVD_OK, "there is no such file");

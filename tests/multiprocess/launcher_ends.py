@@ -1,4 +1,4 @@
-"""However a job ends: horovodrun's exit code and last words are right, and no process and no file is left."""
+"""However a job ends, horovodrun's exit code and last words must be right, and no process or file may be left."""
 import os
 import signal
 import sys
@@ -10,7 +10,8 @@ WAIT = "echo ready $$; exec sleep 1000"
 
 
 def make_memory_group(limit_bytes):
-    """A memory control group of that limit below our own; skips the test where we may not make one."""
+    """Makes a memory control group with this limit below our own group. Skips the test if we have no right to make
+    one."""
     try:
         with open("/proc/self/cgroup") as file:
             groups = dict(line.strip().split(":", 2)[1:] for line in file)
@@ -25,7 +26,7 @@ def make_memory_group(limit_bytes):
                 with open(group + "/memory.memsw.limit_in_bytes", "w") as file:
                     file.write(str(limit_bytes))
             except OSError:
-                pass  # no accounting of swap
+                pass  # the kernel does not account swap
         return group
     except (OSError, KeyError) as error:
         raise unittest.SkipTest(f"no memory control group can be made here: {error}")
@@ -60,7 +61,8 @@ class Ends(LauncherTest):
             self.assertNotIn("likely reason: out of memory.", block)
 
     def test_with_the_rank_that_ended_first_while_the_agent_did_not_look(self):
-        # Each leaves a child that nobody reaps, so that the first that the agent hears is the end of a stranger.
+        # Each rank leaves a child that nobody reaps. Therefore the first end that the agent hears of is that of an
+        # unknown process.
         ranks = [sys.executable, "-c", "import os, signal\n"
                  "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
                  "child = os.fork()\n"
@@ -158,9 +160,8 @@ class Ends(LauncherTest):
             job = Job(3, "echo ready $$; if [ $HOROVOD_RANK = 2 ]; then read line; exit 5; fi; kill -STOP $$; sleep "
                          "1000",
                       grace="1000")
-            # Rank 2 reads the end of its input and fails; the others are stopped, before or after, and must be
-            # continued
-            # so that they can end as they are asked to: nobody is killed here.
+            # Rank 2 reads the end of its input and fails. The other ranks are stopped before or after that. They must
+            # be continued, so that they can end when they are asked to: no rank is killed here.
             self.finish(job, 5)
 
     def test_with_what_successful_ranks_left_in_the_background(self):
@@ -179,7 +180,7 @@ class Ends(LauncherTest):
 
     def test_when_the_reader_of_its_output_goes(self):
         for number in self.rounds():
-            # Ranks that print without end, and ranks that are silent.
+            # Alternately ranks that print without end and ranks that print nothing.
             job = Job(2, "yes" if number % 2 == 0 else WAIT)
             job.wait_for_lines(2, b"")
             job.front.stdout.close()
@@ -197,7 +198,7 @@ class Ends(LauncherTest):
             self.assertIn("asked for the end of the job: no more work", block)
 
     def test_with_the_memory_limit_named_when_a_rank_wants_more(self):
-        group = make_memory_group(300 << 20)  # so that nobody has more in it than that rank, under sanitizers neither
+        group = make_memory_group(300 << 20)  # all others need less, also under sanitizers
         try:
             grow = "a = b'x' * (1 << 30)"
             job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN,
@@ -223,7 +224,8 @@ class Ends(LauncherTest):
 
     @unittest.skipUnless(os.environ.get("HVD_PMIX_CLIENT"), "built without PMIx")
     def test_though_processes_died_while_they_connected_to_the_pmix_server(self):
-        # The library's server cannot end after that: its own records are damaged (native/pmix/server.cpp).
+        # The library's PMIx server cannot end properly after that, because its records are damaged
+        # (native/pmix/server.cpp).
         for _ in self.rounds():
             self.finish(Job(2, [os.environ["HVD_PMIX_CLIENT"], "lose"]), 0)
 

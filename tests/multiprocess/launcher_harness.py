@@ -1,6 +1,6 @@
-"""Starts horovodrun with a mark in the environment, and proves that nothing of a job is left.
+"""Starts horovodrun with a mark in the environment, and checks that nothing of the job is left.
 
-Nothing here sleeps: tests wait for lines of output and for the ends of processes (pidfd). The time limits only turn a
+The tests do not sleep: they wait for lines of output and for the ends of processes (pidfd). The time limits only turn a
 hang into a failure.
 """
 import os
@@ -20,8 +20,8 @@ LIMIT_SECONDS = int(os.environ.get("HVD_LIMIT_SECONDS", "60"))
 
 
 def without_notices(errors):
-    """What horovodrun and ranks wrote to standard error, less what it says once per job where a plugin was not
-    built."""
+    """Returns the standard error of horovodrun and its ranks without the notices that horovodrun prints once per job
+    if a plugin was not built."""
     notices = ("horovodrun: no PMIx here, ", "horovodrun: the machine is described by /sys, ")
     if isinstance(errors, bytes):
         notices = tuple(notice.encode() for notice in notices)
@@ -29,7 +29,7 @@ def without_notices(errors):
 
 
 def marked_processes(mark):
-    """All processes that have the mark in their environment, except for zombies."""
+    """Returns all processes with the mark in their environment, except for zombies."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -59,7 +59,8 @@ def children_of(pid):
 
 
 def activity(pid):
-    """State, processor time and context switches of a process: while it sleeps, "S" and two that stand still."""
+    """Returns the state, processor time and context switches of a process. While it sleeps, the state is "S" and the
+    two numbers do not change."""
     with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/status") as status:
         fields = stat.read().rsplit(")", 1)[1].split()
         return fields[:1] + fields[11:13] + [line for line in status if "ctxt_switches" in line]
@@ -72,8 +73,8 @@ def wait_for_end(pidfd, what):
 
 
 def receiver(*signals):
-    """A command that says "ready", then the name of each of these signals in turn when it gets it, and waits for
-    ever."""
+    """Returns a command that prints "ready", then prints the name of each of these signals when it arrives, and then
+    waits for ever."""
     names = ", ".join(f"signal.{one.name}" for one in signals)
     return [sys.executable, "-c", f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
                                   f"print('ready')\n"
@@ -82,7 +83,7 @@ def receiver(*signals):
 
 
 class Job:
-    """One run of horovodrun. `shell` is what every rank does."""
+    """One run of horovodrun. `shell` is the command that every rank runs."""
 
     def __init__(self, ranks, shell, flags=(), grace="1", program=HOROVODRUN, whole_command=None, **environment):
         self.mark = "HVD_TEST_MARK_" + uuid.uuid4().hex
@@ -99,7 +100,7 @@ class Job:
         self.errors = b""
 
     def wait_for_lines(self, count, containing=b"ready", of_errors=False):
-        """Reads standard output (or standard error) until that many lines hold the text; returns these lines."""
+        """Reads standard output (or standard error) until `count` lines contain the text. Returns these lines."""
         limit = time.monotonic() + LIMIT_SECONDS
         stream = self.front.stderr if of_errors else self.front.stdout
         while True:
@@ -120,18 +121,18 @@ class Job:
                 self.output += chunk
 
     def agent(self):
-        """The agent's process id; waits until there is one (or horovodrun has ended: then 0)."""
+        """Returns the agent's process id. Waits until the agent exists; 0 if horovodrun ends first."""
         while self.front.poll() is None:
             for child in children_of(self.front.pid):
                 return child
         return 0
 
     def ranks(self):
-        """The processes of the ranks that have not ended."""
+        """Returns the processes of the ranks that have not ended."""
         return children_of(self.agent())
 
     def wait_for_state(self, pid, state):
-        """Until the process is in that state of proc(5): "S" asleep, "T" stopped; "" ended."""
+        """Waits until the process is in this state of proc(5): "S" asleep, "T" stopped; "" ended."""
         limit = time.monotonic() + LIMIT_SECONDS
         found = None
         while found != state:
@@ -145,8 +146,8 @@ class Job:
                 found = ""
 
     def wait_until_asleep(self, pid):
-        """Until there is a quarter of a second in which the process does not run at all; it may still have to do
-        now."""
+        """Waits until the process has not run at all for a quarter of a second. Before that it may still have work
+        to do."""
         for _ in range(40):
             before = activity(pid)
             select.select([], [], [], 0.25)
@@ -156,14 +157,14 @@ class Job:
         raise AssertionError(f"process {pid} does not fall asleep: {before}")
 
     def watch(self, pid):
-        """Makes nothing_is_left wait for the end of that process, too."""
+        """Makes assert_nothing_is_left wait for the end of this process, too."""
         try:
             self.pidfds.append(os.pidfd_open(pid))
         except ProcessLookupError:
             pass
 
     def finish(self):
-        """Waits for horovodrun; its exit code as Python has it (negative: the signal that ended it)."""
+        """Waits for horovodrun. Returns its exit code in Python's form (negative: the signal that ended it)."""
         try:
             output, errors = self.front.communicate(timeout=LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -187,13 +188,14 @@ class Job:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def assert_nothing_is_left(self, test):
-        """Call it after finish(). No process, no temporary file, nothing in /dev/shm."""
+        """Call this after finish(). Checks that there is no process, no temporary file and nothing in /dev/shm."""
         for pidfd in self.pidfds:
             wait_for_end(pidfd, "horovodrun or its agent")
             os.close(pidfd)
         self.pidfds = []
         left = marked_processes(self.mark)
-        # The thread sanitizer's own start makes a tsan.rodata.<pid> for a moment; a kill in that moment leaves it.
+        # The start of the thread sanitizer makes a file tsan.rodata.<pid> for a moment. A kill in that moment leaves
+        # the file.
         files = [name for name in os.listdir(self.folder) if not name.startswith("tsan.rodata.")]
         shared = [name for name in set(os.listdir("/dev/shm")) - self.shared_memory_before
                   if any(word in name for word in ("hvd", "horovod", "pmix"))]
@@ -204,7 +206,7 @@ class Job:
 
 
 def last_block(errors):
-    """The text from the announcement of the first failure on."""
+    """Returns the text from the announcement of the first failure to the end."""
     text = errors.decode()
     return text[text.rindex("Horovod detected that one or more processes exited with non-zero status"):]
 

@@ -1,4 +1,5 @@
-"""What stands between an mpiexec and a rank: reports the rank's end, and leaves nothing behind, whoever is killed."""
+"""The keeper, which stands between an mpiexec and a rank: it reports the rank's end and leaves nothing behind,
+whichever process is killed."""
 import os
 import re
 import select
@@ -15,7 +16,7 @@ BACKGROUND = "(setsid sleep 1000 &) ; "
 
 
 def unpacked(packets):
-    """What the rank wrote (launcher/wire/keeper_protocol)."""
+    """Returns the text that the rank wrote into these packets (launcher/wire/keeper_protocol)."""
     letters = {b"n": b"\n", b"0": b"\0", b"e": b"\x10", b"l": b"<", b".": b""}
     text = b""
     for packet in REPORT.sub(b"", packets).split(b"\n")[:-1]:
@@ -35,7 +36,7 @@ class Kept(Job):
 
 class Keeper(LauncherTest):
     def end(self, job, code):
-        """Of several processes the first may have been ours; that nothing is left is waited for."""
+        """Ends the job and checks its exit code. Also waits for all processes of the job, so that none is left."""
         for pid in marked_processes(job.mark):
             job.watch(pid)
         self.assertEqual(job.finish(), code, job.errors)
@@ -64,7 +65,7 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(result.stderr), b"error\n")
 
     def start_with_input(self, *command, **environment):
-        """That comes in packets; the pipe to write it to, which nobody ends."""
+        """Starts a command whose input comes in packets. Returns also the pipe for the packets, which stays open."""
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         job = subprocess.Popen([*KEEPER[:3], "packed-input", *command], env=dict(os.environ, **environment), stdin=ours,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -100,8 +101,9 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(result.stdout), b":|\\:||a:|")
 
     def test_writes_whole_packets_at_once(self):
-        """Each read here is of one write, as an mpiexec's may be, which puts a label before it and after every line's
-        end; srun cuts lines at 1024 bytes, orterun loses what its labels make longer than 8192."""
+        """Every write must consist of whole packets. An mpiexec may read each write separately, and puts a label
+        before what it has read and after the end of every line. srun cuts lines at 1024 bytes, and orterun loses
+        lines that its labels make longer than 8192 bytes."""
         words = "('loss', ' ', '0.5', '\\n', '50%\\r', 'x' * 10000, '\\n' * 3000, 'no end')"
         script = f"import os, sys\nfor word in {words}: os.write(1, word.encode())"
         ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -133,7 +135,7 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(job.output), b"ready\nSIGUSR1\n")
 
     def test_does_not_hand_on_what_a_launcher_sent_to_all_processes_of_its_host(self):
-        """SIGUSR2 goes to the gate alone, and comes to the rank after everything else that does."""
+        """SIGUSR2 goes to the gate only. The rank gets it after all other signals."""
         for one, asked in ((signal.SIGUSR1, False), (signal.SIGTERM, True)):
             job = Kept(f"exec {sys.executable} -c 'import os, signal, sys\n"
                        "for one in (signal.SIGUSR1, signal.SIGTERM):\n"

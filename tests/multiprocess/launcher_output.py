@@ -1,4 +1,4 @@
-"""What ranks print arrives whole, in lines, and complete."""
+"""The output of ranks arrives complete and in whole lines."""
 import os
 import pty
 import re
@@ -18,7 +18,7 @@ def python(source):
 
 class Output(LauncherTest):
     def wait_for_ends(self, job, ranks):
-        """Of ranks that say "process" and their number."""
+        """Waits for the ends of ranks that print "process" and their process id."""
         for line in job.wait_for_lines(ranks, b"<stdout>:process "):
             try:
                 pidfd = os.pidfd_open(int(line.split()[-1]))
@@ -69,7 +69,8 @@ class Output(LauncherTest):
             self.assertEqual(lines.count(prefix + data), 1)
 
     def test_is_not_lost_to_a_slow_reader(self):
-        # 8 MB, more than all buffers on the way hold; the reader begins when the ranks can write no more.
+        # 8 MB, more than all buffers between a rank and the reader can hold. The reader begins when the ranks cannot
+        # write any more.
         source = ("import os, sys\n"
                   "for i in range(40000): print('x' * 90, i)\n")
         job = Job(2, python(source))
@@ -83,7 +84,8 @@ class Output(LauncherTest):
         self.assertEqual(numbers, {0: list(range(40000)), 1: list(range(40000))})
 
     def test_that_is_blocked_does_not_keep_a_failed_job_alive(self):
-        # Nobody reads; rank 1 fails once rank 0 can write no more. All ranks must be gone before anything more is read.
+        # Nobody reads. Rank 1 fails when rank 0 cannot write any more. All ranks must have ended before anybody reads
+        # on.
         job = Job(2, 'if [ $HOROVOD_RANK = 0 ]; then echo process $$; exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; fi; '
                      'mkfifo $TMPDIR/go; echo failing $$; read line <$TMPDIR/go; rm $TMPDIR/go; exit 4', grace="0.1")
         job.wait_for_lines(1, b"<stdout>:failing ")
@@ -92,12 +94,12 @@ class Output(LauncherTest):
         with open(job.folder + "/go", "w") as go:
             go.write("\n")
         self.wait_for_ends(job, 1)
-        # What rank 0 wrote last has not even reached horovodrun. Its agent waits for that, and for nothing else.
+        # The last output of rank 0 has not reached horovodrun yet. Its agent waits only until this output can be sent.
         job.wait_until_asleep(job.agent())
         self.finish(job, 4)
 
     def test_may_wait_for_a_stopped_horovodrun_while_its_agent_sleeps(self):
-        # More than a pipe holds, so that horovodrun cannot end when the ranks have.
+        # More bytes than a pipe holds. Therefore horovodrun cannot end at the same time as the ranks.
         job = Job(2, "echo process $$; head -c 200000 /dev/zero | tr '\\0' '\\n'", grace="0.1")
         agent = job.agent()
         self.wait_for_ends(job, 2)
@@ -113,7 +115,9 @@ class Output(LauncherTest):
         self.assertEqual(job.output, b"[0]<stdout>:one\r[0]<stdout>:two\r\n[0]<stdout>:three\n")
 
     def test_may_be_cut_within_the_end_of_a_line(self):
-        """The "\\n" is written when the "\\r" has been printed; between the two there may be another rank's line."""
+        """The "\
+        " is written after the "\\r" has been printed. A line of another rank may be printed between them.
+        """
         for other, printed in (("", b"[0]<stdout>:one\r\n"), ("other\n", b"[0]<stdout>:one\r[1]<stdout>:other\n")):
             job = Job(2, "mkfifo $TMPDIR/$HOROVOD_RANK; if [ $HOROVOD_RANK = 0 ]; then printf 'one\\r'; cat $TMPDIR/0; "
                          "echo two; else cat $TMPDIR/1; fi; rm $TMPDIR/$HOROVOD_RANK")
@@ -178,8 +182,8 @@ class Input(LauncherTest):
         self.assertEqual(result.stdout.splitlines()[-1], b"141 0")
 
 
-# What a shell does with `horovodrun … &`, `fg`, Ctrl-Z, `bg` and `fg` once more; in between it reads the terminal
-# itself.
+# Does what a shell does with `horovodrun … &`, `fg`, Ctrl-Z, `bg` and again `fg`. Between these commands it reads the
+# terminal itself.
 SHELL = """
 import os, signal, subprocess, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -205,7 +209,7 @@ class Terminal(LauncherTest):
         self.text = b""
 
     def wait_for(self, *wanted):
-        """Until one of these comes, which is returned."""
+        """Waits until one of the texts has been printed, and returns that text."""
         while not (found := [text for text in wanted if text in self.text]):
             readable, _, _ = select.select([self.terminal], [], [], 60)
             self.assertTrue(readable, self.text)

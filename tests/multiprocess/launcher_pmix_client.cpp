@@ -1,6 +1,6 @@
-// A rank that uses PMIx as any program may. "meet": init, put, fence, get of all ranks' values, finalize, several times
-// over; looks for the keys that programs rely on. "abort": asks for the end of the job. "lose": children of it connect
-// and are killed meanwhile.
+// A rank that uses PMIx as any program may. "meet": init, put, fence, get of all ranks' values, finalize, several
+// times, and a look at the keys that programs rely on. "abort": asks for the end of the job. "lose": its children
+// connect to the server and are killed at various times.
 #include <pmix.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ int fail(const char* what, pmix_status_t status) {
   return 1;
 }
 
-// The value as a number, whatever its width; -1 if there is none.
+// Returns the value as a number, whatever its width; -1 if there is none.
 long number(const pmix_proc_t& who, const char* key) {
   pmix_value_t* value = nullptr;
   if (PMIx_Get(&who, key, nullptr, 0, &value) != PMIX_SUCCESS) return -1;
@@ -90,7 +90,7 @@ int meet(int round) {
   pmix_info_t info;
   PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
   pmix_status_t fenced = PMIX_ERR_PARTIAL_SUCCESS;
-  // The library's server takes a rank that has not finalized its last round yet, but does so now, for lost; all who
+  // A rank may still be in the finalize of its last round. The library's server then takes it for lost. All ranks that
   // waited learn that and try again.
   for (int attempt = 0; fenced == PMIX_ERR_PARTIAL_SUCCESS && attempt < (round == 0 ? 1 : 100); ++attempt)
     fenced = PMIx_Fence(&job, 1, &info, 1);
@@ -105,7 +105,8 @@ int meet(int round) {
   return 0;
 }
 
-// Each child is killed somewhat later in its life than the one before, so that many die while the server answers them.
+// Each child is killed a little later in its life than the child before. Therefore many die while the server answers
+// them.
 int lose() {
   for (useconds_t delay_us = 0; delay_us < 10'000; delay_us += 100) {
     pid_t child = ::fork();
@@ -124,8 +125,8 @@ int lose() {
 
 }  // namespace
 
-// Asked by the sanitizers, if there are any: libpmix loses memory with every initialisation, and is not compiled for
-// them.
+// A sanitizer that is built into the program calls these functions. libpmix leaks memory at every initialisation and is
+// not compiled for sanitizers.
 extern "C" {
 __attribute__((visibility("default"))) int __lsan_is_turned_off();
 __attribute__((visibility("default"))) const char* __tsan_default_suppressions();

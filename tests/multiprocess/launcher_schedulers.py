@@ -1,4 +1,5 @@
-"""horovodrun inside of jobs of LSF, PBS and Flux, which stand-ins make (tests/fixtures/schedulers)."""
+"""horovodrun inside of jobs of LSF, PBS and Flux. Stand-ins of these schedulers make the jobs
+(tests/fixtures/schedulers)."""
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ PRINT_INPUT = "cat; printf '%s|%s\\n' \"$0\" \"$1\" >&2"
 
 
 class JobTest(unittest.TestCase):
-    """`folders` of stand-ins come first along PATH; `submit` starts a script."""
+    """The `folders` of stand-ins come first in PATH. The command `submit` starts a script."""
     folders, submit, submit_page = (), (), ()
 
     def setUp(self):
@@ -35,7 +36,7 @@ class JobTest(unittest.TestCase):
         return dict(own, PATH=path, HVD_STANDIN_HOROVODRUN=HOROVODRUN, HVD_STANDIN_SPOOL=self.folder, **more)
 
     def in_job(self, *arguments, stdin="", **more):
-        """What horovodrun with these arguments does in the script of a job of two hosts."""
+        """Runs horovodrun with these arguments in the script of a job of two hosts, and returns its result."""
         return subprocess.run([*self.submit, HOROVODRUN, *arguments], env=self.environment(**more), input=stdin,
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
 
@@ -58,7 +59,7 @@ class JobTest(unittest.TestCase):
         self.assertIn("| the reason", block)
 
     def check_that_its_page_is_true(self, page, ranks):
-        """The script on the page, submitted as it is."""
+        """Submits the script of this page unchanged and checks its output."""
         with open(os.path.join(DOCS, page), encoding="utf-8") as file:
             script = re.search(r"```sh\n(#!/bin/bash\n.*?)```", file.read(), re.DOTALL)[1]
         path = os.path.join(self.folder, "job.sh")
@@ -161,7 +162,7 @@ class InAJobOfLsfWithoutJsm(JobTest):
 
     def setUp(self):
         super().setUp()
-        os.environ["HVD_STANDIN_HOSTS"] = "n1"  # two hosts would be one and the same here
+        os.environ["HVD_STANDIN_HOSTS"] = "n1"  # two hosts would be the same machine here
         self.addCleanup(os.environ.pop, "HVD_STANDIN_HOSTS")
 
     def test_blaunch_starts_agents_on_the_other_hosts(self):

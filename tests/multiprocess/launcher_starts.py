@@ -1,4 +1,4 @@
-"""What ranks find when they start, and what wrong command lines get."""
+"""The environment that ranks find when they start, and the errors of wrong command lines."""
 import os
 import resource
 import shutil
@@ -19,7 +19,7 @@ def run(*arguments, **environment):
 
 
 def run_limited(limit, soft, hard, *arguments, **options):
-    """The same under a limit of resources (ulimit)."""
+    """Runs horovodrun with a limit of resources (ulimit)."""
     return subprocess.run([HOROVODRUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=60,
                           stdin=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(limit, (soft, hard)),
@@ -62,7 +62,7 @@ class Ranks(LauncherTest):
         show = ("echo $HOROVOD_SSH $HOROVOD_TERMINATION_GRACE_SECONDS $HOROVOD_RANK:$HOROVOD_SIZE "
                 "${OMP_NUM_THREADS-none} $LD_PRELOAD")
         own = {"HOROVOD_SSH": "my_ssh", "HOROVOD_TERMINATION_GRACE_SECONDS": "7"}
-        # Not in the builds of a sanitizer, whose own library must be the first.
+        # Sanitizer builds have no bridge, because the sanitizer's library must be loaded first.
         has_bridge = os.path.exists(os.path.join(os.path.dirname(HOROVODRUN), "../lib/libhorovod_pmi_bridge.so"))
         if has_bridge:
             own["LD_PRELOAD"] = "libm.so.6"
@@ -99,7 +99,7 @@ class Ranks(LauncherTest):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
             with open(script, "w") as file:
-                file.write('pwd; echo "$0" "$#" "$2"\n')  # no first line that names an interpreter
+                file.write('pwd; echo "$0" "$#" "$2"\n')  # a script whose first line names no interpreter
             os.chmod(script, 0o755)
             result = subprocess.run([HOROVODRUN, "-np", "1", "./script", "-np", "a  b", "--help"], cwd=folder,
                                     text=True, stdout=subprocess.PIPE)
@@ -108,7 +108,7 @@ class Ranks(LauncherTest):
     def test_inherit_no_descriptor_of_ours(self):
         result = run("-np", "2", "sh", "-c", "ls /proc/self/fd | tr '\\n' ' '; echo")
         for lines in lines_by_rank(result.stdout).values():
-            self.assertEqual(lines, ["0 1 2 3 "])  # 3 is that of ls itself
+            self.assertEqual(lines, ["0 1 2 3 "])  # ls itself has descriptor 3 open
 
     def test_start_though_horovodrun_lacks_standard_descriptors(self):
         closed = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
@@ -139,7 +139,8 @@ class Ranks(LauncherTest):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(lines_by_rank(result.stdout), {0: [tmpdir], 1: [tmpdir]})
             if tmpdir == "/proc" and "TMPDIR=/proc" not in result.stderr:
-                # For root it looks as if it could be used: then the server of PMIx is done without.
+                # Root seems to have access to this folder, but cannot use it. Then horovodrun works without a PMIx
+                # server.
                 self.assertIn("horovodrun: no PMIx here, the ranks meet over horovodrun's own store: ", result.stderr)
                 continue
             notice, = without_notices(result.stderr).splitlines()
@@ -154,7 +155,7 @@ class Ranks(LauncherTest):
                                         "-Hn): start fewer ranks, or have the limit raised\n")
 
     def test_that_get_a_too_long_environment_are_not_started_and_it_is_said_why(self):
-        # The kernel takes a quarter of the stack's limit for arguments and environment: leave less than a rank's own
+        # The kernel allows a quarter of the stack's limit for arguments and environment. Leave less than a rank's own
         # variables need.
         stack = 1 << 20
 
@@ -194,7 +195,7 @@ class Ranks(LauncherTest):
             self.finish(job, 0)
             text = job.errors.decode()
             self.assertEqual(text.count("PMIx"), 1, text)
-            self.assertEqual(len(text.splitlines()), 2, text)  # PMIx, hwloc
+            self.assertEqual(len(text.splitlines()), 2, text)  # one line about PMIx, one about hwloc
 
 
 class WrongCommandLines(LauncherTest):

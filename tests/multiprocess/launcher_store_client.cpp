@@ -1,4 +1,4 @@
-// A rank that uses nothing but the store of horovodrun. "meet": every rank gets what every other one put; "abort": asks
+// A rank that uses only the store of horovodrun. "meet": every rank gets the values of all other ranks. "abort": asks
 // for the end of the job.
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// For programs whose ranks meet over PMIx, in the address sanitizer's build: libpmix keeps what its initialisation
-// allocates. Included once per program.
+// For programs whose ranks meet over PMIx, in builds with the address sanitizer: libpmix never frees what its
+// initialisation allocates. Include this once per program.
 #pragma once
 
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,misc-definitions-in-headers)

@@ -1,5 +1,5 @@
-// The transport mpi with real processes and a real MPI: `mpiexec -n 4 mpi_conformance 2,2` plays four ranks on two
-// nodes. Every process runs the same tests in the same order; each looks at its own results.
+// The transport mpi with real processes and a real MPI. `mpiexec -n 4 mpi_conformance 2,2` runs four ranks as if on two
+// nodes. Every process runs the same tests in the same order, and checks its own results.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -22,7 +22,7 @@ using testing::Exercise;
 using testing::exercise;
 using testing::Part;
 
-// The MPI of this process, and the world that the command line makes of its processes.
+// The MPI of this process, and the world that the command line makes of all processes.
 struct Place {
   mpi::Process* process = nullptr;
   World world;
@@ -46,7 +46,7 @@ Progress step_until_done(Step step) {
   }
 }
 
-// Over a communicator that knows all processes: a group whose seats are the ranks.
+// Makes a communicator of all processes, in which the seats are the ranks.
 std::unique_ptr<mpi::Communicator> everybody(const char* name) {
   auto made = place->surroundings.ask<connections::MpiPeers>()->connect(testing::everybody(place->world), name);
   if (!made) ADD_FAILURE() << made.error().message;
@@ -133,7 +133,7 @@ void for_every_algorithm(Body body, std::string_view only = "") {
       });
       if (::testing::Test::HasFailure()) return;
     }
-    // These are for one rank, and for the memory of a device.
+    // `alone` is for one rank, and `staged` is for the memory of a device.
     bool is_possible = std::string_view(maker.name) != "alone" && std::string_view(maker.name) != "staged";
     if (std::string_view(maker.name) == "hierarchical") is_possible = ranks.team().node != nullptr;
     if (std::string_view(maker.name) == "adasum")
@@ -145,7 +145,7 @@ void for_every_algorithm(Body body, std::string_view only = "") {
 TEST(OverMpi, every_algorithm_type_and_size_gives_what_the_reference_gives) {
   for_every_algorithm([](testing::Performers& ranks, Verb verb, auto run) {
     std::vector<DataType> dtypes = {DataType::boolean, DataType::u8, DataType::bf16, DataType::i64, DataType::f32};
-    if (ranks.size() == 2)  // the type does little more than choose a kernel
+    if (ranks.size() == 2)  // the type only chooses a kernel
       dtypes = {DataType::boolean, DataType::u8,  DataType::i8,   DataType::u16, DataType::i16, DataType::i32,
                 DataType::i64,     DataType::f16, DataType::bf16, DataType::f32, DataType::f64};
     for (DataType dtype : dtypes)
@@ -222,8 +222,7 @@ TEST(OverMpi, exchanges_more_than_2_to_the_31_elements_slow) {
       testing::exchange_giants(ranks, *algorithm);
 }
 
-// ---- messages
-// --------------------------------------------------------------------------------------------------------
+// ---- messages ----
 
 class Messages : public ::testing::Test {
  protected:
@@ -315,7 +314,7 @@ TEST_F(Messages, of_another_length_than_expected_are_an_error_that_names_the_sen
 TEST_F(Messages, that_were_aborted_touch_nothing_any_more) {
   auto over = link("aborted", 1 << 20);
   auto after = link("after", 1 << 20);
-  Buffer into(1000, std::byte{7}), sent_bytes(1000, std::byte{9});  // MPI keeps so few for one who never takes them
+  Buffer into(1000, std::byte{7}), sent_bytes(1000, std::byte{9});  // short: MPI stores them itself
   if (me == 0) {
     auto never = over->recv(Seat{1}, into, {Sequence{1}, 0, 0});
     auto under_way = over->send(Seat{1}, sent_bytes, {Sequence{2}, 0, 0});
@@ -328,7 +327,8 @@ TEST_F(Messages, that_were_aborted_touch_nothing_any_more) {
   if (me == 1) {
     ASSERT_EQ(wait(*over, over->recv(Seat{0}, into, {Sequence{2}, 0, 0})), Progress::done);
   }
-  // Only now the peer sends what was waited for; when a later message of another link is here, so would that be.
+  // Rank 1 sends the awaited message only now. Its next message on the other link arrives later, so the first is here
+  // by then.
   std::byte token{1};
   if (me == 0) {
     ASSERT_EQ(wait(*after, after->send(Seat{1}, {&token, 1}, {})), Progress::done);
@@ -362,7 +362,7 @@ TEST_F(Messages, of_more_than_two_gigabytes_arrive_whole_slow) {
   }
 }
 
-// "2,2": so many ranks per node.
+// "2,2": the number of ranks of each node.
 std::vector<int> shape_of(const std::string& text) {
   std::vector<int> shape;
   std::istringstream in(text);
@@ -404,7 +404,7 @@ int run(int count, char** words) {
   place->surroundings.offer<connections::MpiPeers>(
       std::make_shared<connections::MpiPeers>(place->process->calls(), std::move(*base), std::move(ranks), true));
   int failed = RUN_ALL_TESTS();
-  // The others may wait for this one.
+  // The other processes may wait for this one. Therefore end them, too.
   if (failed != 0) {
     std::fflush(nullptr);
     std::_Exit(failed);

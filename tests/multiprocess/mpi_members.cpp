@@ -1,5 +1,5 @@
-// A program with an MPI of its own that uses horovod.h: `mpiexec -n 4 mpi_members SCENE`. Exits with 1 and one line per
-// thing that is not as it should be.
+// A program that uses MPI itself and also horovod.h: `mpiexec -n 4 mpi_members SCENE`. For each mistake that it finds
+// it prints a line, and it exits with 1 if there are any.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 int failures = 0;
 int world_rank = -1, world_size = 0;
-bool has_begun = false;  // then it is the program that ends MPI
+bool has_begun = false;  // then the program must end MPI, not the library
 
 void expect(bool truth, const std::string& what) {
   if (truth) return;
@@ -31,7 +31,7 @@ void expect_equal(double found, double expected, const std::string& what) {
   expect(found == expected, what + ": expected " + std::to_string(expected) + ", found " + std::to_string(found));
 }
 
-// Not by MPI_Abort, at which Hydra may drop what the process has just said.
+// MPI_Abort is not used, because Hydra may then drop the last output of the process.
 [[noreturn]] void end_at_once() {
   std::fflush(nullptr);
   ::_exit(1);
@@ -68,7 +68,7 @@ class Job {
       if (value != values[0]) return -1;
     return values[0];
   }
-  // What a sum fails of; "" if it does not.
+  // Returns the error of a sum over all ranks; "" if it succeeds.
   std::string error_of_sum(const char* name, int64_t elements) {
     try {
       sum(name, 1, elements);
@@ -101,7 +101,8 @@ std::string error_of(const hvd_init_options& options) {
   return "";
 }
 
-// The ranks are those of the world; the program's own collectives go on meanwhile on another thread.
+// The job has all processes of the world as ranks. Meanwhile another thread of the program runs its own MPI
+// collectives.
 void whole_world() {
   begin(MPI_THREAD_MULTIPLE);
   Job job;
@@ -125,7 +126,8 @@ void whole_world() {
   own.join();
 }
 
-// Two disjoint halves, each a job of its own with another number of steps; then the whole world again.
+// Two disjoint halves of the world are separate jobs with different numbers of steps. Then the whole world is a job
+// again.
 void halves() {
   begin(MPI_THREAD_MULTIPLE);
   MPI_Comm half = MPI_COMM_NULL;
@@ -136,7 +138,7 @@ void halves() {
   MPI_Comm_size(half, &half_size);
   for (int again = 0; again < 3; ++again) {
     Job job(&half);
-    if (again == 2) MPI_Comm_free(&half);  // it was copied
+    if (again == 2) MPI_Comm_free(&half);  // the library uses its own copy
     expect_equal(job.place.rank, half_rank, "rank in the half");
     expect_equal(job.place.size, half_size, "size of the half");
     double expected = 0;
@@ -199,7 +201,7 @@ void refusals() {
   expect_equal(job.sum("alone", 7), 7, "sum of one");
 }
 
-// Threads cannot call this MPI: the ranks meet by it, but talk without it.
+// This MPI does not allow calls from threads. The ranks meet by MPI, but communicate without it.
 void without_threads() {
   begin(MPI_THREAD_SINGLE);
   Job job;
@@ -209,7 +211,7 @@ void without_threads() {
   expect_equal(job.sum("gradient", 1), world_size, "sum without MPI");
 }
 
-// Nobody initialised: the library does, and finalises when the process exits.
+// The program does not initialise MPI. The library does, and it finalises MPI when the process exits.
 void library_starts_it() {
   Job job;
   int is_there = 0;
@@ -229,14 +231,14 @@ int launched_rank() {
   return 0;
 }
 
-// One process starts MPI itself, the others leave that to the library.
+// One process starts MPI itself. In the others the library starts it.
 void one_starts_it() {
   if (launched_rank() == 0) begin(MPI_THREAD_MULTIPLE);
   library_starts_it();
 }
 
-// Two processes are a job and leave MPI to the library. The third, which is none of it, ends its MPI when they are
-// done.
+// Two processes are a job and let the library start MPI. The third is not part of the job. It ends its MPI when they
+// are done.
 void two_beside_a_third() {
   if (launched_rank() == 2) {
     begin(MPI_THREAD_MULTIPLE);
@@ -251,7 +253,7 @@ void two_beside_a_third() {
   if (world_rank == 0) MPI_Send(&done, 1, MPI_INT, 2, 0, MPI_COMM_WORLD);
 }
 
-// The runtime outlives the program's MPI, as one that lies on main()'s stack does.
+// The program ends MPI before the runtime ends. This happens when the runtime is a local variable of main().
 void ends_mpi_first() {
   begin(MPI_THREAD_MULTIPLE);
   std::vector<int> ranks(static_cast<std::size_t>(world_size));
@@ -265,11 +267,11 @@ void ends_mpi_first() {
   const char* hosts = std::getenv("HVD_HOSTS");
   bool is_over_mpi = hosts != nullptr && std::strchr(hosts, ',') != nullptr;
   std::string waited;
-  // Not all ranks submit it, so it is waited for when MPI ends.
+  // If MPI is the transport, only rank 0 submits this sum. Therefore rank 0 still waits for it when MPI ends.
   std::thread waiting([&] {
     if (world_rank == 0) waited = job.error_of_sum("never", 1000);
   });
-  if (!is_over_mpi && world_rank == 1) (void)job.error_of_sum("never", 1000);  // nothing ends it there
+  if (!is_over_mpi && world_rank == 1) (void)job.error_of_sum("never", 1000);  // MPI_Finalize does not end it here
   if (!is_over_mpi) waiting.join();
   MPI_Finalize();
   has_begun = false;
@@ -283,7 +285,7 @@ void ends_mpi_first() {
   }
 }
 
-// Only process 0 comes. Whoever waits for the others in MPI waits for ever, and cannot end MPI either.
+// Only process 0 joins the job. A process that waits in MPI for the others waits for ever, and then cannot end MPI.
 void only_one_comes(const std::vector<int>& ranks) {
   begin(MPI_THREAD_MULTIPLE);
   if (world_rank != 0) {
@@ -305,8 +307,9 @@ void one_of_a_list_comes() {
   only_one_comes({1, 0});
 }
 
-// Under any launcher, on the hosts of HVD_HOSTS (by rank, "n1,n1,n2"): MPI knows all processes and which of them share
-// a node, whoever initialises it, and the library works with it.
+// Runs under any launcher, on the hosts of HVD_HOSTS (by rank, "n1,n1,n2"). Checks that MPI knows all processes and
+// which of them share a node, whether the program or the library initialises MPI, and that the library works with this
+// MPI.
 void check_hosts() {
   std::vector<std::string> hosts;
   const char* text = std::getenv("HVD_HOSTS");
@@ -337,15 +340,15 @@ void on_hosts() {
   }
 }
 
-// A program of a rank that has nothing to do with the library.
+// A rank's program that uses MPI but not the library.
 void only_mpi_on_hosts() {
   begin(MPI_THREAD_SINGLE);
   check_hosts();
 }
 
-// Between nodes MPICH 4's MPI_Finalize hangs in every other job, of any program, when ranks come to it one after
-// another (UCX over TCP). Under a launcher that the library talks to itself nothing can be done about it: the rank only
-// tells the launcher that it leaves.
+// Between nodes, MPI_Finalize of MPICH 4 hangs in every other job of any program when ranks call it one after another
+// (UCX over TCP). If the library itself talks to the launcher, it cannot avoid this. Therefore this rank only tells the
+// launcher that it leaves.
 void end_without_finalize() {
   const char* descriptor = std::getenv("PMI_FD");
   const char* hosts = std::getenv("HVD_HOSTS");

@@ -1,4 +1,4 @@
-"""What becomes of a job when a rank comes to harm: every phase with every kind of harm."""
+"""A rank comes to harm, in every phase of a job and by every kind of harm: the job must end with the right message."""
 import os
 import random
 import re
@@ -14,7 +14,7 @@ WAYS = ("environment", "pmix") if os.environ.get("HVD_HAS_PMIX") else ("environm
 
 class Deaths(LauncherTest):
     def harm(self, phase, kind, codes, **environment):
-        """Runs the rounds with another victim each; the job must end with one of the codes."""
+        """Runs the rounds, each with another victim. The job must end with one of the codes."""
         draw = random.Random(f"{phase} {kind}")
         for _ in range(ROUNDS):
             victim = draw.randrange(RANKS)
@@ -43,8 +43,8 @@ class Deaths(LauncherTest):
         self.check("start", "exit7", (7,), ("FIRST FAILURE: rank {victim} on host ",))
 
     def test_start_exit0(self):
-        # Leaving without a word is no failure of that rank; the others name it when the start has waited long enough.
-        # (Where there is no PMIx, horovodrun's own store knows at once.)
+        # A rank that exits with 0 has not failed. The others name it when the start has waited long enough. (Without
+        # PMIx, horovodrun's own store knows it at once.)
         self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",),
                    HOROVOD_START_TIMEOUT="4")
 
@@ -63,7 +63,7 @@ class Deaths(LauncherTest):
                       HOROVOD_START_TIMEOUT="6")
             job.wait_for_lines(1, b"<stdout>:late")
             line, = job.wait_for_lines(1, b"<stdout>:victim ")
-            # What comes after it is the wait for the others.
+            # The next step after this message is the wait for the others.
             last = b"put" if way == "pmix" else b"begin the exchange"
             job.wait_for_lines(1, b"[%d]: bootstrap %s: %s hvd.meet" % (victim, way.encode(), last))
             process = int(line.split()[-1])
@@ -97,7 +97,7 @@ class Deaths(LauncherTest):
         self.harm_in_fence("abort", self.ABORTED)
 
     def test_fence_stop(self):
-        # Whether the others get past the fence depends on how far the victim's part of it had come.
+        # It depends on how much of the fence the victim had done whether the others pass the fence.
         self.harm_in_fence("stop", (3,), ("horovodrun: rank {victim} on host ", "was stopped by signal 19 (SIGSTOP)"))
 
     def test_agreement_kill(self):
@@ -162,7 +162,7 @@ class Deaths(LauncherTest):
 
 
 class Stops(LauncherTest):
-    """A rank that is stopped is named, and only that: a long evaluation looks the same."""
+    """A stopped rank is named, but nothing else happens: a long evaluation looks the same."""
 
     def stop(self, phase, victim=1):
         job = Job(RANKS, [VICTIM, phase, "stop", str(victim)], HOROVOD_STALL_CHECK_TIME_SECONDS="1")
@@ -185,7 +185,7 @@ class Stops(LauncherTest):
         lines = job.wait_for_lines(8, b"was stopped by signal 19 (SIGSTOP)", of_errors=True)
         processes = {int(re.search(rb"\(process (\d+)\) .*\(kill -CONT \1\)", line)[1]) for line in lines}
         self.assertEqual(len(processes), 8, lines)
-        self.assertTrue(all(processes), lines)  # a signal to 0 is one to the user's own processes
+        self.assertTrue(all(processes), lines)  # kill(0) would signal the user's own processes
         for process in processes:
             os.kill(process, signal.SIGCONT)
         self.finish(job, 0)
@@ -197,8 +197,8 @@ class Stops(LauncherTest):
         self.finish(job, 0)
 
     def test_rank_that_has_not_shut_down_keeps_nobody_else(self):
-        # Rank 0 is who agrees to the end: without it a rank leaves when it has not answered for 10 s. Another may hear
-        # that this one has left before its own 10 s are over.
+        # Rank 0 has to agree to the end. If it does not answer for 10 s, a rank leaves alone. Another rank may hear of
+        # that before its own 10 s are over.
         for victim in (1, 0):
             job, process = self.stop("shutdown", victim)
             if victim == 0:

@@ -1,6 +1,6 @@
-// A rank that starts programs: `runtime_nested SIZE [WHEN COMMAND…]` joins a job of that size, runs the command before
-// (WHEN is "inside") or after ("outside") it has left, and ends as that did. "refused" in place of a size: joining
-// fails, since this is a child of a rank.
+// A rank that starts programs: `runtime_nested SIZE [WHEN COMMAND…]` joins a job of SIZE ranks. It runs the command
+// before ("inside") or after ("outside") it leaves the job, and exits with the command's exit code. With "refused"
+// instead of SIZE, it expects that joining fails, because it is a child of a rank.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ int main(int count, char** words) {
   if (is_inside) code = run(words + 3);
   hvd_shutdown(runtime);
   if (count > 3 && !is_inside) code = run(words + 3);
-  // It is still the rank that it was.
+  // After leaving, the process can join again as the same rank.
   if (hvd_init(&runtime) != HVD_OK) return fail("could not join again");
   hvd_get_world(runtime, &world);
   if (world.size != std::atoi(words[1])) return fail("is in a job of another size the second time");

@@ -1,9 +1,9 @@
-// Confirms from outside what the counters claim: 200 named allreduces per step, the same set each step, and in the
-// steady state nothing is allocated, nothing that carries a string is sent, nothing is planned; and when nothing is in
-// flight the engine is not woken once.
+// Confirms from outside what the library's counters say, with the same 200 named allreduces in each step. In the steady
+// state nothing is allocated, no message carries a string, and nothing is planned. When no operation is in flight, the
+// engine never wakes up.
 //
-// "Outside" is the allocator: this program defines malloc and its siblings, so every allocation of the process, the
-// library's included, is counted; and the kernel's count of context switches of the engine's thread.
+// "From outside" has two parts. This program defines malloc and its siblings, so that it counts every allocation of the
+// process, also the library's. And the kernel counts the context switches of the engine's thread.
 #include <dirent.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ void check(hvd_status status) {
   std::exit(1);
 }
 
-// Of the thread named hvd-engine: how often it has gone to sleep or been interrupted.
+// How often the thread named hvd-engine has gone to sleep or been interrupted.
 long engine_switches() {
   long switches = -1;
   DIR* threads = ::opendir("/proc/self/task");
@@ -130,8 +130,8 @@ int main() {
   Program program;
   check(hvd_init(&program.runtime));
   program.prepare();
-  // Batches differ with timing, and capacities grow to what the largest needs: some window of 300 steps must pass
-  // without anything new.
+  // Batches differ with timing, and capacities grow until the largest batch fits. Therefore one window of 300 steps
+  // without anything new is enough.
   for (int i = 0; i < 300; ++i) program.step();
   long long more_strings = 0, more_plans = 0;
   for (int window = 0; window < 10; ++window) {
@@ -145,7 +145,8 @@ int main() {
     if (allocations == 0 && more_strings == 0 && more_plans == 0) break;
   }
 
-  // Idle: some window of 300 ms must pass without one switch of the engine (the first may still see it fall asleep).
+  // When the engine is idle, one window of 300 ms must pass without a context switch. In the first window it may still
+  // fall asleep.
   long switches = 0;
   for (int window = 0; window < 10; ++window) {
     long before = engine_switches();

@@ -1,12 +1,12 @@
-// A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In the phase the victim does itself the harm of the
-// kind; the others go on as a program would: they print an error and leave with code 3.
-//   PHASE  start: before hvd_init · fence: in hvd_init, where it waits for a rank that comes only when $TMPDIR/go is
-//          written to; harmed by SIGUSR1 · agreement: others wait for an op that the victim never submits · inside: a
-//          collective of many megabytes is under way · between: no op is in flight anywhere · shutdown: others are in
-//          hvd_shutdown
-//          With stop the others go on after these two: what they do then they can do when the victim is continued.
-//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · leave7: hvd_shutdown, then exit; once it runs ·
-//          abort: SIGABRT · stop: SIGSTOP
+// A rank that comes to harm: runtime_victim PHASE KIND VICTIM. In that phase the victim harms itself. The others go
+// on like any program: when they get an error, they print it and exit with code 3.
+//   PHASE  start: before hvd_init · fence: in hvd_init, while the victim waits for a rank that comes only when
+//          $TMPDIR/go is written to; SIGUSR1 starts the harm · agreement: others wait for an op that the victim never
+//          submits · inside: a collective of many megabytes is under way · between: no op is in flight anywhere ·
+//          shutdown: others are in hvd_shutdown
+//          In the last two phases with KIND stop, the others' work can be finished when the victim is continued.
+//   KIND   kill: SIGKILL · exit0, exit7: _exit without hvd_shutdown · leave7: hvd_shutdown, then exit(7), not before
+//          the job runs · abort: SIGABRT · stop: SIGSTOP
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -122,7 +122,7 @@ int main(int count, char** words) {
     if (victim) come_to_harm(kind, runtime);
     leave_on(hvd_wait(runtime, start(runtime, prepare(runtime, "not by the victim", 100), small), -1));
   } else if (phase == "inside") {
-    // Several in a row, so that one is under way whenever the victim falls.
+    // Starts several in a row, so that one of them is under way when the harm happens.
     hvd_op* op = prepare(runtime, "large", static_cast<int64_t>(large.size()));
     leave_on(hvd_wait(runtime, start(runtime, op, large), -1));
     hvd_handle handle = start(runtime, op, large);
@@ -137,7 +137,7 @@ int main(int count, char** words) {
       hvd_shutdown(runtime);
       return 0;
     }
-    while (hvd_is_running(runtime)) ::usleep(1000);  // a program that computes; it asks now and then
+    while (hvd_is_running(runtime)) ::usleep(1000);  // a program that computes, and asks from time to time
     leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
   } else if (phase == "shutdown") {
     if (kind == "stop") {

@@ -5,7 +5,7 @@
 namespace hvd::posix {
 namespace {
 
-// A made-up /proc and /sys/fs/cgroup.
+// Tests with a made-up /proc and /sys/fs/cgroup.
 using MemoryGroupFiles = testing::InOwnFolder;
 
 TEST_F(MemoryGroupFiles, of_version_1_are_read_with_the_smallest_limit_above) {

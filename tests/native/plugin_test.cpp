@@ -47,10 +47,10 @@ TEST(Plugin, that_is_nowhere_is_reported_with_all_places) {
     EXPECT_NE(table.error().message.find(part), std::string::npos) << part << " in " << table.error().message;
 }
 
-// A folder of its own with files named like plugins.
+// A folder for each test, with files that are named like plugins.
 class FakePlugins : public testing::InOwnFolder {
  protected:
-  // Compiles C; false where there is no compiler.
+  // Compiles C code. False if there is no compiler.
   bool build(const std::string& name, const std::string& source) {
     write(name + ".c", source);
     std::string file = folder_ + "/" + name + ".c";

@@ -14,13 +14,13 @@ namespace {
 pid_t start_child() {
   pid_t child = ::fork();
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // where a test gives up
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // ends the child if a test gives up
     for (;;) ::pause();
   }
   return child;
 }
 
-// Leaves it to be reaped.
+// Kills the child but does not reap it.
 void end(pid_t child) {
   ::kill(child, SIGKILL);
   siginfo_t news{};
@@ -31,7 +31,7 @@ TEST(OrderOfEnds, is_that_of_the_ends_and_not_of_the_starts) {
   OrderOfEnds order;
   std::vector<pid_t> children;
   for (int number = 0; number < 5; ++number) {
-    children.push_back(start_child());  // with copies of the handles of those before it
+    children.push_back(start_child());  // it has copies of the handles of earlier children
     order.add(children.back());
   }
   if (!order.knows(children[0])) GTEST_SKIP() << "this kernel has no handles of processes";

@@ -12,7 +12,8 @@
 namespace hvd::posix {
 namespace {
 
-// In a child, for it is about all descriptors of a process. 0: as it should be.
+// Runs in a child, because it closes descriptors of the whole process. Returns 0 if exactly the right descriptors are
+// left.
 int descriptors_left_by(void (*close_all)(unsigned, unsigned)) {
   pid_t child = ::fork();
   if (child == 0) {

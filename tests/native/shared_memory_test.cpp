@@ -82,7 +82,7 @@ TEST(SharedMemory, unmaps_and_closes_once_when_it_is_moved) {
   int descriptor = made->descriptor();
   {
     SharedMemory other = std::move(*made);
-    EXPECT_EQ(made->data(), nullptr);  // NOLINT(bugprone-use-after-move): that is what is tested
+    EXPECT_EQ(made->data(), nullptr);  // NOLINT(bugprone-use-after-move): this is tested
     SharedMemory third;
     third = std::move(other);
     EXPECT_NE(third.data(), nullptr);

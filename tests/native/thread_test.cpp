@@ -32,7 +32,7 @@ TEST(Thread, that_cannot_be_had_is_an_error_with_the_limits_named) {
   auto without_memory = [] {
     rlimit none{0, 0};
     ::setrlimit(RLIMIT_AS, &none);
-    for (;;) {  // the first may get the stack of a thread that has ended
+    for (;;) {  // the first threads may get stacks of threads that have ended
       auto thread = start_thread("hvd-test", [] { ::pause(); });
       if (thread) {
         thread->detach();

@@ -103,7 +103,7 @@ TEST(UnixSocket, explains_an_address_that_nobody_listens_at) {
   EXPECT_EQ(wrong.error().code, ErrorCode::invalid_argument);
 }
 
-// The child exits with 0 if the descriptor is what the test expects there.
+// Forks a child. The child exits with 0 if `is_right` is true for the descriptor in the child.
 int in_a_child(bool (*is_right)(int), int descriptor) {
   pid_t child = ::fork();
   if (child == 0) ::_exit(is_right(descriptor) ? 0 : 1);
@@ -119,7 +119,7 @@ TEST(ForkGuard, leaves_dev_null_in_the_place_of_a_withheld_descriptor) {
   std::string text;
   FileDescriptor none;
   EXPECT_EQ(*receive(ends.right, text, none), Delivery::would_block);
-  // Here it is still the socket; and closing it is the end, whatever became of the child.
+  // In this process the descriptor is still the socket.
   ASSERT_EQ(*send_message(ends.left, as_bytes("here")), Delivery::done);
   stop_withholding(ends.left.get());
   EXPECT_EQ(in_a_child([](int descriptor) { return ::send(descriptor, "kept", 4, 0) == 4; }, ends.left.get()), 0);

@@ -1,5 +1,5 @@
 #pragma once
-// Random draws that a seed and a place in a program determine, whoever draws them and in whatever order.
+// Random draws that depend only on a seed and a place in a program. The rank and the order of draws do not matter.
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -11,7 +11,7 @@ namespace hvd::programs {
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : state_(seed) {}
-  // Dice of their own for what these numbers name: the same on every rank that names it so.
+  // Separate dice for the place that these numbers name. They are equal on every rank that names the same numbers.
   Dice of(std::initializer_list<std::int64_t> names) const {
     Dice other(state_ ^ 0x6A09E667F3BCC909ull);
     for (std::int64_t name : names) other.state_ = other.draw() ^ static_cast<std::uint64_t>(name);

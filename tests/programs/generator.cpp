@@ -1,5 +1,5 @@
-// Draws programs. Whatever is drawn here must end on every rank, since a rank only waits when it has submitted all of
-// the step, and all ranks have the same phases.
+// Draws programs. Every program that is drawn here must end on every rank: a rank waits only when it has submitted all
+// operations of the step, and all ranks have the same phases.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -23,7 +23,7 @@ class Generator {
     draw_sets();
     const int phases = is_mix(Mix::overlapping_sets) ? 2 : dice_.between(1, 4);
     for (int phase = 0; phase < phases; ++phase) draw_phase();
-    // What fails with a sudden end is held back for seconds, so it is rare.
+    // The failures of a sudden end are held back for seconds. Therefore such an end is rare.
     program_.ending = dice_.one_in(100)   ? Ending::with_pending
                       : dice_.one_in(100) ? Ending::while_threads_submit
                                           : Ending::in_order;
@@ -55,7 +55,7 @@ class Generator {
     program_.groups_do_not_mix = dice_.one_in(4);
   }
 
-  // Neither all ranks nor those of another set.
+  // Draws some ranks: neither all ranks nor the ranks of an existing set.
   std::vector<int> draw_members() {
     for (int trial = 0; trial < 20; ++trial) {
       std::vector<int> members = program_.sets[0].ranks;
@@ -88,7 +88,7 @@ class Generator {
     if (joins) draw_joins(phase);
     std::set<int> before(live_.begin(), live_.end());
     if (!joins && ranks() > 1 && dice_.one_in(2)) draw_changes(phase);
-    std::vector<int> usable{0};  // those that are there all the time
+    std::vector<int> usable{0};  // sets that exist during the whole phase
     for (int set : live_)
       if (before.contains(set)) usable.push_back(set);
     const bool has_many = dice_.one_in(8);
@@ -185,7 +185,7 @@ class Generator {
     return static_cast<hvd_dtype>(dice_.between(is_scaled ? HVD_UINT8 : HVD_BOOL, HVD_FLOAT64));
   }
 
-  // Elements of any size that matters: none, few, around the borders of what algorithms cut tensors into, many.
+  // Draws a number of elements: none, few, near the sizes at which algorithms cut tensors, or many.
   std::int64_t draw_count(bool is_small) {
     if (is_small) return dice_.between(0, 60);
     switch (dice_.below(12)) {
@@ -243,10 +243,10 @@ class Generator {
   Wish wish_;
   Dice dice_;
   Program program_;
-  std::vector<int> live_;  // sets that are there after the phases so far, but for the world
+  std::vector<int> live_;  // sets other than the world that exist after the phases drawn so far
 };
 
-// Rows that change from step to step, or do not.
+// Dice for the numbers of rows. They change from step to step in some uses, and not in others.
 Dice dice_of_rows(const Program& program, int phase, int use, int step) {
   Dice dice = Dice(program.seed).of({phase, use, 1});
   return dice.one_in(2) ? dice : dice.of({step});

@@ -16,7 +16,7 @@ bool is_unsigned(hvd_dtype dtype) {
   return dtype == HVD_BOOL || dtype == HVD_UINT8 || dtype == HVD_UINT16;
 }
 
-// A small number, such that no result needs more digits than any type has.
+// A number so small that no result needs more digits than its type has.
 double value_of(const Occasion& it, int rank, std::int64_t element) {
   const Kind& kind = it.kind();
   std::uint64_t mixed = (static_cast<std::uint64_t>(element) * 31 + static_cast<std::uint64_t>(rank) * 17 +
@@ -35,7 +35,7 @@ double scaled(hvd_dtype dtype, double value, double factor) {
   return is_floating(type_of(dtype)) ? value * factor : std::trunc(value * factor);
 }
 
-// Of one element of a reduction, with zeros in the place of who has joined.
+// The expected result for one element of a reduction. Ranks that have joined contribute zeros.
 double reduced(const Occasion& it, std::int64_t element, double* magnitude) {
   const Kind& kind = it.kind();
   double total = 0;
@@ -58,7 +58,7 @@ double reduced(const Occasion& it, std::int64_t element, double* magnitude) {
   return scaled(kind.dtype, total, post);
 }
 
-// Where an element that a rank gets comes from: a rank, and the element of its input.
+// The origin of an element that a rank gets: a rank, and the index in that rank's input.
 struct Source {
   int rank;
   std::int64_t element;
@@ -101,7 +101,7 @@ std::optional<std::string> find_fault_of_adasum(const Occasion& it, int rank, co
     distance += difference * difference;
     length += wanted[at] * wanted[at];
   }
-  // Rounded in each of the stages, whose terms may be longer than their sum.
+  // Every stage rounds, and the terms of a stage may be longer than their sum.
   double allowed = 8 * testing::epsilon_of(collective.dtype) * (std::sqrt(length) + 1);
   if (std::sqrt(distance) <= allowed) return std::nullopt;
   return "rank " + std::to_string(rank) + " is " + std::to_string(std::sqrt(distance)) +
@@ -172,7 +172,7 @@ std::optional<std::string> find_fault(const Occasion& it, int rank, const std::b
   if (kind.verb == HVD_REDUCESCATTER && kind.shape[0] > 0)
     for (int place = 0; place < it.place_of(rank); ++place)
       first += kind.count() / kind.shape[0] * hvd_rows_of(kind.shape[0], place, static_cast<int>(it.members().size()));
-  // Of many elements every one would take longer than all the rest of the program.
+  // To check all elements of a large tensor would take longer than the rest of the program.
   constexpr std::int64_t few = 6000;
   const std::int64_t stride = count <= few ? 1 : count / few | 1;
   for (std::int64_t at = 0; at < count; at += at < 64 || at + 64 > count ? 1 : std::min(stride, count - 64 - at + 1)) {

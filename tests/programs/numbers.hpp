@@ -1,5 +1,5 @@
 #pragma once
-// What is in the tensors of a program, and what must be in them afterwards: the naive model.
+// The values in the tensors of a program, and the values that must be in them afterwards: the naive model.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,18 +21,18 @@ struct Occasion {
   const Kind& kind() const { return what().kind_in(step); }
   const std::vector<int>& members() const { return program->sets[static_cast<std::size_t>(what().set)].ranks; }
   int place_of(int rank) const;
-  // False if the rank has joined before.
+  // False if the rank has already joined.
   bool takes_part(int rank) const;
 };
 
 std::size_t bytes_of(hvd_dtype dtype);
-// Elements that a rank gives and gets.
+// The number of elements that a rank gives, and the number that it gets.
 std::int64_t count_in(const Occasion& it, int rank);
 std::int64_t count_out(const Occasion& it, int rank);
-// The rows that a rank gets from each member.
+// The number of rows that a rank gets from each member.
 std::vector<std::int64_t> rows_from(const Occasion& it, int rank);
 void fill_input(const Occasion& it, int rank, std::byte* data);
-// The first difference from what the rank must get, as a sentence; nothing if there is none.
+// Describes the first difference from the expected result. Nothing if there is no difference.
 std::optional<std::string> find_fault(const Occasion& it, int rank, const std::byte* found);
 
 }  // namespace hvd::programs

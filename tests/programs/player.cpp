@@ -48,7 +48,8 @@ void Player::play() {
   place_.does("has played its part");
 }
 
-// The threads share the uses; in a phase with joins what is of the world is on the others than the first.
+// The threads divide the uses among them. In a phase with joins, operations of the world run on all threads but the
+// first.
 void Player::play(int phase) {
   const Phase& its = program_.phases[static_cast<std::size_t>(phase)];
   Dice dice = Dice(program_.seed).of({phase, rank_, 2});
@@ -85,7 +86,7 @@ hvd_status Player::try_to_prepare(const std::string& name, const Kind& kind, int
                                   const char* group, hvd_op*& op) {
   std::vector<std::int64_t> shape = kind.shape;
   if (kind.lacks_dimensions) shape.clear();
-  else if (kind.has_own_rows()) shape.insert(shape.begin(), 7);  // any number
+  else if (kind.has_own_rows()) shape.insert(shape.begin(), 7);  // any number of rows
   hvd_op_description description{};
   description.struct_size = sizeof description;
   description.name = name.c_str();
@@ -110,7 +111,7 @@ hvd_op* Player::prepare(const std::string& name, const Kind& kind, int set_id, b
   return op;
 }
 
-// After the steps: whoever is last to do so is known if all were waited for.
+// Joins after the steps. The result, the last rank to join, can be checked if all operations were waited for before.
 void Player::join(int phase) {
   const Phase& its = program_.phases[static_cast<std::size_t>(phase)];
   Kind kind;
@@ -162,7 +163,7 @@ void Player::add(const Change& change) {
              ", place of this rank " + std::to_string(mine));
 }
 
-// Something that not all members start. 0 if it was refused.
+// Starts an operation that not all members start. Returns 0 if the operation was refused.
 hvd_handle Player::start_lonely(const std::string& name, int set_id, std::vector<float>& data) {
   Kind kind;
   kind.shape = {static_cast<std::int64_t>(data.size())};
@@ -201,7 +202,7 @@ void Player::meet() {
   hvd_release(runtime_, handle);
 }
 
-// Waits for what rank 0 never starts, which ends with the runtime. False if it came too late.
+// Waits for an operation that rank 0 never starts. It ends with the runtime. False if the runtime had already ended.
 bool Player::wait_in_vain(const std::string& name) {
   std::vector<float> data(100);
   hvd_handle lonely = start_lonely(name, 0, data);
@@ -211,7 +212,7 @@ bool Player::wait_in_vain(const std::string& name) {
   return true;
 }
 
-// The others' work is done when all have met; a sudden end before would take it from them.
+// All ranks meet first, because a sudden end would make the unfinished operations of other ranks fail.
 void Player::end() {
   place_.is_at(static_cast<int>(program_.phases.size()), 0);
   meet();

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's part of a program, played over horovod.h.
+// One rank's part of a program, executed over horovod.h.
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,14 +10,15 @@
 
 namespace hvd::programs {
 
-inline constexpr std::int64_t for_ever = -1;  // of hvd_wait(): the watch ends what takes too long
+inline constexpr std::int64_t for_ever = -1;  // a timeout for hvd_wait(): the watch ends what takes too long
 
 class Player {
  public:
-  // The runtime was started with the program's static sets (static_sets_of) and knobs, process sets dynamic.
+  // The runtime must have been started with the program's knobs and static sets (static_sets_of), and with dynamic
+  // sets.
   Player(const Program& program, hvd_runtime* runtime, int rank, Watch& watch);
   ~Player();
-  // All phases and the ending, but for hvd_shutdown(). Faults are told to the watch.
+  // Plays all phases and the ending, except for hvd_shutdown(). Reports faults to the watch.
   void play();
 
  private:
@@ -39,7 +40,7 @@ class Player {
   bool wait_in_vain(const std::string& name);
   void meet();
   bool is_member(int set) const;
-  // Of a set of the program.
+  // The id of the program's set number `set`.
   int id_of(int set) const { return ids_[static_cast<std::size_t>(set)]; }
   void complain(const std::string& text) { watch_.found("rank " + std::to_string(rank_) + ": " + text); }
 
@@ -48,10 +49,10 @@ class Player {
   const int rank_;
   Watch& watch_;
   Place& place_;
-  std::vector<int> ids_;  // by set
+  std::vector<int> ids_;  // indexed by the program's set number
 };
 
-// The lists that hvd_init_options wants.
+// The lists of ranks and sizes for hvd_init_options.
 std::pair<std::vector<int>, std::vector<std::size_t>> static_sets_of(const Program& program);
 
 }  // namespace hvd::programs

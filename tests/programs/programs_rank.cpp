@@ -1,4 +1,5 @@
-// A rank of a job that plays random programs, one runtime after the other: programs_rank FIRST COUNT [sets].
+// A rank of a job that plays random programs, each with a new runtime: programs_rank FIRST COUNT [sets] plays the seeds
+// FIRST to FIRST + COUNT - 1. With "sets" the programs mostly test overlapping process sets.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Random programs whose ranks are threads of this process, over links in the process.
 //
-// HVD_PROGRAM=<seed> plays that one alone and prints it; HVD_PROGRAMS=<first>:<count> plays so many.
+// HVD_PROGRAM=<seed> plays and prints only that program. HVD_PROGRAMS=<first>:<count> plays `count` programs.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -40,7 +40,7 @@ std::vector<std::vector<Rank>> static_sets(const Program& program) {
   return sets;
 }
 
-// Empty if all went well.
+// Plays a program. Returns the faults, an empty text if there are none.
 std::string play(const Program& program, const std::string& how_to_repeat) {
   testing::Ensemble ensemble(testing::made_up_world(program.nodes), config_of(program));
   std::vector<std::optional<connections::NetListener>> listeners(ensemble.world.members.size());
@@ -82,7 +82,7 @@ void play_seeds(const Wish& wish, const char* test, std::uint64_t first, std::ui
     first = std::strtoull(some, &end, 10);
     count = std::strtoull(end + 1, nullptr, 10);
   }
-  // Several at a time, since their ranks wait for each other most of the time.
+  // Plays several programs at a time, because their ranks mostly wait for each other.
   std::atomic<std::uint64_t> next{first};
   std::vector<std::thread> players;
   for (int player = 0; player < 4; ++player)

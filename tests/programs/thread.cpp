@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte guard{0xA5};
 
-// Memory between two strips that nobody may write to; the elements lie anywhere their type allows.
+// Memory between two strips that must stay unchanged. The elements may have any alignment that their type allows.
 class Guarded {
  public:
   Guarded(std::size_t bytes, std::size_t shift)
@@ -30,7 +30,7 @@ class Guarded {
   std::size_t begin_, bytes_;
 };
 
-// What the odd rank submits.
+// Returns the operation that the differing rank submits instead.
 Kind odd_kind(Kind kind, Fault fault, const std::vector<int>& members) {
   switch (fault) {
     case Fault::dtype: kind.dtype = kind.dtype == HVD_FLOAT32 ? HVD_FLOAT64 : HVD_FLOAT32; break;
@@ -55,10 +55,10 @@ Kind odd_kind(Kind kind, Fault fault, const std::vector<int>& members) {
 
 }  // namespace
 
-// One operation of one start.
+// One operation, as this rank starts it in one step.
 struct Player::Thread::Part {
   Occasion occasion;
-  Kind kind;  // what this rank says it is
+  Kind kind;  // as this rank describes it
   bool is_transient = false, is_faulty = false, is_refused = false, is_in_place = false, keeps_result = false;
   Guarded input{0, 0}, output{0, 0}, before{0, 0};
   std::vector<std::int64_t> splits;
@@ -101,7 +101,7 @@ void Player::Thread::step(int step) {
   std::vector<int> order;
   for (int use : uses_)
     if (phase_.uses[static_cast<std::size_t>(use)].is_in(step)) order.push_back(use);
-  // The ranks of a phase in lockstep leave out what they are no members of.
+  // In lockstep all ranks use the same order, and each leaves out operations of sets without it.
   if (phase_.is_in_lockstep) std::ranges::sort(order, {}, [&](int use) { return common.of({use}).draw(); });
   else own.shuffle(order);
   std::vector<std::unique_ptr<Start>> started;
@@ -162,7 +162,7 @@ std::unique_ptr<Player::Thread::Part> Player::Thread::part_of(int use, int step)
   return part;
 }
 
-// Prepared anew for every use, or once.
+// Returns the operation: prepared again for every use, or prepared once and kept.
 hvd_op* Player::Thread::operation_of(const Part& part) {
   const Use& what = part.occasion.what();
   std::string group = "group " + std::to_string(what.group);
@@ -248,7 +248,7 @@ void Player::Thread::check(const Start& start, std::size_t index) {
   if (auto fault = find_fault(it, player_.rank_, result)) complain(*fault);
 }
 
-// A call that is refused at once, of which the other ranks hear nothing.
+// Makes a call that is refused at once. The other ranks do not notice.
 void Player::Thread::blunder(int step) {
   Dice own = Dice(player_.program_.seed).of({phase_number_, step, player_.rank_, number_, 8});
   const auto size = player_.program_.ranks();

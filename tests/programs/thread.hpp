@@ -1,6 +1,6 @@
 #pragma once
-// What one thread of a rank does in a phase: starts operations of every step in its own order, alone or several at
-// once, and waits for them.
+// One thread of a rank in a phase. It starts the operations of every step in its own order, alone or several
+// at once, and waits for them.
 #include <latch>
 #include <map>
 #include <memory>
@@ -13,8 +13,8 @@ namespace hvd::programs {
 
 class Player::Thread {
  public:
-  // `steps`: how many of the phase's steps it takes part in. `has_submitted`, if not null, is told when it has started
-  // all that it ever will.
+  // `steps`: in how many of the phase's steps the thread takes part. `has_submitted`, if not null, is counted down when
+  // the thread has started all its operations.
   Thread(Player& player, int phase, int number, std::vector<int> uses, int steps, std::latch* has_submitted);
   ~Thread();
   void run();
@@ -38,7 +38,7 @@ class Player::Thread {
   const int steps_;
   std::latch* const has_submitted_;
   Place& place_;
-  std::map<std::pair<int, int>, hvd_op*> held_;  // by use and kind
+  std::map<std::pair<int, int>, hvd_op*> held_;  // by use and kind of use
 };
 
 }  // namespace hvd::programs

@@ -1,6 +1,6 @@
 #pragma once
-// What every thread of every rank is at, and what was found wrong. When nothing moves for too long the watch prints
-// all of it and ends the process, since a rank that hangs cannot be waited for.
+// Notes what every thread of every rank is doing, and the faults that were found. If nothing moves for too long, the
+// watch prints all of this and ends the process, because nobody can wait for a rank that hangs.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 
 namespace hvd::programs {
 
-// Where one thread of a rank is. Written by that thread, read by the watch.
+// The current activity of one thread of a rank. The thread writes it, the watch reads it.
 class Place {
  public:
   Place(std::string who, std::atomic<std::uint64_t>& moves) : who_(std::move(who)), moves_(moves) {}
@@ -22,7 +22,7 @@ class Place {
     phase_ = phase;
     step_ = step;
   }
-  // `doing` is a constant, `what` lives until the next call.
+  // `doing` must be a constant. `what` must live until the next call.
   void does(const char* doing, const std::string* what = nullptr) {
     moves_.fetch_add(1, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
@@ -46,7 +46,7 @@ class Place {
 
 class Watch {
  public:
-  // `about`: what is printed above the places.
+  // `about`: a text that is printed above the places.
   Watch(std::string about, std::chrono::seconds patience)
       : about_(std::move(about)), patience_(patience), thread_([this] { run(); }) {}
   ~Watch() {
@@ -60,7 +60,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // For a thread that has left, too, since others may wait because of what it did.
+  // The place stays when its thread has ended, because others may wait for what that thread did.
   Place& place(std::string who) {
     std::lock_guard lock(mutex_);
     return places_.emplace_back(std::move(who), moves_);
@@ -69,7 +69,7 @@ class Watch {
     std::lock_guard lock(mutex_);
     if (++faults_ <= most_shown) text_ += fault + '\n';
   }
-  // Everything that was wrong; empty if nothing was.
+  // Returns all faults as text; empty if there are none.
   std::string faults() const {
     std::lock_guard lock(mutex_);
     return faults_ <= most_shown ? text_ : text_ + "… " + std::to_string(faults_) + " faults in all\n";
@@ -96,7 +96,7 @@ class Watch {
     for (const Place& place : places_) text += "  " + place.text() + '\n';
     std::fprintf(stderr, "%s%s", text.c_str(), text_.c_str());
     std::fflush(nullptr);
-    std::this_thread::sleep_for(std::chrono::seconds(2));  // the other processes of the job want to say the same
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the other processes of the job print theirs, too
     std::_Exit(3);
   }
 

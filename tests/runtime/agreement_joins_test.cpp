@@ -1,4 +1,4 @@
-// Votes of ranks that have joined, which need not have been counted.
+// Votes of ranks that have joined. The vote of such a rank may arrive after the decision.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::floats;
 
-// A node that keeps what it says.
+// A node of a job whose messages and decisions the test can read.
 class NodeAtHand final : public AgreementEffects {
  public:
   NodeAtHand(std::vector<Rank> ranks, int world_size, bool is_root, int children) {
@@ -49,6 +49,7 @@ class NodeAtHand final : public AgreementEffects {
   void scheduled(SlotId) override {}
   void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
+  void heard_heeded(Rank) override {}
   void lost(Rank, std::string_view) override {}
   std::vector<Rank> missing_at(SlotId) const override { return {}; }
   void answered(const std::vector<Missing>&) override {}
@@ -67,7 +68,7 @@ TEST(Agreement, ignores_a_vote_about_what_was_decided_since_without_a_rank_that_
   node.vote(0, 1, seen);
   node.agreement->flush(0);
   EXPECT_EQ(node.batches, 1);
-  node.vote(1, 1, seen);  // on its way while the batch was decided on, of which its tensor is a part
+  node.vote(1, 1, seen);  // sent before rank 1 saw the batch that has its tensor
   node.agreement->flush(0);
   node.vote(0, 2, node.records);
   node.agreement->flush(0);
@@ -79,8 +80,8 @@ TEST(Agreement, schedules_what_is_ready_before_the_vote_of_a_rank_that_has_joine
   NodeAtHand node({Rank{0}, Rank{1}}, 2, true, 0);
   node.ask(1, JoinRequest{false});
   node.agreement->flush(0);
-  node.vote(0, 1, node.records);      // ready, not scheduled
-  node.vote(1, 1, node.records + 9);  // of another thread
+  node.vote(0, 1, node.records);      // ready, but not scheduled
+  node.vote(1, 1, node.records + 9);  // from another thread of rank 1
   node.agreement->flush(0);
   EXPECT_EQ(node.batches, 1);
   EXPECT_EQ(node.failures, 0);
@@ -100,7 +101,7 @@ TEST(Agreement, hears_several_votes_of_a_node_whose_ranks_have_all_joined) {
   exchange();
   for (int seat : {0, 1}) node.vote(seat, 1, node.records);
   exchange();
-  EXPECT_EQ(root.batches, 0);  // rank 0 has a say
+  EXPECT_EQ(root.batches, 0);  // rank 0 has not voted yet
   root.vote(0, 1, root.records);
   exchange();
   EXPECT_EQ(root.batches, 1);

@@ -27,7 +27,7 @@ std::shared_ptr<void> zeroed(std::size_t bytes) {
   return {memory, [](void* it) { ::operator delete (it, std::align_val_t{64}); }};
 }
 
-// What a rank's engine does about the agreement, over the real board of its node.
+// The part of a rank's engine that deals with the agreement, over the real board of its node.
 class RankModel {
  public:
   RankModel(std::unique_ptr<NodeBoard> board) : board_(std::move(board)) {}
@@ -45,7 +45,7 @@ class RankModel {
     board_->announce_arrivals();
   }
 
-  // One record; false if there is none.
+  // Reads one record. False if there is none.
   bool read() {
     ConstBytes bytes;
     if (!board_->read(bytes)) return false;
@@ -58,7 +58,7 @@ class RankModel {
   }
 
   NodeBoard& board() { return *board_; }
-  std::vector<std::string> history;  // what was scheduled, failed, or ended, in order
+  std::vector<std::string> history;  // what was scheduled, failed or ended, in this order
 
  private:
   struct Name {
@@ -127,7 +127,7 @@ class RankModel {
   int in_flight_ = 0;
 };
 
-// The nodes of a job as a tree of `width`, with frames that travel as late as the random numbers want.
+// The nodes of a job as a tree of `width`. Random numbers decide how long frames travel.
 class Forest {
  public:
   Forest(std::vector<int> shape, int width, unsigned seed) : random_(seed) {
@@ -142,11 +142,11 @@ class Forest {
   std::vector<RankModel*>& ranks() { return ranks_; }
   std::mt19937& random() { return random_; }
   NodeAgreement& agreement(int node) { return *nodes_[static_cast<std::size_t>(node)]->agreement; }
-  std::vector<std::pair<int, std::string>> losses;  // (node that heard, why)
+  std::vector<std::pair<int, std::string>> losses;  // (node that heard of a loss, reason)
 
   std::vector<std::string> answers;  // "slot or name: ranks that are missing"
 
-  // Something that can happen happens. False if nothing can.
+  // Does one of the things that can happen. False if nothing can.
   bool happen() {
     std::vector<std::function<bool()>> actions;
     for (auto& node : nodes_) {
@@ -208,7 +208,7 @@ class Forest {
       }
       for (int child = -1; child + 1 < static_cast<int>(arriving.size()); ++child) {
         auto& queue = arriving[static_cast<std::size_t>(child + 1)];
-        // Some of what is on the way has arrived.
+        // Delivers some of the frames that are on their way.
         auto count = queue.empty() ? 0 : 1 + forest.random_() % queue.size();
         for (; count > 0; --count) {
           news = true;
@@ -237,6 +237,7 @@ class Forest {
     void scheduled(SlotId slot) override { ranks.front()->board().scheduled(slot); }
     void heard_ballot(OpNameView, Rank) override {}
     void heard_stall(Rank, const StallRequest&) override {}
+    void heard_heeded(Rank) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
     }
@@ -262,11 +263,11 @@ class Forest {
     bool has_appended = false;
     std::vector<std::unique_ptr<RankModel>> ranks;
     std::unique_ptr<NodeAgreement> agreement;
-    std::vector<std::deque<Buffer>> arriving;  // from the parent, and from each child
+    std::vector<std::deque<Buffer>> arriving;  // frames from the parent and from each child
   };
 
   std::mt19937 random_;
-  bool batches_may_run_ = false;  // then small ops wait for company
+  bool batches_may_run_ = false;  // then small ops wait for others
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<RankModel*> ranks_;
 };
@@ -288,13 +289,13 @@ void PrintTo(const Shape& shape, std::ostream* out) {
   *out << shape.nodes.size() << " nodes";
 }
 
-// Every rank submits the same names in an order of its own, over and over; now and then an op has changed on all ranks
-// (they notice one by one), or is one of those that come once only.
+// Every rank submits the same names again and again in its own order. Sometimes an op has changed on all ranks, which
+// notice it one after another. Sometimes an op is used only once.
 TEST_P(AgreementOf, nodes_gives_all_ranks_one_schedule_whatever_comes_when) {
   for (unsigned seed = 0; seed < (testing::is_sanitized ? 8 : 40); ++seed) {
     Forest forest(GetParam().nodes, GetParam().width, seed);
     constexpr int names = 16, rounds = 12;
-    std::vector<std::vector<std::pair<int, int>>> plans;  // by rank: (round, name), next last
+    std::vector<std::vector<std::pair<int, int>>> plans;  // by rank: (round, name); the next one is the last entry
     for (std::size_t rank = 0; rank < forest.ranks().size(); ++rank) {
       plans.emplace_back();
       for (int round = rounds - 1; round >= 0; --round) {
@@ -312,7 +313,7 @@ TEST_P(AgreementOf, nodes_gives_all_ranks_one_schedule_whatever_comes_when) {
       std::string name = std::to_string(number) + (transient ? "." + std::to_string(round) : "");
       if (forest.ranks()[rank]->is_in_flight(name)) return false;
       plan.pop_back();
-      // Equal on all ranks in a round, and changes every fourth.
+      // The count is equal on all ranks in a round. For some names it changes every fourth round.
       std::int64_t count = 10 + (number % 3 == 0 ? round / 4 : 0);
       forest.ranks()[rank]->submit(name, count, transient);
       return true;
@@ -363,7 +364,7 @@ TEST(Agreement, sends_at_most_two_frames_per_node_for_any_number_of_known_ops) {
   step();
   std::uint64_t before = forest.frames();
   step();
-  // Three links, one frame in each direction.
+  // Three links with one frame in each direction.
   EXPECT_EQ(forest.frames() - before, 6);
   before = forest.frames();
   forest.settle();
@@ -394,7 +395,7 @@ TEST(Agreement, finds_out_on_all_nodes_who_is_missing) {
   forest.agreement(0).coordinator()->visit_slots([&](SlotId found, const OpName&) { slot = found.value; });
   forest.agreement(0).ask_who_is_missing({SlotId{slot}});
   forest.settle();
-  // Rank 2, alone on its node, has arrived: its node counts on.
+  // Rank 2 is alone on its node and has arrived. Therefore nobody is missing on this node.
   EXPECT_EQ(forest.answers.size(), 1u);
   EXPECT_NE(forest.answers.front().find(" 1"), std::string::npos) << forest.answers.front();
   EXPECT_NE(forest.answers.front().find(" 4"), std::string::npos) << forest.answers.front();
@@ -417,13 +418,13 @@ TEST(Agreement, finds_out_who_has_not_voted_for_a_new_name_on_all_nodes) {
 }
 
 TEST(Agreement, carries_one_ballot_per_subtree_and_name) {
-  Forest forest({4, 4, 4}, 1, 13);  // a chain
+  Forest forest({4, 4, 4}, 1, 13);  // width 1: the nodes form a chain
   for (RankModel* rank : forest.ranks()) rank->submit("a", 1, false);
   forest.settle();
   everybody_has_the_same_history(forest);
   Buffer request;
   encode(Request(OpRequest{"a", floats({1})}), request);
-  EXPECT_LT(forest.bytes_up(1), 2 * request.size() + 60);  // of eight ranks
+  EXPECT_LT(forest.bytes_up(1), 2 * request.size() + 60);  // less than two requests for eight ranks
 }
 
 TEST(Agreement, refuses_frames_that_are_broken) {
@@ -433,7 +434,7 @@ TEST(Agreement, refuses_frames_that_are_broken) {
     EXPECT_FALSE(forest.agreement(0).receive(Neighbour{0}, as_bytes(std::string_view(text, 1 + std::strlen(text + 1)))))
         << text;
 
-  // An op travels as a ballot, with the opinions of a whole subtree; a single rank's would be lost.
+  // An op travels as a ballot with the opinions of a whole subtree. A request of a single rank is refused.
   Buffer request, frame;
   encode(Request(OpRequest{"a", floats({1})}), request);
   ByteWriter writer(frame);

@@ -31,7 +31,7 @@ TEST(Ballots, keep_two_opinions_that_differ_whoever_counted_them_and_no_third) {
   Ballots ballots(4);
   ballots.open("a");
   ballots.vote(0, "a", of(0, floats({4})));
-  ballots.vote(3, "a", {{Rank{7}, floats({4})}, {Rank{9}, floats({5})}});  // a subtree that disagrees in itself
+  ballots.vote(3, "a", {{Rank{7}, floats({4})}, {Rank{9}, floats({5})}});  // a subtree whose ranks disagree
   ballots.vote(1, "a", of(1, floats({6})));
   auto all = ballots.vote(2, "a", of(2, floats({4})));
   ASSERT_TRUE(all);

@@ -12,7 +12,7 @@ namespace {
 
 using testing::floats;
 
-// What the coordinator wrote, as short text: "give 0 a", "batch 0 1", "evict 0", "fail a", "shutdown 1".
+// The coordinator's records as short texts: "give 0 a", "batch 0 1", "evict 0", "fail a", "shutdown 1".
 struct Log {
   std::vector<std::string> lines;
   std::string last_message;
@@ -135,7 +135,7 @@ TEST(Coordinator, evicts_the_least_recently_used_op_over_capacity) {
     f.everybody_votes(name, floats({4}));
     f.coordinator.schedule(0);
   }
-  f.coordinator.all_arrived(SlotId{0});  // "a" is used again
+  f.coordinator.all_arrived(SlotId{0});  // the ranks use "a" again
   f.coordinator.schedule(0);
   f.log.take();
   f.everybody_votes("c", floats({4}));
@@ -149,7 +149,7 @@ TEST(Coordinator, fuses_neighbours_of_like_kind_up_to_the_threshold_and_keeps_th
   f.everybody_votes("a", floats({4}));  // 16 bytes
   f.everybody_votes("d", doubles);      // 16 bytes of another type
   f.everybody_votes("b", floats({4}));
-  f.everybody_votes("c", floats({4}));  // would be 48
+  f.everybody_votes("c", floats({4}));  // would make 48 bytes
   f.coordinator.schedule(0);
   EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "give 1 d", "give 2 b", "give 3 c", "batch 0 2", "batch 1", "batch 3"}));
 }
@@ -167,7 +167,7 @@ TEST(Coordinator, lets_small_ops_gather_while_batches_are_in_flight) {
   f.everybody_votes("a", floats({4}));
   f.coordinator.schedule(1);
   EXPECT_EQ(f.log.take(), (Lines{"give 0 a"}));
-  f.everybody_votes("b", floats({30}));  // together over the threshold
+  f.everybody_votes("b", floats({30}));  // both together are over the threshold
   f.coordinator.schedule(1);
   EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "batch 0", "batch 1"}));
 }
@@ -182,7 +182,8 @@ TEST(Coordinator, schedules_what_is_ready_and_then_ends_the_log_at_the_first_wis
   EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "batch 0", "shutdown 1"}));
 }
 
-// Ops in any order, with batches in flight or not, and logs that are read late: every op is scheduled exactly once.
+// Ops in any order, with and without batches in flight, and logs that are read late. Every op must be scheduled exactly
+// once.
 TEST(Coordinator, schedules_every_op_once_whatever_the_order) {
   constexpr int ops = 12;
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -196,7 +197,7 @@ TEST(Coordinator, schedules_every_op_once_whatever_the_order) {
       f.coordinator.schedule(static_cast<int>(random() % 2));
       if (random() % 3 == 0) f.coordinator.read_by_all(f.log.lines.size());
     }
-    // No further ops: everything that waits for a slot gets one as the log is read.
+    // No more ops come. Every op that waits for a slot must get one when the log is read.
     for (int i = 0; i < ops; ++i) {
       f.coordinator.schedule(0);
       f.coordinator.read_by_all(f.log.lines.size());

@@ -1,4 +1,4 @@
-// The end of a rank as a table: every fact in every phase, and what comes of it.
+// The end of a rank as a table: every fact in every phase, and the step that follows.
 #include "runtime/departure.hpp"
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ using std::chrono::seconds;
 
 constexpr seconds time_for_cause(7);
 
-// One rank's departure with a clock that the test sets. What it is told to do is written down in words.
+// One rank's departure with a clock that the test sets. The steps that it orders are written down as words.
 class Rig {
  public:
   explicit Rig(Rank me = Rank{2})
       : departure({me, time_for_cause, [](Rank rank) { return "rank " + std::to_string(rank.value); },
                    [] { return std::string("the leader"); }, [this] { return now; }}) {}
 
-  // All that is to be done now, in order.
+  // Returns all steps that are to be done now, in order.
   std::vector<std::string> steps() {
     std::vector<std::string> said;
     for (;;) {
@@ -78,7 +78,7 @@ std::string reason_of(Rig& rig) {
 
 // ---- the table
 
-// How a rank comes into each phase in which facts can still change something.
+// The facts that lead a rank into each phase in which facts can still change something.
 struct Start {
   const char* name;
   std::function<void(Rig&)> reach;
@@ -179,7 +179,7 @@ const std::vector<Row> table{
     {connecting, seconds_pass_10, {}},
 
     {connecting_late, nothing, {}},
-    {connecting_late, links_are_there, {}},  // the engine then says that there is no work
+    {connecting_late, links_are_there, {}},  // nothing to do; the engine then reports that there is no work
     {connecting_late, start_is_refused, {"announce the loss of 2", "tell neighbours of 2", "end: unsupported"}},
     {connecting_late, start_takes_too_long, {"tell neighbours of 2", timeout}},
     {connecting_late, stop_is_wished, {"send the wish ''"}},
@@ -191,7 +191,7 @@ const std::vector<Row> table{
 
     {running, nothing, {}},
     {running, links_are_there, {}},
-    {running, start_is_refused, {}},  // it cannot be any more
+    {running, start_is_refused, {}},  // too late: the rank is running
     {running, stop_is_wished, {"send the wish ''", "wait for 10 s"}},
     {running, stop_is_wished_with_a_reason, {"send the wish 'MPI ends'", "wait for 10 s"}},
     {running, log_ends_by_this_rank, {}},
@@ -226,7 +226,7 @@ const std::vector<Row> table{
     {doubting, nothing, {"wait for 7 s"}},
     {doubting, stop_is_wished, {"send the wish ''", "wait for 7 s"}},
     {doubting, log_ends_by_another, {"wait for 7 s"}},
-    {doubting, batch_fails, {"wait for 7 s"}},  // the first failure is the one
+    {doubting, batch_fails, {"wait for 7 s"}},  // the first failure counts
     {doubting, loss_is_announced, {"announce the loss of 1", "tell neighbours of 1", lost}},
     {doubting, loss_is_noticed, {"announce the loss of 3", "tell neighbours of 3", lost}},
     {doubting, leader_hears_of_a_loss, {"announce the loss of 2", "tell neighbours of 2", lost}},

@@ -1,4 +1,5 @@
-// Whole runtimes whose tensors lie in the memory of a late device: staged through the host, or carried by a transport.
+// Whole runtimes whose tensors are in the memory of a late device. The tensors are staged through the host, or a
+// transport carries them directly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ using testing::RankThread;
 
 constexpr auto patience = std::chrono::seconds(20);
 
-// How the tensors travel, between which ranks.
+// How the tensors are carried, and the shape of the world.
 struct Way {
   std::string name;
   std::vector<int> shape;
@@ -34,7 +35,7 @@ struct Way {
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 };
 
-// A rank's runtime with a device, and the program's stream on it.
+// A rank's runtime with a device, and a stream of the program on this device.
 class DeviceRig {
  public:
   DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct)
@@ -63,7 +64,7 @@ class DeviceRig {
     DeviceKind device = DeviceKind::cuda;
   };
   Result<Handles::Number> start(const std::vector<Use>& uses) {
-    std::vector<Submission> submissions;
+    std::vector<Start> starts;
     for (const Use& use : uses) {
       Signature signature;
       signature.verb = use.verb;
@@ -72,15 +73,15 @@ class DeviceRig {
       if (signature.row().agreed == VerbRow::Agreed::all_but_first) signature.shape[0] = 0;
       auto operation = runtime->prepare(use.name, signature);
       if (!operation) return operation.error();
-      Submission submission{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0], nullptr, 0};
-      if (use.has_stream) submission.stream = stream;
-      submissions.push_back(submission);
+      Start start{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0]};
+      if (use.has_stream) start.stream = stream;
+      starts.push_back(start);
     }
-    return runtime->submit(submissions);
+    return runtime->submit(starts);
   }
   HandleCell& cell(Handles::Number handle) { return *runtime->handles().find(handle); }
   bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
-  // "" or the error's text.
+  // Returns the error's text, "" if there is none.
   std::string wait(Handles::Number handle) {
     EXPECT_TRUE(runtime->wait(cell(handle), Deadline::after(patience)));
     return cell(handle).error ? cell(handle).error->message : "";
@@ -98,7 +99,7 @@ class DeviceRig {
   devices::Memory upload(const std::vector<float>& values) {
     return device->upload(stream, values.data(), values.size() * sizeof(float));
   }
-  // When the program's stream gets there.
+  // Returns the values when the program's stream has reached this point.
   std::vector<float> read(const void* address, std::size_t count) {
     auto bytes = device->download(stream, address, count * sizeof(float));
     std::vector<float> values(count);
@@ -191,13 +192,13 @@ TEST_P(DeviceBatches, of_every_verb_give_their_results_where_the_input_lies) {
           EXPECT_EQ(rig.read(taken.data(), expected.size()), expected) << name;
         };
         const auto each = static_cast<float>(round);
-        // Rank r gives r + 1 rows of two.
+        // Rank r gives r + 1 rows of two elements.
         std::vector<float> gathered;
         for (int from = 0; from < size; ++from)
           gathered.insert(gathered.end(), 2 * static_cast<std::size_t>(from + 1), each + static_cast<float>(from));
         keep("gather", Verb::allgather, {rank + 1, 2},
              std::vector<float>(2 * static_cast<std::size_t>(rank + 1), each + static_cast<float>(rank)), gathered);
-        // One row to each.
+        // Each rank gets one row from every rank.
         std::vector<float> rows(static_cast<std::size_t>(size)), columns;
         for (int to = 0; to < size; ++to) {
           rows[static_cast<std::size_t>(to)] = each + static_cast<float>(10 * rank + to);
@@ -220,7 +221,7 @@ TEST_P(DeviceBatches, read_what_a_late_producer_writes_and_are_read_by_the_next_
   run([&](DeviceRig& rig, int rank) {
     for (int round = 0; round < 10; ++round) {
       rig.device->hold(rig.stream);
-      devices::Memory data = rig.upload(part_of(rank, 5000));  // later, while it is reduced
+      devices::Memory data = rig.upload(part_of(rank, 5000));  // replaces the memory while its tensor is being reduced
       auto handle = rig.start({{"sum", Verb::allreduce, {5000}, data.data(), data.data()}});
       ASSERT_TRUE(handle) << handle.error().message;
       rig.device->let_go(rig.stream);
@@ -294,7 +295,7 @@ TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_eve
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     rig.device->hold(rig.stream);
     devices::Memory first = rig.upload(part_of(rank, 100)), second = rig.upload(part_of(rank, 200));
-    // One after the other, so that they are two batches.
+    // Started one after the other, so that they are two batches.
     EXPECT_EQ(rig.run({"first", Verb::allreduce, {100}, first.data(), first.data()}), "");
     EXPECT_EQ(rig.run({"second", Verb::allreduce, {200}, second.data(), second.data()}), "");
     EXPECT_EQ(rig.run({"first", Verb::allreduce, {100}, first.data(), first.data()}), "");
@@ -315,7 +316,7 @@ TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
     devices::Memory late = rig.upload(part_of(rank, 100)), data = rig.upload(part_of(rank, 100));
     devices::finish(*rig.device, rig.stream);
     rig.device->hold(rig.stream);
-    // Behind one that waits for a stream: issued, and not there.
+    // This batch waits for the stream: it is issued but not finished. The next one is queued behind it.
     EXPECT_EQ(rig.run({"late", Verb::allreduce, {100}, late.data(), late.data()}), "");
     auto handle = rig.start({{"no stream", Verb::allreduce, {100}, data.data(), data.data(), false}});
     ASSERT_TRUE(handle);
@@ -329,7 +330,7 @@ TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
 TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
   Ensemble ensemble(testing::made_up_world({2}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
-    constexpr std::size_t count = 1'000'000;  // eight chunks
+    constexpr std::size_t count = 1'000'000;  // travels in eight chunks
     devices::Memory data = rig.upload(part_of(rank, count));
     EXPECT_EQ(rig.run({"long", Verb::allreduce, {count}, data.data(), data.data()}), "");
     int out = 0, back = 0;
@@ -350,7 +351,7 @@ TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
 }
 
 TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_reason) {
-  for (int copies : {0, 1, 3, 9, 12}) {  // on the way out, and on the way back
+  for (int copies : {0, 1, 3, 9, 12}) {  // copies to the host and copies back
     Ensemble ensemble(testing::made_up_world({3}));
     with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
       constexpr std::size_t count = 1'000'000;
@@ -358,7 +359,7 @@ TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_
       devices::finish(*rig.device, rig.stream);
       if (rank == 1) rig.device->fail_copy_after(copies);
       std::string text;
-      // What was issued before the copy failed is found by the next one.
+      // A batch that was already issued succeeds when a copy fails later. The next batch then reports the failure.
       for (int i = 0; i < 1000 && text.empty(); ++i)
         text = rig.run({"long", Verb::allreduce, {count}, data.data(), data.data(), false});
       EXPECT_NE(text.find("failed on the device"), std::string::npos) << text;
@@ -367,7 +368,7 @@ TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_
   }
 }
 
-// The stream of the survivor never gets to its tensor, and must not keep it from hearing of the loss.
+// The survivor's stream never reaches its tensor. The survivor must hear of the loss nevertheless.
 TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
   for (bool is_direct : {false, true}) {
     Ensemble ensemble(testing::made_up_world({2}));
@@ -383,7 +384,8 @@ TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
       have_started.arrive_and_wait();
       if (rank == 0) rig.runtime->report_lost(Rank{1});
       const std::string text = rig.finish(*handle);
-      // What was issued is over for the host. Who comes later hears of it, unless both come before the engine looks.
+      // With a direct transport the handle of an issued batch is already done. Then a later batch reports the loss. A
+      // batch that starts before the engine notices the loss may still succeed.
       std::string later;
       for (int i = 0; i < 1000 && later.empty(); ++i)
         later = rig.run({"later", Verb::allreduce, {100}, warm.data(), warm.data()});
@@ -419,7 +421,7 @@ TEST(DeviceBatch, is_refused_where_ranks_or_tensors_disagree_about_the_kind_of_m
     const std::string text = rig.run(rank == 0 ? here : there);
     EXPECT_NE(text.find("Mismatched devices for 'a'"), std::string::npos) << text;
     EXPECT_NE(text.find("cuda"), std::string::npos) << text;
-    // Together.
+    // Both tensors in one submission.
     there.name = "b";
     auto mixed = rig.start({here, there});
     ASSERT_FALSE(mixed);
@@ -453,7 +455,7 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
   for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 1, 1}}) {
     Ensemble ensemble(testing::made_up_world(shape));
     ensemble.config.network_interfaces = "lo";
-    std::barrier all_did(ensemble.world.size());  // who leaves ends the job
+    std::barrier all_did(ensemble.world.size());  // a rank that leaves ends the job
     const int strays = LateDevice::strays();
     run_ranks(ensemble, [&](RankThread& thread) {
       auto device = std::make_shared<LateDevice>(5);
@@ -483,9 +485,9 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
         signature.device = DeviceKind::cuda;
         auto operation = (*runtime)->prepare("a", signature, number);
         ASSERT_TRUE(operation);
-        Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-        submission.stream = {stream.get()};
-        auto handle = (*runtime)->submit({&submission, 1});
+        Start start{*operation, data.data(), data.data(), 0};
+        start.stream = {stream.get()};
+        auto handle = (*runtime)->submit({&start, 1});
         ASSERT_TRUE(handle);
         HandleCell& cell = *(*runtime)->handles().find(*handle);
         EXPECT_TRUE((*runtime)->wait(cell, Deadline::after(patience)));

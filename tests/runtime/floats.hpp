@@ -1,5 +1,5 @@
 #pragma once
-// What ranks submit in the tests of the agreement: an allreduce of floats.
+// The operation that ranks submit in the agreement's tests: an allreduce of floats.
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
 #pragma once
-// A strict reader of JSON, for tests of what we write.
+// A strict reader of JSON, for tests of the JSON files that the library writes.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -16,7 +16,7 @@ namespace hvd::testing {
 struct Json {
   enum class Kind { nothing, number, text, array, object } kind = Kind::nothing;
   double number = 0;
-  std::string text;  // escapes are left as they are
+  std::string text;  // with its escapes, which are not decoded
   std::vector<Json> items;
   std::map<std::string, Json> members;
 
@@ -30,7 +30,7 @@ struct Json {
 
 class JsonReader {
  public:
-  // Nothing, if it is not one value and blanks.
+  // Returns nothing if the text is not exactly one value with optional blanks.
   static std::optional<Json> read(std::string_view text) {
     JsonReader reader(text);
     Json value;
@@ -110,8 +110,8 @@ class JsonReader {
   std::string_view rest_;
 };
 
-// What a display of Chrome's trace format relies on: times do not go back within a row, spans nest. Returns the spans
-// that are open at the end, all rows together; a fault fails the test.
+// Checks the rules that viewers of Chrome's trace format rely on: times never decrease within a row, and spans are
+// nested. A fault fails the test. Returns the number of spans that are open at the end, over all rows.
 inline int check_spans(const Json& trace) {
   std::map<int, std::vector<std::string>> open;
   std::map<int, double> last;

@@ -1,4 +1,4 @@
-// What is said about networks, over made-up hosts in a folder of the test's own.
+// The report about networks, for made-up hosts in the test's own folder.
 #include "runtime/network_report.hpp"
 
 #include <filesystem>

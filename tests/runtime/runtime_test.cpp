@@ -1,4 +1,4 @@
-// Whole runtimes, one per thread, over links in the process.
+// Whole runtimes, one per thread, which communicate over links in the process.
 #include "runtime/runtime.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::run_ranks;
 
 constexpr auto start_time = std::chrono::seconds(30);
 
-// A rank's runtime, with the calls that a program makes.
+// A rank's runtime and the calls that a program makes.
 class Rig {
  public:
   Rig(Ensemble& ensemble, RankThread& thread, std::vector<Observer*> observers = {},
@@ -54,15 +54,15 @@ class Rig {
     std::int64_t rows = 0;
   };
   Result<Handles::Number> start(const std::vector<Use>& uses) {
-    std::vector<Submission> submissions;
+    std::vector<Start> starts;
     for (const Use& use : uses) {
       auto operation = runtime->prepare(use.name, use.signature);
       if (!operation) return operation.error();
-      submissions.push_back({*operation, use.input, use.output, use.rows, nullptr, 0});
+      starts.push_back({*operation, use.input, use.output, use.rows});
     }
-    return runtime->submit(submissions);
+    return runtime->submit(starts);
   }
-  // "" or the error's text.
+  // Returns the error's text, "" if there is none.
   std::string finish(Handles::Number handle) {
     HandleCell* cell = runtime->handles().find(handle);
     EXPECT_NE(cell, nullptr);
@@ -100,7 +100,7 @@ std::vector<float> sums(int ranks, std::size_t count) {
   return result;
 }
 
-// One node, and the same ranks on several.
+// Returns the shape of one node, and shapes that place the same ranks on several nodes.
 std::vector<std::vector<int>> shapes_of(int ranks) {
   std::vector<std::vector<int>> shapes{{ranks}};
   if (ranks >= 2) shapes.push_back({ranks - 1, 1});
@@ -109,7 +109,7 @@ std::vector<std::vector<int>> shapes_of(int ranks) {
   return shapes;
 }
 
-// The nodes of a world of several are connected over loopback.
+// If the world has several nodes, they are connected over loopback.
 void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
   std::vector<std::optional<connections::NetListener>> listeners(static_cast<std::size_t>(ensemble.world.size()));
   if (topology::layout_of(ensemble.world).nodes > 1) {
@@ -226,7 +226,7 @@ TEST_P(ThreeRanks, plan_nothing_for_a_scale_that_is_new_in_every_step) {
   Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto step = [&](double prescale, double postscale) {
-      // One shot, and cut into chunks.
+      // A tensor that travels in one piece, and one that is cut into chunks.
       for (std::size_t count : {10u, 200'000u}) {
         auto data = parts(rank, count), expected = sums(3, count);
         for (float& value : expected) value = static_cast<float>(value * prescale * postscale);
@@ -257,15 +257,15 @@ TEST(Runtime, forgets_operations_that_nobody_holds_and_that_have_no_slot) {
       signature.postscale = postscale;
       auto operation = rig.runtime->prepare(name, signature);
       ASSERT_TRUE(operation);
-      Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-      auto handle = rig.runtime->submit({&submission, 1});
+      Start start{*operation, data.data(), data.data(), 0};
+      auto handle = rig.runtime->submit({&start, 1});
       ASSERT_TRUE(handle);
-      rig.runtime->release(**operation);  // while it is under way
+      rig.runtime->release(**operation);  // while the operation is under way
       EXPECT_EQ(rig.finish(*handle), "");
     };
     for (int i = 0; i < 100; ++i) use("name " + std::to_string(i), 1);
     for (int i = 0; i < 100; ++i) use("scaled", 1.0 / (i + 1));
-    // One more may be on its way out of the cache, and one in.
+    // One operation may just be leaving the cache while another one enters it: up to 8 + 2.
     EXPECT_LE(rig.runtime->operations(), 10u);
     for (int i = 0; i < 3; ++i) use("again", 1);
     auto requests = rig.runtime->counters().requests_sent.get();
@@ -285,8 +285,8 @@ TEST(Runtime, keeps_an_operation_that_is_held_however_many_others_come_and_go) {
       EXPECT_EQ(rig.allreduce("name " + std::to_string(i), other), "");
     }
     auto data = parts(rank, 3);
-    Submission submission{*held, data.data(), data.data(), 0, nullptr, 0};
-    auto handle = rig.runtime->submit({&submission, 1});
+    Start start{*held, data.data(), data.data(), 0};
+    auto handle = rig.runtime->submit({&start, 1});
     ASSERT_TRUE(handle);
     EXPECT_EQ(rig.finish(*handle), "");
     EXPECT_EQ(data, sums(2, 3));
@@ -327,7 +327,7 @@ TEST(Runtime, refuses_a_shape_whose_bytes_64_bits_cannot_count) {
       EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
       EXPECT_NE(refused.error().message.find("64 bits"), std::string::npos) << refused.error().message;
     }
-    signature.shape = {large, large, 0};  // nothing, however long its other sides are
+    signature.shape = {large, large, 0};  // no elements, although the other dimensions are large
     auto empty = rig.runtime->prepare("empty", signature);
     ASSERT_TRUE(empty);
     EXPECT_EQ((*empty)->count, 0);
@@ -337,7 +337,7 @@ TEST(Runtime, refuses_a_shape_whose_bytes_64_bits_cannot_count) {
   });
 }
 
-// The sum of all ranks' rows is known when they have met.
+// The number of rows of all ranks together is known only when the ranks have met.
 TEST(Runtime, fails_a_gather_whose_result_64_bits_cannot_count_and_goes_on) {
   Ensemble ensemble(testing::made_up_world({2}));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
@@ -357,9 +357,9 @@ TEST(Runtime, fails_a_gather_whose_result_64_bits_cannot_count_and_goes_on) {
 
 TEST_P(ThreeRanks, end_for_a_tensor_that_one_of_them_never_submits_whatever_else_moves) {
   Ensemble ensemble(testing::made_up_world(GetParam()));
-  // Whoever is not scheduled for as long is reported, too, and rightly.
+  // Every operation that waits this long is reported. Under a sanitizer others than "lonely" could wait as long.
   ensemble.config.stall_shutdown_time_s = testing::is_sanitized ? 4 : 0.3;
-  for (Member& member : ensemble.world.members) member.pid = ::getpid();  // one that is seen to run
+  for (Member& member : ensemble.world.members) member.pid = ::getpid();  // a process that exists and runs
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto data = parts(rank, 3);
     std::optional<Handles::Number> lonely;
@@ -379,12 +379,12 @@ TEST_P(ThreeRanks, end_for_a_tensor_that_one_of_them_never_submits_whatever_else
   });
 }
 
-// A program may call join() with operations under way.
+// A program may call join() while operations are under way.
 TEST_P(ThreeRanks, finish_what_is_under_way_as_they_join) {
   Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     for (int round = 0; round < 10; ++round) {
-      for (int step = 0; step < 3; ++step) {  // from the second one on it has a slot
+      for (int step = 0; step < 3; ++step) {  // from the second step on the operation has a slot
         auto data = parts(rank, 10);
         EXPECT_EQ(rig.allreduce("x", data), "");
       }
@@ -393,7 +393,8 @@ TEST_P(ThreeRanks, finish_what_is_under_way_as_they_join) {
       Signature join;
       join.verb = Verb::join;
       join.transient = true;
-      // Two of them have the same under way, one of which the others never submitted, and the last has nothing.
+      // Two of the ranks have "x" under way, and each also an operation that no other rank has submitted. The third
+      // rank has none.
       std::vector<Handles::Number> handles;
       auto start = [&](const Rig::Use& use) {
         auto handle = rig.start({use});
@@ -416,8 +417,8 @@ TEST_P(ThreeRanks, finish_what_is_under_way_as_they_join) {
   });
 }
 
-// However many tensors there are, a step is one message up and one down between neighbours in the tree of nodes; a rank
-// that is halted while it announces what it submitted may make more of one.
+// Between neighbours in the tree of nodes, a step is one message up and one down for any number of tensors. If a rank
+// is suspended while it announces its submissions, the step may take one more message.
 TEST(Runtime, sends_at_most_three_messages_per_node_and_step_and_none_while_idle) {
   for (const std::vector<int>& shape : {std::vector{2, 2}, {1, 2, 1}, {1, 1, 1, 1, 1}}) {
     Ensemble ensemble(testing::made_up_world(shape));
@@ -440,10 +441,10 @@ TEST(Runtime, sends_at_most_three_messages_per_node_and_step_and_none_while_idle
       std::int64_t sent_then = counters.frames_sent.get();
       sent += sent_then - sent_before;
       received += counters.frames_received.get() - received_before;
-      // Whoever is slow sends nothing either: no length of this can make the test fail wrongly.
+      // A slow rank sends nothing either. Therefore no choice of this duration can make the test fail without a bug.
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       while_idle += counters.frames_sent.get() - sent_then;
-      step();  // nobody shuts down while another still looks
+      step();  // no rank shuts down while another still counts
     });
     auto nodes = static_cast<std::int64_t>(shape.size());
     EXPECT_GE(sent.load(), 2 * (nodes - 1) * steps);
@@ -461,7 +462,7 @@ TEST_P(ThreeRanks, fails_a_mismatch_on_every_rank_and_goes_on) {
     auto good = parts(rank, 4);
     EXPECT_EQ(rig.allreduce("a", good), "");
     EXPECT_EQ(good, sums(3, 4));
-    // The same name with another shape, on all ranks: a change, not a mistake.
+    // The same name with another shape on all ranks is a change, not a mistake.
     auto changed = parts(rank, 9);
     EXPECT_EQ(rig.allreduce("a", changed), "");
     EXPECT_EQ(changed, sums(3, 9));
@@ -515,7 +516,7 @@ TEST(Runtime, refuses_a_name_that_is_in_flight_and_the_first_one_still_completes
       EXPECT_EQ(rig.allreduce("a", data), "");
     }
     EXPECT_EQ(data, sums(2, 4));
-    // Nothing of the refused group is left behind.
+    // The refused group has left nothing behind: the name can be used.
     EXPECT_EQ(rig.allreduce("b", other), "");
   });
 }
@@ -525,7 +526,7 @@ TEST_P(ThreeRanks, gathers_rows_of_different_numbers) {
   Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     for (int round = 0; round < 4; ++round) {
-      // Rank r gives (r + round) % 3 rows of two.
+      // Rank r gives (r + round) % 3 rows of two elements.
       auto rows_of = [&](int r) { return (r + round) % 3; };
       std::vector<std::int64_t> mine;
       for (int row = 0; row < rows_of(rank); ++row) mine.insert(mine.end(), {rank * 100 + row, round});
@@ -574,7 +575,7 @@ TEST_P(ThreeRanks, fails_what_is_in_flight_when_another_rank_shuts_down) {
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto data = parts(rank, 4);
     EXPECT_EQ(rig.allreduce("together", data), "");
-    if (rank == 1) return;  // its runtime ends here
+    if (rank == 1) return;  // destroys its runtime
     std::string text = rig.allreduce("alone", data);
     EXPECT_NE(text.find("Horovod has been shut down"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
@@ -583,7 +584,7 @@ TEST_P(ThreeRanks, fails_what_is_in_flight_when_another_rank_shuts_down) {
   });
 }
 
-// Only one rank notices; all others, of other nodes too, hear of it in the same words.
+// Only one rank notices the loss. All others, also on other nodes, must get an error with the same words.
 TEST(Runtime, names_a_lost_peer_in_the_error_of_every_rank) {
   for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 3, 2}, {1, 1, 2}}) {
     Ensemble ensemble(testing::made_up_world(shape));
@@ -640,7 +641,7 @@ TEST(Runtime, reduces_in_shared_memory_in_place_and_packs_when_a_rank_has_left_i
       auto* views = static_cast<float*>(*memory);
       for (int round = 0; round < 3; ++round) {
         std::vector<float> moved(second);
-        // In the second round the last rank's tensor lies elsewhere: all ranks must notice.
+        // In the second round the last rank's tensor is in other memory. All ranks must notice that.
         float* tensor = round == 1 && rank == ranks - 1 ? moved.data() : views + first;
         for (std::size_t i = 0; i < first; ++i) views[i] = part(rank, i);
         for (std::size_t i = 0; i < second; ++i) tensor[i] = part(rank, i);
@@ -672,7 +673,7 @@ TEST(Runtime, goes_on_when_a_rank_cannot_have_its_part_of_shared_memory) {
   });
 }
 
-// Writes down what it is told.
+// Records the calls that it gets.
 class Recorder final : public Observer {
  public:
   std::vector<std::string> events;
@@ -700,7 +701,7 @@ TEST(Runtime, tells_observers_the_life_of_an_op_in_order) {
     }
     std::vector<std::string> expected{"submitted a", "agreed a", "started", "finished a",
                                       "submitted a", "agreed a", "started", "finished a"};
-    std::erase(recorder.events, "ready a");  // the leader's alone, and only for ballots
+    std::erase(recorder.events, "ready a");  // only on the leader, and only for ballots
     EXPECT_EQ(recorder.events, expected);
   });
 }

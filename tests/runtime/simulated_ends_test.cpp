@@ -1,4 +1,4 @@
-// Jobs of whole simulated ranks that end in every way that a seed can draw: what must be so however they do.
+// Jobs of simulated whole ranks that end in ways drawn from seeds, and the properties that every end must have.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-// Programs that run to their ends, which some reach before others.
+// Programs that run to their ends. Some reach their end earlier than others.
 Scenario peaceful(std::uint64_t seed, Draw& draw) {
   static const std::vector<std::vector<int>> shapes{{1},    {2},       {4},       {1, 1},
                                                     {2, 2}, {3, 1, 2}, {1, 1, 1}, {1, 2, 1, 2, 1}};
@@ -43,7 +43,7 @@ Scenario peaceful(std::uint64_t seed, Draw& draw) {
     program.at_once = 1 + draw.below(3);
     program.begins = draw.time(seconds(2));
     if (draw.below(4) == 0) program.stops = draw.time(seconds(6));
-    else program.stops = seconds(40);  // nobody waits for ever
+    else program.stops = seconds(40);  // so that nobody waits for ever
     if (draw.below(6) == 0) program.reason = "MPI ends";
     scenario.programs.push_back(program);
   }
@@ -79,12 +79,13 @@ std::string text_of(const SimulatedJob& job) {
   return text;
 }
 
-// It ended for a reason of its own, which others may name.
+// True if the rank died or ended for a reason of its own. Other ranks may name such a rank.
 bool is_a_cause(const Fate& fate) {
   return fate.is_dead || (fate.reason && fate.reason->code != ErrorCode::peer_lost && !fate.is_in_order);
 }
 
-// The rank that is named as the cause: the last one, since who has given up says of whom it was told.
+// Returns the rank that is named as the cause. It is the last rank in the text: a rank that has given up repeats which
+// rank it was told about.
 Rank named_by(const SimulatedJob& job, const std::string& reason) {
   Rank named{-1};
   std::size_t place = 0;
@@ -97,7 +98,7 @@ Rank named_by(const SimulatedJob& job, const std::string& reason) {
   return named;
 }
 
-// It has what a cause has said itself.
+// True if the text has the message of a rank that is a cause.
 bool quotes_a_cause(const SimulatedJob& job, const std::string& reason) {
   for (int rank = 0; rank < job.size(); ++rank) {
     const Fate& fate = job.fate(Rank{rank});
@@ -113,7 +114,7 @@ void expect_an_end_in_time(const SimulatedJob& job) {
     if (fate.is_dead) continue;
     ASSERT_TRUE(fate.ended) << "rank " << rank;
     for (const HandleState& handle : fate.handles) EXPECT_TRUE(handle.is_settled) << handle.name << " of rank " << rank;
-    // Who is halted is late by that, and by nothing else.
+    // A halted rank may be late by the time of its halt. No other delay is allowed.
     milliseconds late = fate.halted + a_look;
     if (fate.wished) {
       EXPECT_LE(*fate.ended, std::max(*fate.wished, *fate.began + start_time) + Departure::answer_time + late);
@@ -143,7 +144,7 @@ TEST(SimulatedEnds, are_in_order_on_every_rank_when_nobody_comes_to_harm) {
   for (std::uint64_t seed = 1; seed <= jobs; ++seed) {
     Draw draw(seed);
     Scenario scenario = peaceful(seed, draw);
-    if (draw.below(2) == 0) {  // shorter than anybody waits for an answer
+    if (draw.below(2) == 0) {  // a halt, shorter than the wait for any answer
       Incident halt;
       halt.rank = any_rank(scenario, draw);
       halt.harm = Harm::halt;
@@ -182,7 +183,7 @@ TEST(SimulatedEnds, name_the_one_rank_that_came_to_harm_in_whatever_phase) {
     ASSERT_TRUE(job.run()) << "seed " << seed << text_of(job);
     expect_an_end_in_time(job);
     expect_no_survivor_is_blamed(job);
-    // A start that never comes about has as many ends as ranks.
+    // A start that fails may end differently on every rank.
     bool is_plain = incident.harm == Harm::kill, has_left_any = false;
     for (int rank = 0; rank < job.size(); ++rank) {
       is_plain = is_plain && job.fate(Rank{rank}).was_connected;
@@ -196,7 +197,7 @@ TEST(SimulatedEnds, name_the_one_rank_that_came_to_harm_in_whatever_phase) {
       if (is_plain && fate.reason && fate.reason->code == ErrorCode::peer_lost && !fate.is_dead) {
         EXPECT_EQ(named_by(job, fate.reason->message), incident.rank) << "rank " << rank;
         bool has_heard_why = fate.reason->message.find("has closed its TCP connection") == std::string::npos;
-        EXPECT_TRUE(has_heard_why || has_left_any) << "rank " << rank;  // the way of the news may lead over who left
+        EXPECT_TRUE(has_heard_why || has_left_any) << "rank " << rank;  // the news may have passed a rank that left
       }
     }
     ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << text_of(job);

@@ -29,12 +29,12 @@ std::shared_ptr<void> zeroed_memory(std::size_t bytes) {
 
 }  // namespace
 
-// The part of runtime/leader that has to do with the end and with what comes before it.
+// The part of runtime/leader that deals with the end of a job and the start before it.
 class SimulatedLeader final : public AgreementEffects {
  public:
   SimulatedLeader(SimulatedJob& job, Rank me, NodeBoard& board);
 
-  // A neighbour's place in the tree, if that rank is one.
+  // The place of `rank` among the neighbours in the tree. Nothing if the rank is no neighbour.
   std::optional<Neighbour> neighbour(Rank rank) const;
   const std::vector<Rank>& neighbours() const { return neighbours_; }
   bool has_tree() const { return links_.size() == neighbours_.size(); }
@@ -45,7 +45,7 @@ class SimulatedLeader final : public AgreementEffects {
     Rank from;
     enum class What : std::uint8_t { frame, leave, end } what;
     Buffer frame;
-    std::string how;  // it ended
+    std::string how;  // how the sender ended
   };
   void arrive(Arrival arrival) { arrivals_.push_back(std::move(arrival)); }
 
@@ -68,6 +68,7 @@ class SimulatedLeader final : public AgreementEffects {
   void scheduled(SlotId slot) override { board_.scheduled(slot); }
   void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
+  void heard_heeded(Rank) override {}
   void lost(Rank rank, std::string_view why) override {
     if (verdict_) return;
     verdict_ = Error{ErrorCode::peer_lost, std::string(why)};
@@ -80,7 +81,7 @@ class SimulatedLeader final : public AgreementEffects {
   SimulatedJob& job_;
   const Rank me_;
   NodeBoard& board_;
-  std::vector<Rank> neighbours_;  // the parent, if there is one, then the children
+  std::vector<Rank> neighbours_;  // first the parent, if there is one, then the children
   bool has_parent_ = false;
   std::set<Rank> links_, left_;
   std::unique_ptr<NodeAgreement> agreement_;
@@ -95,7 +96,7 @@ class SimulatedRank {
   SimulatedRank(SimulatedJob& job, Rank me, std::shared_ptr<void> board_memory);
 
   bool can_look() const { return fate.began && !fate.is_dead && !fate.ended && job_.now_ >= halted_until; }
-  // When it has to look again if nothing happens.
+  // The time at which this rank must look again if nothing happens.
   std::optional<Time> due() const;
   bool look();
 
@@ -106,12 +107,12 @@ class SimulatedRank {
 
   Fate fate;
   NodeBoard board;
-  std::unique_ptr<SimulatedLeader> leader;  // on the lowest rank of each node
+  std::unique_ptr<SimulatedLeader> leader;  // only on the lowest rank of each node
   bool has_links = false;
   std::optional<Error> refusal;
   Time halted_until{};
-  std::optional<Incident> incident;  // of another moment than a time
-  struct Peer {                      // what this rank's links tell of another
+  std::optional<Incident> incident;  // harm at a moment that is not given as a time
+  struct Peer {                      // what this rank's links report about another rank
     std::optional<std::string> gave_up;
     bool is_closed = false, is_silent = false;
   };
@@ -246,7 +247,7 @@ std::optional<Time> SimulatedRank::due() const {
   return first;
 }
 
-// One look at everything that could have changed, in the engine's order. True if anything had.
+// Looks once at everything that may have changed, in the order of the engine. True if anything has changed.
 bool SimulatedRank::look() {
   if (departure_.phase() == Departure::Phase::held_back) {
     if (wish_) departure_.stop_wished(*wish_);
@@ -355,7 +356,7 @@ bool SimulatedRank::run_batches() {
   return true;
 }
 
-// Who dies in the midst of it has sent to some.
+// Sends this rank's messages of the batch. A rank that dies now has sent only some of them.
 void SimulatedRank::start(Batch& batch) {
   batch.is_started = true;
   bool dies = incident && incident->moment == Moment::in_a_batch && incident->batch == batches_started_ &&
@@ -390,7 +391,7 @@ std::optional<Error> SimulatedRank::failure_of(const Batch& batch) const {
   return std::nullopt;
 }
 
-// The program goes on with its next op, or comes to its end.
+// The handle is done. The program starts its next op, or ends.
 void SimulatedRank::settle(std::size_t handle, const Error* error) {
   HandleState& it = fate.handles[handle];
   if (it.is_settled) panic("a handle was settled twice");
@@ -454,7 +455,7 @@ void SimulatedRank::carry_out(const Departure::Step& step) {
              step);
 }
 
-// The links are given up, everything is settled, and some time later the process is gone.
+// Gives up the links and settles all handles. Some time later the process ends.
 void SimulatedRank::end(const Error& reason) {
   fate.reason = reason;
   fate.ended = job_.now_;
@@ -527,7 +528,7 @@ void SimulatedJob::begin(Rank which) {
   if (program.stops) after(*program.stops, [this, which, &program] { rank(which).stop(program.reason); });
 }
 
-// Links are there some time after all ranks have come; those of the tree when both of its ends have.
+// Plans when links become ready: some time after all ranks have begun. A link of the tree needs only its own two ends.
 void SimulatedJob::plan_links() {
   auto begins = [this](Rank it) { return scenario_.programs[static_cast<std::size_t>(it.value)].begins; };
   milliseconds last{};
@@ -625,7 +626,7 @@ bool SimulatedJob::is_over() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& it) { return it->fate.is_dead || it->fate.ended; });
 }
 
-// Until nobody has news, in an order that nobody knows.
+// Lets the ranks look in random order until no rank has news.
 void SimulatedJob::let_everybody_look() {
   std::vector<std::size_t> order(ranks_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -655,7 +656,7 @@ bool SimulatedJob::run() {
     let_everybody_look();
     if (is_over()) return true;
     auto next = next_time();
-    // Who has just looked when it was due, and does nothing, never will.
+    // A rank that was due has looked and still has nothing to do: the job is stuck.
     bool is_stuck = next && *next <= now_ && (events_.empty() || events_.begin()->first > now_);
     if (!next || is_stuck || *next > latest) return false;
     now_ = std::max(now_, *next);

@@ -1,10 +1,10 @@
 #pragma once
-// Whole ranks stepped by hand in a time that is made up: how a job ends, in any order of events that a seed draws.
+// Whole ranks in a made-up time, stepped by hand: how a job ends, in any order of events that a seed draws.
 //
-// Board, log, agreement of the nodes and departure of every rank are the real ones, put together as the engine does
-// (Engine::progress). Made up is what is below them: links with delays, what watchers and links notice of a peer and
-// when, how long a process lives on after its runtime has ended, and batches, in which each rank sends every other one
-// message and waits for theirs.
+// The board, the log, the agreement of the nodes and the departure of every rank are the real ones, combined as in the
+// engine (Engine::progress). Everything below them is simulated: links with delays; what watchers and links notice of a
+// peer, and when; how long a process lives after its runtime has ended; and batches, in which each rank sends one
+// message to every other rank and waits for theirs.
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -32,32 +32,32 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds start_time(30), peer_timeout(10);
-// Of whatever travels.
+// The longest delay of any message.
 constexpr milliseconds longest_delay(500);
 
-// When a rank comes to harm.
+// The moment at which a rank comes to harm.
 enum class Moment : std::uint8_t { connecting, running, in_a_batch, as_it_stops, as_the_log_ends };
 enum class Harm : std::uint8_t {
-  kill,    // its process is gone
-  vanish,  // its whole node is, and no connection says so
+  kill,    // its process dies
+  vanish,  // its whole node dies, and no connection tells that
   refuse,  // it cannot take part in the start
-  halt,    // it looks at nothing for a while
+  halt,    // it notices nothing for a while
 };
 struct Incident {
   Rank rank;
   Harm harm = Harm::kill;
   Moment moment = Moment::running;
-  int batch = 0;        // in_a_batch: of so many before it
-  milliseconds time{};  // connecting, running: since the beginning
+  int batch = 0;        // in_a_batch: how many batches come before
+  milliseconds time{};  // connecting, running: since the start
   milliseconds halt_time{};
 };
 
-// What a program does: so many ops, some of them at once, then it stops.
+// The actions of a program: it runs some ops, several of them at once, and then stops.
 struct Program {
   int operations = 3, at_once = 1;
-  milliseconds begins{};              // joins the job
-  std::optional<milliseconds> stops;  // whatever it is at, if it does not come to its end before
-  std::string reason;                 // of its stop
+  milliseconds begins{};              // when it joins the job
+  std::optional<milliseconds> stops;  // stops then, whatever it is doing, if it has not ended earlier
+  std::string reason;                 // the reason that it gives for its stop
 };
 
 struct Scenario {
@@ -66,8 +66,8 @@ struct Scenario {
   int tree_width = 8;
   std::vector<Program> programs;  // by rank
   std::vector<Incident> incidents;
-  int lost_messages = 0;  // of batches, in a node and without anybody noticing
-  int cut_links = 0;      // between leaders, of which both find the other silent
+  int lost_messages = 0;  // messages of batches, lost in a node unnoticed
+  int cut_links = 0;      // links between leaders; both ends find the other silent
 };
 
 struct HandleState {
@@ -76,7 +76,7 @@ struct HandleState {
   std::optional<Error> error;
 };
 
-// What became of a rank.
+// The history of one rank: whether and how it ended.
 struct Fate {
   bool is_dead = false;  // killed, or its node has vanished
   std::optional<Error> reason;
@@ -95,7 +95,7 @@ class SimulatedJob {
   explicit SimulatedJob(Scenario scenario);
   ~SimulatedJob();
 
-  // Until all ranks have ended or are dead. False if some never do.
+  // Runs until all ranks have ended or are dead. False if some never end.
   bool run();
   const Fate& fate(Rank rank) const;
   int size() const { return world_.size(); }
@@ -110,7 +110,7 @@ class SimulatedJob {
   milliseconds draw(milliseconds longest);
   bool draw_one_of(int number) { return random_() % static_cast<unsigned>(number) == 0; }
   SimulatedRank& rank(Rank it) { return *ranks_[static_cast<std::size_t>(it.value)]; }
-  // When what `from` sends to `to` now gets there: not before what it has sent earlier.
+  // The time when a message that `from` sends now reaches `to`. It never arrives before earlier messages on this way.
   enum class Way : std::uint8_t { control, data };
   Time arrival(Way way, Rank from, Rank to);
 
@@ -119,7 +119,7 @@ class SimulatedJob {
   void plan(const Incident& incident);
   void suffer(const Incident& incident);
   void kill(Rank rank, bool is_silent);
-  // Its process is gone, or cannot be heard any more: the others notice, by and by.
+  // The rank's process has died or can no longer be heard. The other ranks notice that one after another.
   void lose_connections(Rank of, bool is_silent);
   void cut_a_link();
   bool is_over() const;
@@ -136,7 +136,7 @@ class SimulatedJob {
   std::vector<std::unique_ptr<SimulatedRank>> ranks_;
   std::set<std::pair<Rank, Rank>> cut_;
   int messages_to_lose_;
-  bool do_links_of_a_node_tell_;  // that the other end has given up, as inproc's do and shm's do not
+  bool do_links_of_a_node_tell_;  // whether a link tells that its other end gave up: inproc's do, shm's do not
 };
 
 }  // namespace hvd::runtime::simulated

@@ -1,4 +1,4 @@
-// When a rank looks for operations that wait too long, and what it does then.
+// The stall watch: the times at which a rank looks for operations that have waited too long, and its verdict on them.
 #include "runtime/stall.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(StallWatch, reports_what_waits_once_per_check_time_although_other_things_be
   EXPECT_EQ(watch.until_due(at(0)), posix::WaitWord::forever);
   int reports = 0;
   for (int second = 0; second < 200; ++second) {
-    watch.begun(at(second));  // something else, in every second
+    watch.begun(at(second));  // another operation begins in every second
     if (!watch.is_due(at(second))) continue;
     if (watch.look(at(0), at(second)) == Verdict::report) ++reports;
   }

@@ -1,4 +1,4 @@
-// A file that is JSON at any instant: after every event, when its writer is killed, when the disk is full.
+// The file must be valid JSON at any instant: after every event, when its writer is killed, and when the disk is full.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ std::string event_of(int number, std::size_t bytes) {
   return head + std::string(std::max(bytes, head.size() + tail.size()) - head.size() - tail.size(), 'x') + tail;
 }
 
-// The number of events, which must be the first ones.
+// Returns the number of events in the file. They must be the first events of all.
 int events_in(const std::string& path) {
   auto trace = JsonReader::read_file(path);
   EXPECT_TRUE(trace && trace->kind == Json::Kind::array) << path << " is no JSON array";
@@ -84,7 +84,7 @@ TEST_F(ATraceFile, is_refused_by_name_where_it_cannot_be) {
   }
 }
 
-// A child that writes until it is killed, and says so now and then.
+// Starts a child that writes until it is killed, and that reports its progress from time to time.
 pid_t start_writer(const std::string& path, int to_parent) {
   pid_t child = ::fork();
   if (child != 0) return child;
@@ -107,7 +107,7 @@ TEST_F(ATraceFile, is_an_array_when_its_writer_is_killed_at_a_random_moment) {
     pid_t child = start_writer(path_, ends[1]);
     ASSERT_GT(child, 0);
     char sign;
-    // Most of them early: to read a long file takes a sanitizer seconds.
+    // Most children are killed early, because a sanitizer takes seconds to read a long file.
     const unsigned long longest = round % 10 == 0 ? 400 : 30;
     for (unsigned long left = 1 + random() % longest; left > 0; --left) ASSERT_EQ(::read(ends[0], &sign, 1), 1);
     ASSERT_EQ(::kill(child, SIGKILL), 0);

@@ -1,4 +1,4 @@
-// Observers and the timeline in whole ranks, one per thread.
+// Observers and the timeline in whole ranks, one rank per thread.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,15 +31,15 @@ std::unique_ptr<Runtime> start_rank(Ensemble& ensemble, RankThread& thread) {
   return std::move(*started);
 }
 
-// "" or the error's text.
+// Returns the error's text, "" if there is none.
 std::string reduce(Runtime& runtime, const std::string& name, std::int64_t count = 3) {
   std::vector<float> data(static_cast<std::size_t>(count), 1);
   Signature signature;
   signature.shape = {count};
   auto operation = runtime.prepare(name, signature);
   if (!operation) return operation.error().message;
-  Submission submission{*operation, data.data(), data.data(), 0, nullptr, 0};
-  auto handle = runtime.submit({&submission, 1});
+  Start start{*operation, data.data(), data.data(), 0};
+  auto handle = runtime.submit({&start, 1});
   if (!handle) return handle.error().message;
   HandleCell* cell = runtime.handles().find(*handle);
   EXPECT_TRUE(runtime.wait(*cell, Deadline::after(std::chrono::seconds(60))));
@@ -48,7 +48,7 @@ std::string reduce(Runtime& runtime, const std::string& name, std::int64_t count
   return text;
 }
 
-// Fails the test if anybody calls it while it is away.
+// An observer that fails the test if it is called after it was removed.
 class Guest final : public Observer {
  public:
   std::atomic<bool> is_there{false};
@@ -172,11 +172,11 @@ TEST_F(TimelineOfRanks, is_started_stopped_and_switched_by_the_program) {
   run_ranks(ensemble, [&](RankThread& thread) {
     auto runtime = start_rank(ensemble, thread);
     TimelineSwitch& timeline = runtime->timeline();
-    timeline.stop();  // none is written
+    timeline.stop();  // no timeline is being written
     EXPECT_EQ(reduce(*runtime, "before"), "");
     EXPECT_TRUE(timeline.start(path_, false));
     EXPECT_EQ(reduce(*runtime, "a"), "");
-    EXPECT_TRUE(timeline.start(path_, false));  // goes on
+    EXPECT_TRUE(timeline.start(path_, false));  // the timeline goes on
     EXPECT_EQ(reduce(*runtime, "b"), "");
     EXPECT_TRUE(timeline.start(path_ + "2", true));
     EXPECT_EQ(reduce(*runtime, "c"), "");
@@ -226,7 +226,7 @@ TEST_F(TimelineOfRanks, that_cannot_be_written_leaves_the_job_alone) {
   EXPECT_EQ(shown(read(path_), "ALLREDUCE"), 1);
 }
 
-// Nobody stops it, and nothing else happens: the file has what was done a moment ago.
+// Nobody stops the timeline, and nothing else happens. The latest events must reach the file nevertheless.
 TEST_F(TimelineOfRanks, reaches_its_file_by_itself) {
   Ensemble ensemble(testing::made_up_world({1}));
   ensemble.config.timeline = path_;

@@ -1,4 +1,4 @@
-// The timeline, told by hand what happens.
+// The timeline; the test itself reports the events to it.
 #include "runtime/observers/timeline.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class ATimeline : public testing::InOwnFolder {
     operation.since = Clock::now();
     timeline.submitted(operation);
   }
-  // The whole life of a batch.
+  // Reports all events of a batch.
   void run(Timeline& timeline, const std::vector<Operation*>& batch) {
     Sequence sequence{next_batch_++};
     for (Operation* it : batch) submit(timeline, *it);
@@ -53,7 +53,7 @@ class ATimeline : public testing::InOwnFolder {
     EXPECT_TRUE(trace) << "no JSON";
     return trace ? *trace : Json();
   }
-  // What one row shows: "B NEGOTIATE_ALLREDUCE", "E", …
+  // Returns the events in the row of this name: "B NEGOTIATE_ALLREDUCE", "E", …
   static std::vector<std::string> life_of(const Json& trace, const std::string& name) {
     std::map<int, std::string> names;
     std::vector<std::string> life;
@@ -108,9 +108,9 @@ TEST_F(ATimeline, shows_ranks_in_the_order_in_which_they_were_ready) {
     Operation& a = operation("a");
     timeline->ready(global_process_set, "a", Rank{2});
     submit(*timeline, a);
-    timeline->ready(global_process_set, "a", Rank{0});  // this rank, which has said so
+    timeline->ready(global_process_set, "a", Rank{0});  // this rank's own vote, already shown
     timeline->ready(global_process_set, "a", Rank{1});
-    timeline->ready(ProcessSetId{1}, "a", Rank{7});  // another operation
+    timeline->ready(ProcessSetId{1}, "a", Rank{7});  // in another process set: another operation
     timeline->agreed(a, Sequence{0});
     timeline->finished(a, Sequence{0});
   }
@@ -125,7 +125,7 @@ TEST_F(ATimeline, has_a_row_for_each_name_and_process_set) {
   {
     auto timeline = open();
     run(*timeline, {&operation("a"), &operation("a", Verb::allreduce, {3}, ProcessSetId{2})});
-    run(*timeline, {&operation("a", Verb::allreduce, {4, 5})});  // another shape, the same row
+    run(*timeline, {&operation("a", Verb::allreduce, {4, 5})});  // another shape, but the same row
   }
   Json all = trace();
   EXPECT_EQ(check_spans(all), 0);
@@ -193,7 +193,7 @@ TEST_F(ATimeline, ends_open_spans_when_it_is_closed) {
     submit(*timeline, waits);
     submit(*timeline, runs);
     timeline->agreed(runs, Sequence{0});
-    timeline->agreed(unseen, Sequence{0});  // it was submitted before the timeline began
+    timeline->agreed(unseen, Sequence{0});  // submitted before the timeline began
     timeline->started(Sequence{0}, "shm", "native");
     timeline->finished(unseen, Sequence{0});
   }
@@ -204,7 +204,8 @@ TEST_F(ATimeline, ends_open_spans_when_it_is_closed) {
   EXPECT_TRUE(life_of(all, "unseen").empty());
 }
 
-// Each that is under way has its room to the end, so a small queue takes a few at a time whatever its reader does.
+// Every operation under way has reserved its room in the queue. Therefore a small queue takes a few at a time, however
+// fast its reader is.
 TEST_F(ATimeline, leaves_out_whole_operations_when_there_is_no_room_and_says_how_many) {
   constexpr int count = 100, rounds = 20;
   {

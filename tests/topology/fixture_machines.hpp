@@ -1,5 +1,5 @@
 #pragma once
-// The machines of tests/fixtures/hwloc.
+// Loads the machines of tests/fixtures/hwloc.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -13,7 +13,7 @@ inline std::string fixture_path(const std::string& name) {
   return std::string(HVD_SOURCE_DIR) + "/tests/fixtures/hwloc/" + name + ".xml";
 }
 
-// Nothing in a build without hwloc; there the test is to be skipped.
+// Returns nothing in a build without hwloc. Skip the test then.
 inline std::optional<Machine> fixture_machine(const std::string& name) {
   auto machine = read_machine_from_xml(fixture_path(name), Environment());
   if (machine) return std::move(*machine);

@@ -74,7 +74,7 @@ TEST(Layout, of_cyclic_placement_groups_by_node_and_not_by_rank) {
 
 TEST(Layout, goes_by_node_id_and_not_by_host_name) {
   World world = made_up_world({2, 2});
-  for (Member& member : world.members) member.host = "localhost";  // four containers of one name on two nodes
+  for (Member& member : world.members) member.host = "localhost";  // four containers with the same name, on two nodes
   EXPECT_EQ(layout_of(world).nodes, 2);
 }
 
@@ -97,7 +97,7 @@ TEST(LayoutDeathTest, is_not_made_for_a_rank_outside_of_it) {
   EXPECT_DEATH((void)layout_of(world, set), "not in it");
 }
 
-// What every layout must satisfy, whatever the shape; checked from so many ranks, evenly spread.
+// Checks properties of the layout that hold for every shape. Checks them as seen by `viewpoints` ranks, evenly spread.
 void check_properties(World world, int viewpoints) {
   int step = std::max(1, world.size() / viewpoints);
   for (int rank = 0; rank < world.size(); rank += step) {

@@ -144,14 +144,15 @@ TEST(Machine, is_the_same_through_hwloc_and_through_sys) {
   }
 }
 
-// A made-up /sys in a folder of its own.
+// A made-up /sys in the test's own folder.
 class MadeUpSys : public testing::InOwnFolder {
  protected:
   void write(const std::string& path, const std::string& text) { InOwnFolder::write(path, text + "\n"); }
 };
 
 TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {
-  // Two packages of two cores with two threads, numbered across: package = cpu % 2, core siblings cpu and cpu + 4.
+  // Two packages, each with two cores of two threads. The numbers alternate: the package is cpu % 2, and cpu and cpu +
+  // 4 share a core.
   for (int cpu = 0; cpu < 8; ++cpu) {
     std::string of_cpu = "devices/system/cpu/cpu" + std::to_string(cpu);
     write(of_cpu + "/topology/physical_package_id", std::to_string(cpu % 2));
@@ -174,7 +175,7 @@ TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {
   write("bus/pci/devices/0000:03:00.0/class", "0x020700");
   write("bus/pci/devices/0000:03:00.0/infiniband/mlx5_0/node_type", "1");
   write("bus/pci/devices/0000:02:00.0/class", "0x030000");
-  write("bus/pci/devices/0000:02:00.0/vendor", "0x1a03");   // a server's remote console
+  write("bus/pci/devices/0000:02:00.0/vendor", "0x1a03");   // the graphics chip of a server's remote console
   write("bus/pci/devices/0000:01:00.0/class", "0x010802");  // a disk
 
   Machine machine = read_machine_from_sys(folder_, CpuMask::range(0, 7));
@@ -197,7 +198,7 @@ TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {
   EXPECT_EQ(gpu->numa_node, 1);
   EXPECT_EQ(gpu->near.to_string(), "1,3,5,7");
 
-  // Only what is allowed is described.
+  // Only the allowed processors are described.
   Machine part = read_machine_from_sys(folder_, CpuMask::range(2, 4));
   ASSERT_EQ(part.cores.size(), 3u);
   EXPECT_EQ(part.cores[1].cpus.to_string(), "4");

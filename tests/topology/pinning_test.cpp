@@ -7,7 +7,7 @@
 namespace hvd::topology {
 namespace {
 
-// `packages` × `nodes` NUMA nodes × `caches` × `cores`, one thread each, numbered in order.
+// A machine with `packages` × `nodes` NUMA nodes × `caches` × `cores`, one thread per core, numbered in order.
 Machine made_up(int packages, int nodes, int caches, int cores) {
   Machine machine;
   machine.source = "made up";
@@ -60,13 +60,13 @@ TEST(Pinning, gives_even_shares_that_stay_within_packages_and_numa_nodes) {
 TEST(Pinning, crosses_a_border_where_staying_within_would_be_unfair) {
   Machine two_sockets = made_up(2, 1, 1, 21);
   EXPECT_EQ(pinned(two_sockets, 3, two_sockets.cpus), (Lists{"0-13", "14-27", "28-41"}));
-  // Caches are no reason for uneven shares.
+  // Shares must be even, even if a cache is then divided.
   Machine pairs = made_up(1, 1, 11, 2);
   EXPECT_EQ(pinned(pairs, 2, mask("0-20")), (Lists{"0-9", "10-20"}));
   EXPECT_EQ(pinned(pairs, 3, mask("0-20")), (Lists{"0-6", "7-13", "14-20"}));
   EXPECT_EQ(pinned(made_up(1, 1, 4, 4), 3, CpuMask::range(0, 15)), (Lists{"0-4", "5-9", "10-15"}));
   EXPECT_EQ(pinned(made_up(1, 1, 4, 4), 4, CpuMask::range(1, 15)), (Lists{"1-3", "4-7", "8-11", "12-15"}));
-  // 2 cores of the first package and 6 of the second one are ours.
+  // Only 2 cores of the first package and 6 cores of the second may be used.
   Machine uneven = made_up(2, 1, 1, 6);
   EXPECT_EQ(pinned(uneven, 2, mask("4-11")), (Lists{"6-8", "9-11"}))
       << "the two are not worth a share that crosses over";
@@ -114,7 +114,7 @@ TEST(Pinning, follows_the_gpus_of_published_machines) {
       {"lassen",
        {"0004:04:00.0", "0004:05:00.0", "0035:03:00.0", "0035:04:00.0"},
        {"8-47", "48-87", "96-135", "136-175"}},
-      // GPU 0 is on the last NUMA node.
+      // In this machine GPU 0 is at the last NUMA node.
       {"polaris",
        {"0000:07:00.0", "0000:46:00.0", "0000:85:00.0", "0000:c7:00.0"},
        {"24-31,56-63", "16-23,48-55", "8-15,40-47", "0-7,32-39"}},
@@ -122,9 +122,9 @@ TEST(Pinning, follows_the_gpus_of_published_machines) {
        {"c1:00.0", "c6:00.0", "c9:00.0", "ce:00.0", "d1:00.0", "d6:00.0", "d9:00.0", "de:00.0"},
        {"49-55,113-119", "57-63,121-127", "17-23,81-87", "25-31,89-95", "1-7,65-71", "9-15,73-79", "33-39,97-103",
         "41-47,105-111"}},
-      // Near to everything, which is no reason for anything.
+      // This GPU is near to all cores. Therefore it makes no difference.
       {"laptop", {"0000:00:02.0", "0000:00:02.0"}, {"0,2", "1,3"}},
-      // The second rank has no GPU: it gets of what the first one leaves.
+      // The second rank has no GPU. It gets cores that the first rank does not need.
       {"polaris", {"0000:07:00.0", ""}, {"24-31,56-63", "0-23,32-55"}},
   };
   for (const Row& row : rows) {
@@ -147,14 +147,14 @@ TEST(Pinning, shares_the_cores_near_to_a_gpu_among_its_ranks) {
 TEST(Pinning, leaves_a_gpu_rather_than_let_two_ranks_share_a_core) {
   auto machine = fixture_machine("polaris");
   if (!machine) GTEST_SKIP() << "no hwloc in this build";
-  // Of the GPU's node a single core is ours, and there are two ranks.
+  // Of the GPU's node only a single core is allowed, and there are two ranks.
   auto pinning = pin(*machine, {mask("0-3,24"), 2, {"07:00.0", "07:00.0"}});
   ASSERT_TRUE(pinning);
   EXPECT_FALSE(pinning->masks[0].overlaps(pinning->masks[1]));
   EXPECT_FALSE(pinning->gpu_local);
 }
 
-// Whatever the machine, the mask and the number of ranks.
+// Checks what must hold for every machine, mask and number of ranks.
 void expect_sound(const Machine& machine, const CpuMask& allowed, int ranks, const std::vector<std::string>& gpus) {
   auto pinning = pin(machine, {allowed, ranks, gpus});
   ASSERT_TRUE(pinning) << pinning.error().message;

@@ -24,7 +24,7 @@ std::unique_ptr<Transport> inproc_for(const Surroundings& surroundings) {
   return nullptr;
 }
 
-// A rank with a link to all others. Made on the test's own thread: the tests below step several ranks by turns.
+// A rank with a link to all other ranks, on the test's own thread: the tests step several ranks in turn.
 struct Connected {
   Connected(Ensemble& ensemble, int rank) : thread(ensemble, Rank{rank}), transport(inproc_for(thread.surroundings)) {
     auto connecting = transport->connect(testing::everybody(thread.world), "world", thread.exchange);
@@ -168,7 +168,7 @@ TEST(Inproc, a_death_fails_what_the_others_wait_for_and_names_the_dead) {
   ASSERT_EQ(a.link->poll(from_dead), Progress::failed);
   EXPECT_EQ(a.link->failure().code, ErrorCode::peer_lost);
   EXPECT_NE(a.link->failure().message.find("rank 2 (host n1, process 1002)"), std::string::npos);
-  // A rank that waits for a living one is told as well: that one will not come either.
+  // This rank waits for a living rank, but is told of the loss, too: the living rank will not send either.
   ASSERT_EQ(b.link->poll(from_living), Progress::failed);
   EXPECT_NE(b.link->failure().message.find("rank 2 (host n1"), std::string::npos);
 }
@@ -180,7 +180,7 @@ TEST(Inproc, after_abort_everything_pending_has_failed_and_no_peer_reads_my_byte
   std::vector<int> got(1000);
   Pending send = a.link->send(Seat{1}, bytes_of(std::as_const(*sent)), Channel{});
   a.link->abort(Error(ErrorCode::timeout, "the test gave up"));
-  sent.reset();  // an address sanitizer would notice a late reader
+  sent.reset();  // an address sanitizer would notice a read after this
   EXPECT_EQ(a.link->poll(send), Progress::failed);
   EXPECT_EQ(a.link->failure().message, "the test gave up");
   EXPECT_EQ(a.link->poll(a.link->recv(Seat{1}, {}, Channel{})), Progress::failed);

@@ -1,4 +1,4 @@
-// The table of base/transports.hpp, which --explain reads in place of transports.
+// The table of base/transports.hpp. --explain reads this table instead of asking the transports.
 #include "base/transports.hpp"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ constexpr std::int64_t large = (1 << 20) + 3;
 #endif
 const std::vector<std::int64_t> sizes = {0, 1, 7, 15, 31, 4096, 8193, 40'000, large};
 
-// Small whole numbers, so that every order of adding gives the same.
+// Small whole numbers. Therefore every order of additions has the same result.
 template <typename T>
 std::vector<T> numbers_of(int rank, std::int64_t count, std::uint64_t salt) {
   std::vector<T> values(static_cast<std::size_t>(count));
@@ -42,7 +42,7 @@ std::vector<T> numbers_of(int rank, std::int64_t count, std::uint64_t salt) {
   return values;
 }
 
-// Every rank runs one plan over all sizes, twice, whole and in many tensors.
+// Every rank runs one plan over all sizes, twice, with one tensor and with many tensors.
 template <typename T>
 void check_allreduce(RankThread& rank, DataType dtype) {
   auto transport = shm_for(rank.surroundings);
@@ -155,7 +155,7 @@ TEST_P(ShmRanks, broadcast_from_every_root) {
   });
 }
 
-// The longest take several chunks in any case.
+// The longest lengths take several chunks in every configuration.
 const std::vector<std::int64_t> share_lengths = testing::is_sanitized
                                                     ? std::vector<std::int64_t>{0, 1, 300, 30'000}
                                                     : std::vector<std::int64_t>{0, 1, 300, 70'000, 200'000};
@@ -231,7 +231,7 @@ TEST_P(ShmRanks, reduce_and_scatter_even_and_uneven_shares_and_gather_them_again
   });
 }
 
-// All verbs of one link, in an order that is drawn alike on all ranks. Every rank checks what it gets.
+// All verbs over one link, in an order that is drawn equally on all ranks. Every rank checks its results.
 class MixedVerbs {
  public:
   explicit MixedVerbs(RankThread& rank)
@@ -248,7 +248,7 @@ class MixedVerbs {
     round_ = round;
     count_ = random_() % 8 == 0 ? 50'000 : static_cast<std::int64_t>(random_() % 3000);
     auto root = static_cast<int>(random_() % static_cast<std::uint64_t>(size_));
-    // What is odd about alltoall is what it leaves behind for the next verb: it is drawn most often.
+    // alltoall is drawn most often, because it leaves the link in another state for the next verb.
     constexpr Verb drawn[] = {Verb::barrier,        Verb::allgather, Verb::allreduce, Verb::broadcast,
                               Verb::reduce_scatter, Verb::alltoall,  Verb::alltoall,  Verb::alltoall};
     Verb verb = drawn[random_() % std::size(drawn)];
@@ -299,7 +299,8 @@ class MixedVerbs {
     for (std::int32_t value : mine.values()) ASSERT_EQ(value, sum_of_all());
   }
   void exchange() {
-    // Between each pair nothing, what travels beside the number, a piece or many of them, the same both ways or not.
+    // Each pair sends nothing, so little that it travels beside its size, one piece, or many pieces. Both directions
+    // may differ.
     std::uint64_t kind = random_() % 4;
     std::vector<std::int64_t> sent, received;
     for (int from = 0; from < size_; ++from)
@@ -327,13 +328,13 @@ class MixedVerbs {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Link> link_;
   const int size_, me_;
-  std::vector<std::unique_ptr<Task>> plans_, broadcasts_;  // by verb; by root
+  std::vector<std::unique_ptr<Task>> plans_, broadcasts_;  // plans_ by verb, broadcasts_ by root
   std::mt19937_64 random_{99};
   int round_ = 0;
   std::int64_t count_ = 0;
 };
 
-// One after the other through the same slots and slabs.
+// The verbs run one after another through the same slots and slabs.
 TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
   run_ranks({GetParam()}, [](RankThread& rank) {
     MixedVerbs verbs(rank);
@@ -346,7 +347,7 @@ TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
 
 TEST(Shm, has_room_in_half_a_slab_for_a_piece_of_every_seat_however_small_the_chunks) {
   Config config;
-  config.slab_chunk_bytes = 1;  // the least is taken
+  config.slab_chunk_bytes = 1;  // too small: the minimum is used
   for (int seats : {1, 2, 256, 257, 1000, 4000})
     EXPECT_GE(shm::shape_for(seats, config).slab_bytes / 2, static_cast<std::size_t>(seats) * shm::least_piece_bytes);
 }
@@ -362,7 +363,7 @@ TEST(Shm, runs_tasks_of_one_link_in_the_order_of_their_restarts) {
       b.fill(std::vector<float>(10, 2.0F));
       first->restart(a.segments(), a.segments(), Sequence{0});
       second->restart(b.segments(), b.segments(), Sequence{1});
-      EXPECT_EQ(second->step(), Progress::pending);  // it is not its turn
+      EXPECT_EQ(second->step(), Progress::pending);  // the first one's turn comes before
       ASSERT_EQ(testing::drive(*first, rank.wake), Progress::done);
       ASSERT_EQ(testing::drive(*second, rank.wake), Progress::done);
       EXPECT_EQ(a.values().back(), 2.0F);
@@ -371,10 +372,10 @@ TEST(Shm, runs_tasks_of_one_link_in_the_order_of_their_restarts) {
   });
 }
 
-// 30 decades of magnitudes: any other order of adding would show.
+// Magnitudes over 30 decades: any other order of additions would show.
 TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
   constexpr int tensors = 60;
-  std::vector<std::vector<std::vector<float>>> results(4);  // by rank, of each tensor
+  std::vector<std::vector<std::vector<float>>> results(4);  // by rank and tensor
   run_ranks({4}, [&results](RankThread& rank) {
     auto transport = shm_for(rank.surroundings);
     auto link = connect_all(*transport, rank);
@@ -419,8 +420,8 @@ TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
   }
 }
 
-// Three of the four tensors of a batch lie where all ranks see them; the last, in one round, only on some ranks. Every
-// rank once has none.
+// Three of the four tensors of a batch are in memory that all ranks can read. In one round the last tensor is there
+// only on some ranks. Each rank lacks its tensors once.
 TEST(Shm, reduces_tensors_in_shared_regions_like_all_others) {
   run_ranks({4}, [](RankThread& rank) {
     int me = rank.rank().value;

@@ -25,7 +25,7 @@ std::vector<std::byte> message(int from, int to, std::uint64_t salt, std::size_t
   return content;
 }
 
-// Polls until all are over, asleep while nothing moves.
+// Polls until all operations are over, and sleeps while nothing moves.
 struct Pendings {
   Progress step() {
     std::size_t kept = 0;
@@ -76,7 +76,7 @@ TEST(ShmMessages, match_by_channel_in_whatever_order_they_are_expected) {
     constexpr std::uint32_t count = 40;
     std::vector<std::vector<std::byte>> contents(count);
     Pendings pendings{*link, {}};
-    auto bytes_of = [](std::uint32_t i) { return i * i * 100; };  // up to 152 100: past the size of a ring
+    auto bytes_of = [](std::uint32_t i) { return i * i * 100; };  // up to 152 100: more than the size of a ring
     if (rank.rank() == Rank{0}) {
       for (std::uint32_t i = 0; i < count; ++i) {
         contents[i] = message(0, 1, i, bytes_of(i));
@@ -87,7 +87,7 @@ TEST(ShmMessages, match_by_channel_in_whatever_order_they_are_expected) {
         contents[i].resize(bytes_of(i));
         pendings.list.push_back(link->recv(Seat{0}, contents[i], channel(7, i)));
         if (i % 3 != 0) continue;
-        ASSERT_EQ(testing::drive(pendings, rank.wake), Progress::done);  // those before it wait in private memory
+        ASSERT_EQ(testing::drive(pendings, rank.wake), Progress::done);  // earlier messages are kept in private memory
       }
       ASSERT_EQ(testing::drive(pendings, rank.wake), Progress::done);
       for (std::uint32_t i = 0; i < count; ++i) EXPECT_EQ(contents[i], message(0, 1, i, bytes_of(i)));

@@ -22,7 +22,7 @@ class NoExchange final : public Exchange {
   Result<bool> get(Rank, std::string_view, Buffer&) override { return false; }
 };
 
-// A link between processes. They share no wait words here, so they yield instead of sleeping.
+// A link between processes. The processes share no wait words in this test. Therefore they yield instead of sleeping.
 struct Linked {
   explicit Linked(RankProcess& process) : world(process.world) {
     auto met = process.meet();
@@ -73,7 +73,7 @@ TEST(ShmProcesses, reduce_what_no_other_process_could_see) {
                  return 2;
              }
            }
-           // All have finished before anybody leaves.
+           // All ranks must have finished before any rank leaves.
            Collective barrier;
            barrier.verb = Verb::barrier;
            auto last = linked.link->native()->plan(barrier);

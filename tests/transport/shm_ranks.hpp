@@ -1,5 +1,5 @@
 #pragma once
-// For the tests of the shared-memory transport: links between ranks that are threads, and batches made of many tensors.
+// Parts of the tests of the shared-memory transport: links between ranks that are threads, and batches of many tensors.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -48,7 +48,7 @@ struct Couple {
   std::unique_ptr<transport::Link> left_link, right_link;
 };
 
-// `total` elements in tensors of the given lengths; kept together with the segments that show them.
+// `total` elements, divided into tensors of the given lengths, with the segments that point to these tensors.
 template <typename T>
 class Tensors {
  public:
@@ -60,7 +60,7 @@ class Tensors {
   }
   std::span<const Segment> segments() const { return segments_; }
   std::vector<std::vector<T>>& parts() { return memory_; }
-  // All elements, one tensor after the other.
+  // Returns all elements, one tensor after the other.
   std::vector<T> values() const {
     std::vector<T> all;
     for (const auto& part : memory_) all.insert(all.end(), part.begin(), part.end());
@@ -77,7 +77,7 @@ class Tensors {
   std::vector<Segment> segments_;
 };
 
-// Cuts `total` into lengths of 0…longest.
+// Divides `total` into lengths from 0 to `longest`.
 inline std::vector<std::int64_t> random_lengths(std::int64_t total, std::int64_t longest, std::mt19937_64& random) {
   std::vector<std::int64_t> lengths;
   while (total > 0) {

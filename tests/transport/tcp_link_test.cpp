@@ -10,7 +10,7 @@
 #include "sanitized.hpp"
 #include "transport/registry.hpp"
 
-namespace hvd::transport::tcp_link_test {  // apart from what other tests of transports call alike
+namespace hvd::transport::tcp_link_test {  // other transports' tests use equal names
 namespace {
 
 using testing::Ensemble;
@@ -26,7 +26,7 @@ std::unique_ptr<Transport> tcp_for(RankThread& rank) {
   return nullptr;
 }
 
-// A rank with a link to all others.
+// A rank with a link to all other ranks.
 struct Connected {
   explicit Connected(RankThread& rank, std::string_view name = "world") : thread(rank), transport(tcp_for(rank)) {
     auto connecting = transport->connect(testing::everybody(thread.world), name, thread.exchange);
@@ -53,7 +53,7 @@ std::vector<std::byte> message(int from, int to, std::uint64_t salt, std::size_t
   return content;
 }
 
-// Polls until all are over, asleep while nothing moves.
+// Polls until all operations are over, and sleeps while nothing moves.
 struct Pendings {
   Progress step() {
     std::size_t kept = 0;
@@ -135,7 +135,7 @@ TEST(TcpLink, matches_by_channel_in_whatever_order_messages_are_expected) {
         contents[i].resize(bytes_of(i));
         pendings.push_back(rank.link->recv(Seat{0}, contents[i], channel(7, i)));
         if (i % 3 != 0) continue;
-        ASSERT_EQ(drive(rank, std::exchange(pendings, {})), Progress::done);  // those before it are put aside
+        ASSERT_EQ(drive(rank, std::exchange(pendings, {})), Progress::done);  // earlier messages are stored aside
       }
     }
     ASSERT_EQ(drive(rank, pendings), Progress::done);
@@ -213,7 +213,7 @@ TEST(TcpLink, a_sender_that_runs_ahead_waits_and_what_nobody_expects_is_not_read
   run_ranks({1, 1}, [&](RankThread& thread) {
     Connected rank(thread);
     constexpr std::uint32_t count = 40;
-    constexpr std::size_t bytes = 2 << 20;  // 80 MB in all: more than any socket's buffers
+    constexpr std::size_t bytes = 2 << 20;  // 80 MB in all: more than the buffers of any socket
     std::vector<std::byte> content(bytes, std::byte{3}), answer(1);
     if (thread.rank() == Rank{0}) {
       ASSERT_EQ(drive(rank, {rank.link->send(Seat{1}, answer, channel(0))}), Progress::done);
@@ -244,7 +244,7 @@ TEST(TcpLink, a_peer_that_is_busy_for_longer_than_the_patience_is_not_taken_for_
     std::vector<std::byte> content(64 << 20), byte(1);
     if (thread.rank() == Rank{1}) {
       ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, byte, channel(0))}), Progress::done);
-      has_waited.wait();  // reads nothing, but its kernel answers
+      has_waited.wait();  // this rank reads nothing, but its kernel answers
       ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, content, channel(1))}), Progress::done);
       return;
     }
@@ -297,7 +297,7 @@ TEST(TcpLink, a_peer_that_dies_fails_what_waits_for_it_in_both_directions) {
     }
     ASSERT_EQ(drive(rank, all), Progress::done);
     if (me == 1) {
-      // Waits for the others to be under way.
+      // Waits until the other ranks are under way.
       ASSERT_EQ(drive(rank, {rank.link->recv(Seat{0}, byte, channel(2)), rank.link->recv(Seat{2}, byte, channel(2))}),
                 Progress::done);
       thread.die();
@@ -310,7 +310,7 @@ TEST(TcpLink, a_peer_that_dies_fails_what_waits_for_it_in_both_directions) {
     EXPECT_EQ(rank.link->failure().code, ErrorCode::peer_lost);
     EXPECT_NE(rank.link->failure().message.find("rank 1 (host n1, process 1001)"), std::string::npos)
         << rank.link->failure().message;
-    // The others still have each other.
+    // The other two ranks still have a link to each other.
     int other = 2 - me;
     ASSERT_EQ(
         drive(rank, {rank.link->send(Seat{other}, byte, channel(4)), rank.link->recv(Seat{other}, byte, channel(4))}),
@@ -351,7 +351,7 @@ TEST(TcpLink, after_abort_everything_has_failed_and_the_memory_is_left_alone) {
       Pending recv = rank.link->recv(peer, byte, channel(9));
       ASSERT_EQ(rank.link->poll(send), Progress::pending);
       rank.link->abort(Error(ErrorCode::timeout, "the test gave up"));
-      content.reset();  // an address sanitizer would notice a late reader
+      content.reset();  // an address sanitizer would notice a read after this
       EXPECT_EQ(rank.link->poll(send), Progress::failed);
       EXPECT_EQ(rank.link->poll(recv), Progress::failed);
       EXPECT_EQ(rank.link->failure().message, "the test gave up");
@@ -370,7 +370,7 @@ TEST(TcpLink, a_peer_that_was_never_there_is_unreachable_by_name_and_address) {
   Ensemble ensemble(made_up_world({1, 1}));
   RankThread zero(ensemble, Rank{0}), one(ensemble, Rank{1});
   Connected rank(one);
-  ensemble.take_listener(Rank{0});  // closed at once
+  ensemble.take_listener(Rank{0});  // the listener is closed at once
   std::vector<std::byte> byte(1);
   ASSERT_EQ(drive(rank, {rank.link->send(Seat{0}, byte, channel(1))}), Progress::failed);
   const std::string& text = rank.link->failure().message;
@@ -380,7 +380,7 @@ TEST(TcpLink, a_peer_that_was_never_there_is_unreachable_by_name_and_address) {
 }
 
 TEST(TcpLink, allocates_nothing_for_messages_that_are_expected_in_time) {
-  // Of the tables' growth nothing is left after the first turns: capacities are kept.
+  // The tables grow only in the first turns, because they keep their capacities.
   Ensemble ensemble(made_up_world({1, 1}));
   RankThread zero(ensemble, Rank{0}), one(ensemble, Rank{1});
   zero.use_net();

@@ -15,6 +15,7 @@
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
+#include "native/posix/settings_files.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -116,8 +117,10 @@ std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
 
 // The bridge lasts as long as the process, because MPI_Finalize uses it again, on any thread and at any time.
 Result<PmiBridge*> open_lasting_bridge() {
-  Environment environment = Environment::of_this_process();
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;  // the start of a runtime tells
+  auto completed = posix::with_settings_files(Environment::of_this_process(), warnings);
+  if (!completed) return std::move(completed.error());
+  const Environment& environment = *completed;
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   log::configure(config->log);

@@ -38,7 +38,7 @@ class OnDevice final : public Task {
   const Error& failure() const override { return *failure_; }
 
  private:
-  // Both lists are read as one array; their borders need not be the same.
+  // Each list is treated as one array. The segments of the two lists may have different borders.
   void move() {
     std::int64_t begin = 0;
     out_.visit(0, out_.count(), [&](std::byte* to, std::int64_t count) {

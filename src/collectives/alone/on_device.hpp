@@ -1,5 +1,5 @@
 #pragma once
-// What is left of a collective for one rank alone: its tensors are copied, or scaled, where they lie.
+// A collective of a single rank with tensors in device memory: they are copied or scaled there.
 #include <memory>
 
 #include "base/collective.hpp"
@@ -7,7 +7,7 @@
 
 namespace hvd::collectives::alone {
 
-// Of a team of one with a device. What is issued is queued on the collective's stream.
+// `team` has one rank and a device. The work is queued on the collective's stream.
 std::unique_ptr<Task> plan_on_device(const Collective& collective, Team& team);
 
 }  // namespace hvd::collectives::alone

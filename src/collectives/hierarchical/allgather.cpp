@@ -1,6 +1,6 @@
-// Allgather: on the node, so that every rank has what its node contributes to a chunk; on rail k, of the k-th part of
-// every node's contribution; and on the node again, of what came from the other nodes by the rails. The first of these
-// is left out where every rank of the node carries its own piece.
+// Allgather in three stages. On the node: every rank gets the node's contribution to a chunk. On rail k: every rank
+// gets the k-th part of every node's contribution. On the node again: every rank gets the data that the rails have
+// brought from the other nodes. The first stage is left out if every rank of the node carries its own piece.
 #include <algorithm>
 #include <string>
 
@@ -43,7 +43,8 @@ class Allgather final : public Task {
   Seat waiting_for() const override { return pipeline_.waiting_for(); }
 
  private:
-  // This rank must pass on even what it does not want: that is kept beside the output.
+  // Takes the output. This rank must pass on data even if its output has no room for them. Such data are kept in other
+  // memory.
   void assign_output(std::span<const Segment> out) {
     out_.assign(out, dtype_);
     auto is_unwanted = [](const Segment& segment) { return segment.view.data == nullptr && segment.view.count > 0; };
@@ -90,7 +91,7 @@ class Allgather final : public Task {
     return begin(middle_, turn);
   }
 
-  // What one rail has brought goes to all ranks of the node.
+  // Sends the data that one rail has brought to all ranks of the node.
   Task* start_spreading(const Turn& turn) {
     bool is_own = shares_.is_own(turn.chunk);
     counts_.assign(shares_.members().size(), 0);
@@ -115,7 +116,7 @@ class Allgather final : public Task {
     in_.append_range(shares_.piece_begin(chunk, me_) - shares_.share_begin(me_), shares_.piece_count(chunk, me_),
                      from_);
   }
-  // Room for what already lies in the output.
+  // Adds room without memory for data that are already in the output.
   void append_nothing(std::int64_t count) {
     if (count > 0) to_.push_back({TensorView{nullptr, count, dtype_}});
   }

@@ -1,6 +1,6 @@
-// Allreduce: reduce_scatter on the node, so that the k-th rank of every node has its node's share k of a chunk;
-// allreduce of share k on rail k; allgather on the node. The addition tree of an element is the node's, then the
-// rail's.
+// Allreduce in three stages. Reduce_scatter on the node: the k-th rank of every node gets its node's share k of a
+// chunk. Allreduce of share k on rail k. Allgather on the node. An element is first added up within the node, then
+// along the rail.
 #include <string>
 
 #include "base/panic.hpp"
@@ -80,10 +80,10 @@ class Allreduce final : public Task {
   const int local_rank_;
   const bool has_rail_;
   RailShares shares_;
-  const std::int64_t chunk_hint_;  // the size class that the stages are planned for
+  const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  std::array<Scratch, Pipeline::lane_count> memory_;  // my share, padding included
+  std::array<Scratch, Pipeline::lane_count> memory_;  // this rank's share, including padding
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;
 };

@@ -1,4 +1,4 @@
-// Barrier: on the node, then among one rank of every node, then on the node again.
+// Barrier in three stages: on the node, then among one rank of every node, then on the node again.
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/stage_tasks.hpp"
 

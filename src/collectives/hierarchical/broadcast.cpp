@@ -1,5 +1,5 @@
-// Broadcast: on the root's node a broadcast, after which its k-th rank sends share k of a chunk down rail k; on the
-// other nodes an allgather of what came down the rails.
+// Broadcast. On the root's node: a broadcast, after which the k-th rank sends share k of a chunk along rail k. On the
+// other nodes: an allgather of the shares that came along the rails.
 #include "collectives/hierarchical/rail_shares.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 
@@ -78,7 +78,7 @@ class Broadcast final : public Task {
     return shares_.padded_segment(memory_[turn.lane], turn.chunk, count);
   }
 
-  // My output; if I want none, memory from which I can pass the data on.
+  // Adds this rank's output. If this rank needs no output, adds other memory from which it can pass the data on.
   void append_kept(const Turn& turn, std::int64_t begin_at, std::int64_t count, std::vector<Segment>& to) {
     std::size_t element_bytes = size_of(dtype_);
     std::size_t position = static_cast<std::size_t>(begin_at - shares_.chunk_begin(turn.chunk)) * element_bytes;
@@ -96,10 +96,11 @@ class Broadcast final : public Task {
   const bool has_rail_, is_root_;
   const Seat root_on_node_;  // -1 on the other nodes
   RailShares shares_;
-  const std::int64_t chunk_hint_;  // the size class that the stages are planned for
+  const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // On the root's node: what is only passed on, by its place in the chunk. On the others: my share, padding included.
+  // On the root's node: data that are only passed on, by their place in the chunk. On the other nodes: this rank's
+  // share, including padding.
   std::array<Scratch, Pipeline::lane_count> memory_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;

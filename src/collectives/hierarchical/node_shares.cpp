@@ -11,8 +11,8 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// The bytes of one node that a rail carries at once. A rail's memory holds them for all nodes, so it is less if there
-// are many nodes.
+// Limits on the bytes of one node that a rail carries at a time. A rail's memory holds such bytes for all nodes, so
+// with many nodes the size is smaller.
 constexpr std::int64_t most_bytes = 256 << 10, least_bytes = 32 << 10, most_bytes_of_all = 2 << 20;
 
 std::int64_t node_chunk_elements(const Team& team, DataType dtype) {

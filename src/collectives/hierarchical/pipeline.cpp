@@ -6,8 +6,8 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// The sequence number of a stage's task is the batch's number and, in the low bits, the task's place in the order of
-// its link.
+// The sequence number of a stage's task contains the batch's number. Its low bits are the task's position in the order
+// of its link.
 constexpr int bits_for_place = 24;
 constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
 
@@ -33,7 +33,7 @@ std::int64_t Pipeline::first_ones() const {
   return std::min(chunks_, static_cast<std::int64_t>(lane_count));
 }
 
-// The stage and chunk that have this place in the node's order.
+// Returns the stage and the chunk at this position in the node's order.
 std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
   if (place < first_ones()) return {Stage::first, place};
   std::int64_t turn = place - first_ones(), takeovers = chunks_ - first_ones();
@@ -79,7 +79,7 @@ void Pipeline::set_done(Lane& lane, Stage stage) {
   if (stage == Stage::last) ++finished_;
 }
 
-// True if a stage has become done.
+// Returns true if a stage has become done.
 bool Pipeline::step_running() {
   bool moves = false;
   for (Lane& lane : lanes_)

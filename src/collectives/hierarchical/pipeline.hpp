@@ -1,6 +1,6 @@
 #pragma once
-// The order in which the stages of a hierarchical collective are run: several chunks under way at once, so that nodes
-// and network work at the same time.
+// The order in which the stages of a hierarchical collective run. Several chunks are under way at the same time, so
+// that the nodes and the network work at the same time.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,34 +12,34 @@
 
 namespace hvd::collectives::hierarchical {
 
-// First and last are done on the node, middle on the rail.
+// First and last are done on the node, middle is done on the rail.
 enum class Stage : std::uint8_t { first, middle, last };
 
-// A stage of a chunk that is the next to start.
+// A stage of a chunk that is to be started next.
 struct Turn {
   Stage stage;
   std::int64_t chunk;
-  std::size_t lane;  // no other chunk uses it until the last stage of this one is done
-  Sequence place;    // what the stage's task is restarted with
+  std::size_t lane;  // no other chunk uses it until this chunk's last stage is done
+  Sequence place;    // the sequence number for the restart of the stage's task
 };
 
-// The tasks of a link are restarted in one order on all ranks, whatever is done first:
-//  1. On the node: the first stages of as many chunks as there are lanes; then by turns the last stage of the next
-//     chunk and the first stage of the chunk that takes over its lane; then the last stages that remain.
-//  2. On the rail: by chunk.
-// A task that is planned when it is first wanted is therefore planned in the same order on all ranks, too.
+// On all ranks the tasks of a link are restarted in the same order, even if they become ready in another order:
+//  1. On the node: first the first stages of as many chunks as there are lanes. Then alternately the last stage of the
+//     next chunk, and the first stage of the chunk that takes over its lane. Then the remaining last stages.
+//  2. On the rail: in the order of the chunks.
+// A task is planned when it is first needed, so tasks are also planned in the same order on all ranks.
 class Pipeline {
  public:
   static constexpr std::size_t lane_count = 4;
 
-  // Borrows the team.
+  // Uses the team, which must outlive this object.
   explicit Pipeline(const Team& team) : team_(team) {}
 
   void restart(std::int64_t chunks, Sequence sequence);
-  // Steps what runs, until a stage may start. Nothing while all stages wait, and after the end. The caller
-  // answers every turn by started() before the next call.
+  // Steps the running stages until another stage may start, and returns that stage. Returns nothing while all stages
+  // wait, and after the end. The caller answers every turn by started() before the next call.
   std::optional<Turn> next();
-  // The task has been restarted. Null: this rank has no part in this stage.
+  // The task has been restarted. A null task means that this rank has no part in this stage.
   void started(const Turn& turn, Task* task);
 
   Progress progress() const;
@@ -53,7 +53,7 @@ class Pipeline {
     Task* task = nullptr;
   };
   struct Lane {
-    std::int64_t chunk = -1;  // -1: none yet
+    std::int64_t chunk = -1;  // -1: no chunk yet
     std::array<StageOfLane, 3> stages;
     StageOfLane& at(Stage stage) { return stages[static_cast<std::size_t>(stage)]; }
   };

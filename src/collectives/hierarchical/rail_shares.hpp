@@ -1,6 +1,6 @@
 #pragma once
-// How a batch that is one thing to all ranks (allreduce, broadcast) is cut into chunks, and a chunk dealt out to the
-// rails: rail k carries its k-th share.
+// For allreduce and broadcast: cuts a batch into chunks, and divides each chunk among the rails. Rail k carries the
+// k-th share.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -14,14 +14,13 @@
 namespace hvd::collectives::hierarchical {
 
 inline constexpr std::size_t full_share_bytes = 256 << 10;
-// A chunk of at most this size goes down the first rail alone. For messages this short their number is what costs, as
-// long as the rank of the first rail can reduce the data of all ranks of its node in no time. Measured with 2 ranks a
-// node.
+// A chunk of at most this size travels only on the first rail. For such short messages the cost is their number,
+// provided that the rank on the first rail reduces the data of its node's ranks quickly. Measured with 2 ranks a node.
 inline constexpr std::int64_t short_chunk_bytes = 4 << 10, short_chunk_bytes_of_node = 32 << 10;
 
 class RailShares {
  public:
-  // Prepares for batches of about so many elements.
+  // Prepares for batches of about `total` elements.
   RailShares(const Team& team, DataType dtype, std::int64_t total = 0)
       : rails_(team.rails),
         dtype_(dtype),
@@ -43,30 +42,31 @@ class RailShares {
     return end_in_chunk(chunk, rail + 1) - end_in_chunk(chunk, rail);
   }
 
-  // The last shares may be shorter.
+  // The length of a share of the chunk. The last shares may be shorter.
   std::int64_t full_share(std::int64_t chunk) const {
     int among = carriers(chunk);
     return (chunk_count(chunk) + among - 1) / among;
   }
-  // On the node all carried shares of a chunk have one length, padding included. If the nodes have equally many ranks
-  // and all rails carry, this is how a batch is dealt out without counts; else the plans have counts, and few plans
-  // serve all sizes.
+  // On the node all carried shares of a chunk have the same length, including padding. If the nodes have equal numbers
+  // of ranks and all rails carry a share, this division is the usual one without counts. Otherwise the plans have
+  // counts, and because of the padding few plans serve all sizes.
   std::int64_t padded_count(std::int64_t chunk, int rail) const {
     if (rail >= carriers(chunk)) return 0;
     return has_counts(chunk) ? rounded(full_share(chunk), is_short(chunk)) : full_share(chunk);
   }
-  // `count` elements of memory that has room for a padded share; all stages of the chunk use the same memory.
+  // Returns `count` elements of memory that has room for a padded share. All stages of the chunk use the same memory.
   Segment padded_segment(Scratch& memory, std::int64_t chunk, std::int64_t count) const {
     std::byte* data = memory.reserve(static_cast<std::size_t>(padded_count(chunk, 0)) * size_of(dtype_));
     return {TensorView{data, count, dtype_}};
   }
-  // The task of a node's stage in which the rank of rail k gives or gets its padded share, and the other ranks nothing.
+  // Returns the task of a node's stage in which the rank of rail k gives or gets its padded share. The other ranks give
+  // or get nothing.
   Task& node_task(StageTasks& tasks, std::int64_t chunk) {
     if (!has_counts(chunk)) return tasks.any_size();
     for (int rail = 0; rail < rails_; ++rail) counts_[static_cast<std::size_t>(rail)] = padded_count(chunk, rail);
     return tasks.with_counts(counts_);
   }
-  // All padded shares of a chunk; null data if there are none.
+  // Adds all padded shares of a chunk. The padding has null data.
   void append_padded(const SegmentArray& tensors, std::int64_t chunk, std::vector<Segment>& to) const {
     for (int rail = 0; rail < rails_; ++rail) {
       tensors.append_range(begin(chunk, rail), count(chunk, rail), to);
@@ -82,8 +82,8 @@ class RailShares {
   std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
     return std::min(chunk_count(chunk), rails * full_share(chunk));
   }
-  // Rounds up. The bytes of short shares cost nothing; of longer ones at most a fifth is padding: four sizes per
-  // octave.
+  // Rounds a share up. The bytes of short shares cost nothing. Of longer shares at most a fifth is padding: there are
+  // four sizes per octave.
   static std::int64_t rounded(std::int64_t share, bool is_short) {
     if (is_short) return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share)));
     std::int64_t step = 1;
@@ -94,7 +94,7 @@ class RailShares {
   const int rails_;
   const DataType dtype_;
   const std::int64_t short_elements_, chunk_elements_;
-  const bool is_even_;  // the nodes of the team have equally many ranks
+  const bool is_even_;  // all nodes of the team have the same number of ranks
   std::int64_t total_;
   std::vector<std::int64_t> counts_;
 };

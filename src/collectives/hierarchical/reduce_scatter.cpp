@@ -1,7 +1,7 @@
-// Reduce_scatter: on the node, so that its k-th rank has the node's sum of the k-th part of what every node is to get
-// of a chunk; on rail k, so that this part is complete; and within the node every rank takes its piece out of the
-// parts. The last of these is left out where every rank of the node has just its own piece. The addition tree of an
-// element is the node's, then the rail's.
+// Reduce_scatter in three stages. On the node: the k-th rank gets the node's sum of the k-th part of every node's share
+// of a chunk. On rail k: this part becomes complete. Within the node: every rank takes its own piece out of the parts.
+// The last stage is left out if every rank of the node has exactly its own piece. An element is first added up within
+// the node, then along the rail.
 #include <string>
 
 #include "base/panic.hpp"
@@ -115,7 +115,7 @@ class ReduceScatter final : public Task {
   NodeShares shares_;
   Pipeline pipeline_;
   std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  // The parts that my rail carries for all nodes, and the part that it has brought for mine.
+  // The parts that this rank's rail carries for all nodes, and the part that it has brought for this node.
   std::array<Scratch, Pipeline::lane_count> node_sums_, totals_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;

@@ -1,5 +1,5 @@
 #pragma once
-// The collectives over nodes and rails, one file per verb. Every task borrows the team.
+// The collectives over nodes and rails. Each verb has one file. Every task uses the team, which must outlive it.
 #include <array>
 #include <memory>
 #include <span>
@@ -16,7 +16,7 @@ std::unique_ptr<Task> plan_allgather(const Collective& collective, Team& team);
 std::unique_ptr<Task> plan_reduce_scatter(const Collective& collective, Team& team);
 std::unique_ptr<Task> plan_barrier(const Collective& collective, Team& team);
 
-// One for each lane.
+// Returns an array with one object for each lane.
 template <typename T, typename... Arguments>
 std::array<T, Pipeline::lane_count> per_lane(const Arguments&... arguments) {
   return [&]<std::size_t... lane>(std::index_sequence<lane...>) {

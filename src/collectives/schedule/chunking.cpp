@@ -35,7 +35,7 @@ void Chunking::restart(std::int64_t total) {
   chunks_ = (longest + piece_elements_ - 1) / piece_elements_;
 }
 
-// Where a chunk's piece of so many elements begins; the piece behind the last one begins at their end.
+// Returns where a chunk's piece of an array of `of` elements begins. For the chunk after the last one, this is the end.
 std::int64_t Chunking::piece_begin(std::int64_t chunk, std::int64_t of) const {
   return std::min(of, chunk * piece_elements_);
 }

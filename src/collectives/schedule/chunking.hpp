@@ -1,5 +1,5 @@
 #pragma once
-// The elements of a batch that make up a chunk, and those of a chunk that make up a block.
+// Tells which elements of a batch belong to a chunk, and which elements of a chunk belong to a block.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,13 +9,13 @@
 namespace hvd::collectives {
 
 // There are two ways to cut a batch. With `by_seat` false (allreduce, broadcast) it is cut into chunks, and each chunk
-// is dealt out to the blocks. With `by_seat` true (allgather, reduce_scatter) it belongs to the seats, and a chunk is a
-// piece of every seat's share.
+// is divided into blocks. With `by_seat` true (allgather, reduce_scatter) every seat has a share of the batch, and a
+// chunk consists of a piece of every share.
 class Chunking {
  public:
   Chunking(bool by_seat, int blocks, std::int64_t chunk_elements, std::span<const std::int64_t> counts);
 
-  // For the next batch. Without counts, `total` is dealt out evenly (transport::share_of).
+  // Prepares for the next batch. Without counts, `total` is divided evenly (transport::share_of).
   void restart(std::int64_t total);
 
   std::int64_t total() const { return total_; }
@@ -27,7 +27,7 @@ class Chunking {
   std::int64_t begin(std::int64_t chunk, int block, int blocks) const;
   std::int64_t count(std::int64_t chunk, int block, int blocks) const;
   std::int64_t count(std::int64_t chunk) const;
-  // Whether the chunk is one range of the batch that begins with its first block.
+  // True if the chunk is one range of the batch that begins with its first block.
   bool is_one_range() const { return !by_seat_ || chunks_ <= 1; }
 
  private:
@@ -35,7 +35,7 @@ class Chunking {
 
   const bool by_seat_;
   const bool has_counts_;
-  const std::int64_t piece_elements_;  // of a chunk, or of one seat's part of it
+  const std::int64_t piece_elements_;  // in a chunk, or in one seat's part of a chunk
   std::int64_t total_ = 0;
   std::int64_t chunks_ = 0;
   std::vector<std::int64_t> share_begins_;  // by seat, and the total

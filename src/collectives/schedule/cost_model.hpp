@@ -1,6 +1,5 @@
 #pragma once
-// The assumed costs of messages, for teams that nobody has measured: enough to rank the algorithms of a team, not to
-// predict times.
+// Assumed costs of messages. Nobody has measured the team, so they serve to compare algorithms, not to predict times.
 #include <bit>
 #include <cstddef>
 
@@ -18,7 +17,7 @@ inline int ranks_per_node(const Team& team) {
   return (team.size() + team.nodes - 1) / team.nodes;
 }
 
-// A team of several nodes pays for the network, and the ranks of a node share its adapter.
+// A team on several nodes has the network's costs, and the ranks of a node share its adapter.
 inline MessageCost message_cost(const Team& team) {
   if (team.node == nullptr) return {1.0e-6, 1.0 / 8e9};
   return {3.0e-6, static_cast<double>(ranks_per_node(team)) / 10e9};
@@ -28,12 +27,12 @@ inline double bytes_of(const Collective& collective) {
   return static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));
 }
 
-// Rounds that it takes to reach `size` seats when each round doubles their number.
+// The number of rounds needed to reach `size` seats if each round doubles the number of seats.
 inline double doublings(int size) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(size) - 1u));
 }
 
-// Whether a plain algorithm can run here at all.
+// True if an algorithm that only sends messages can run on this team.
 inline bool is_connected(const Collective& collective, const Team& team) {
   return collective.device == DeviceKind::host && (team.link != nullptr || team.size() == 1);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The link that leads to a seat of a team: that of my node if the seat is on it, else that of the whole team.
+// Finds the link to a seat of a team: the link of this node if the seat is on this node, otherwise the link of the
+// team.
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -8,13 +9,13 @@ namespace hvd::collectives {
 
 class PeerLinks {
  public:
-  // A seat as one of the links knows it.
+  // A seat's link, and the seat's number in that link's group.
   struct Peer {
     transport::Link* link = nullptr;
     Seat seat{-1};
   };
 
-  // Borrows the links.
+  // Uses the links, which must outlive this object.
   explicit PeerLinks(const Team& team) {
     for (int seat = 0; seat < team.size(); ++seat) peers_.push_back({team.link, Seat{seat}});
     if (team.node == nullptr || team.node->link == nullptr) return;

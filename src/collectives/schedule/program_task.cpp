@@ -1,14 +1,16 @@
-// Runs programs over the chunks of a batch, several at once.
+// Runs programs over the chunks of a batch, several chunks at the same time.
 //
 // The life of a chunk in a lane:
-//  1. Pack: the chunk's elements that this seat brings are put into the work area, prescaled. Where the chunk is one
-//     piece of the output tensor, that piece is the work area and large tensors are never copied; else it is scratch.
+//  1. Pack: the chunk's elements that this seat contributes are stored in the work area, prescaled. If the chunk is one
+//     piece of the output tensor, that piece is the work area, so large tensors are never copied. Otherwise the work
+//     area is scratch memory.
 //  2. Rounds, one after the other. A round that receives begins when all earlier sends of the chunk are done, so no
-//     byte changes while a peer reads it; what is to be reduced arrives beside the work area.
-//  3. When all sends are done: unpack what this seat is to get, and take the next chunk of the lane (chunk + lanes).
-// Messages are tagged with batch, chunk and their number among those of their sender to their receiver in this chunk
-// (the rounds of two seats are not numbered alike), so lanes of a rank may run ahead of each other and of other ranks.
-// Where a message would be empty neither side has one; a barrier's messages are all empty and sent.
+//     byte changes while a peer reads it. Data to be reduced arrive in other memory than the work area.
+//  3. When all sends are done: unpack the elements that this seat is to get, and take the next chunk of the lane (chunk
+//     + lanes).
+// A message is tagged with its batch, its chunk, and its number among the messages from its sender to its receiver in
+// this chunk. (The numbers of rounds differ between seats.) So the lanes of a rank may run ahead of each other and of
+// other ranks. An empty message is neither sent nor received; only the messages of a barrier are empty and sent.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -92,16 +94,16 @@ class ProgramTask final : public Task {
     Seat to;
   };
   struct Lane {
-    std::int64_t chunk = 0;  // chunks_ or more: no chunk is left for the lane
+    std::int64_t chunk = 0;  // if it is not below chunks_, no chunk is left for the lane
     bool is_packed = false;
     const Program* program = nullptr;
     std::size_t round = 0;
-    bool is_posted = false;  // the round's messages
+    bool is_posted = false;  // the round's messages have been started
     std::optional<Pending> recv;
-    bool has_arrival = false;  // received, not reduced yet
+    bool has_arrival = false;  // data were received and not reduced yet
     std::vector<Send> sends;   // under way
     std::byte* work = nullptr;
-    std::vector<std::int64_t> offsets;  // of the blocks in the work area, in elements; and the end
+    std::vector<std::int64_t> offsets;  // of the blocks in the work area, in elements; the last entry is the end
     Scratch scratch, landing;
   };
 
@@ -124,7 +126,7 @@ class ProgramTask final : public Task {
     };
     switch (verb_) {
       case Verb::allreduce:
-      case Verb::alltoall:  // of a team of one, as adasum
+      case Verb::alltoall:  // alltoall and adasum: only in a team of one
       case Verb::adasum: return expect(out_, in_.count(), "output");
       case Verb::allgather: return expect(in_, chunking_.share_count(me_.value), "input");
       case Verb::reduce_scatter: return expect(out_, chunking_.share_count(me_.value), "output");
@@ -180,7 +182,7 @@ class ProgramTask final : public Task {
 
   std::byte* work_area(Lane& lane, std::size_t bytes) {
     std::byte* direct = nullptr;
-    // The input of a reduce_scatter must not be changed, and its output is too short.
+    // In a reduce_scatter the input must not be changed and the output is too short, so neither can be the work area.
     if (verb_ != Verb::reduce_scatter && chunking_.is_one_range()) {
       const SegmentArray& tensors = verb_ == Verb::broadcast && is_root() ? in_ : out_;
       direct = tensors.contiguous(begin_of(lane, 0), lane.offsets.back());
@@ -194,7 +196,7 @@ class ProgramTask final : public Task {
   }
 
   void pack_scaled(std::int64_t begin, std::int64_t count, std::byte* to) {
-    // A team of one has no round that would apply the postscale.
+    // In a team of one no round applies the postscale, so it is applied here.
     devices::Scale scale{scale_.pre, size_ == 1 ? scale_.post : 1.0};
     in_.gather_scaled(begin, count, to, kernel_, scale);
   }
@@ -254,7 +256,7 @@ class ProgramTask final : public Task {
     }
   }
 
-  // Waits for what the round receives, and reduces it.
+  // Waits for the round's incoming message and reduces its data.
   Progress arrive(Lane& lane, const Round& round) {
     if (lane.recv) {
       Progress progress = link_->poll(*lane.recv);
@@ -265,7 +267,8 @@ class ProgramTask final : public Task {
     }
     if (!lane.has_arrival) return Progress::done;
     if (round.is_reduced) {
-      // If both sides give each other everything, a peer may still be reading what the reduction changes.
+      // If both sides send each other the same blocks, the peer may still be reading the data that the reduction
+      // changes.
       bool is_read = round.sent.first < round.received.last && round.received.first < round.sent.last;
       if (is_read) {
         Progress progress = finish_sends(lane);
@@ -332,9 +335,9 @@ class ProgramTask final : public Task {
 
 }  // namespace
 
-// Measured between two nodes of one core each, with 2 MB of cache (benchmarks/over-nodes): 64 MB over TCP take 24 ms
-// with 192 KB; 27 ms with 128 KB and 31 ms with 64 KB, which need more calls; 51 ms with 512 KB; with 256 KB sometimes
-// 24 ms and sometimes 46 ms.
+// Measured between two nodes of one core each, with 2 MB of cache (benchmarks/over-nodes). 64 MB over TCP take 24 ms
+// with 192 KB. They take 27 ms with 128 KB and 31 ms with 64 KB, which need more calls. They take 51 ms with 512 KB.
+// With 256 KB they take sometimes 24 ms and sometimes 46 ms.
 Cut Cut::for_seats(int seats) {
   constexpr std::size_t least = 192 << 10, most = 512 << 10, of_each_seat = 32 << 10;
   return {std::clamp(static_cast<std::size_t>(seats) * of_each_seat, least, most)};

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that a task keeps between batches; its contents do not outlive a reservation.
+// Memory that a task keeps between batches. A new reservation may lose the content.
 #include <cstddef>
 #include <memory>
 
@@ -7,7 +7,7 @@ namespace hvd::collectives {
 
 class Scratch {
  public:
-  // At least so many bytes, uninitialised. Allocates only if it was never asked for so many before.
+  // Returns at least this many bytes, uninitialised. Allocates only if more bytes are asked for than ever before.
   std::byte* reserve(std::size_t bytes) {
     if (bytes > bytes_) {
       memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);

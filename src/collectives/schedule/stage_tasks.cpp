@@ -25,7 +25,7 @@ Task& StageTasks::with_counts(std::span<const std::int64_t> counts) {
   Collective stage = stage_;
   stage.counts = counts;
   if (!counts.empty()) stage.count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  // The cost of the whole is possible only if those of its stages are.
+  // The choice cannot fail, because the cost of the whole is possible only if the costs of its stages are.
   const Algorithm* algorithm = team_->selector->choose(stage, *team_).value();
   entries_.push_back({{counts.begin(), counts.end()}, algorithm->plan(stage, *team_)});
   return *entries_.back().task;

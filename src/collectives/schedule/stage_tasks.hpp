@@ -1,6 +1,6 @@
 #pragma once
-// The tasks of one stage of a collective that is made of others: planned when they are first wanted, kept for all
-// batches of the same shape.
+// The tasks of one stage of a composed collective. A task is planned when it is first needed, and kept for all batches
+// of the same shape.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,20 +11,20 @@
 
 namespace hvd::collectives {
 
-// The collective of a stage; `count` elements go through one task. Of all stages only one scales before, and only one
-// after.
+// Returns the collective of a stage. `count` elements are handled by one task. Only one stage applies the prescale, and
+// only one stage applies the postscale.
 enum class Scales : std::uint8_t { none, before, after };
 Collective stage_of(const Collective& whole, Verb verb, Scales scales, std::int64_t count, Seat root = Seat{-1});
 
 class StageTasks {
  public:
-  // A null team: this rank has no part in the stage. Borrows the team.
+  // Uses the team, which must outlive this object. A null team means that this rank has no part in the stage.
   StageTasks(const Collective& stage, Team* team) : stage_(stage), team_(team) { stage_.counts = {}; }
 
-  // All ranks of the team ask for the same in the same order.
+  // All ranks of the team ask for the same tasks in the same order.
   Task& any_size() { return with_counts({}); }
   Task& with_counts(std::span<const std::int64_t> counts);
-  // The same as Task::rescale, for all tasks of the stage.
+  // Calls Task::rescale for all tasks of the stage.
   void rescale(double prescale, double postscale);
 
  private:
@@ -32,7 +32,7 @@ class StageTasks {
     std::vector<std::int64_t> counts;
     std::unique_ptr<Task> task;
   };
-  // Batches of ever new sizes leave plans behind that are never used again.
+  // The limit exists because batches of always new sizes leave plans that are never used again.
   static constexpr std::size_t most_entries = 32;
 
   Collective stage_;

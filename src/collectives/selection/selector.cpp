@@ -9,7 +9,7 @@ namespace hvd::collectives {
 
 namespace {
 
-// The size at which the addition order of a reduction is chosen.
+// The size for which the addition order of a reduction is chosen.
 constexpr std::int64_t reference_bytes = 1 << 20;
 
 std::string_view trimmed(std::string_view text) {
@@ -24,7 +24,7 @@ Error refused(std::string_view text, const std::string& expected, std::string_vi
                                            "'; write for example allreduce=halving_doubling,broadcast=tree"};
 }
 
-// Why no algorithm can do this, and what to do about it.
+// Returns the reason why no algorithm can do this, and what the user can do about it.
 std::string why_nothing(const Collective& collective, const Team& team) {
   if (collective.device != DeviceKind::host)
     return "the tensors are in the memory of a GPU, which none of the links between the ranks carries; give tensors in "
@@ -116,7 +116,7 @@ Selector::Choice Selector::decide(const Collective& collective, const Team& team
   }
   Collective reference = collective;
   reference.count = reference_bytes / static_cast<std::int64_t>(size_of(collective.dtype));
-  // Counts say how a batch of another size is divided.
+  // The counts are removed, because they divide a batch of another size.
   reference.counts = {};
   bool is_fixed = true;
   Choice leader = cheapest(reference, team, {}, true);

@@ -1,5 +1,5 @@
 #pragma once
-// Chooses the algorithm of a collective over a team: the cheapest that gives the same bits every time.
+// Chooses the algorithm of a collective over a team: the cheapest one that always gives the same bits.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -13,28 +13,31 @@
 namespace hvd::collectives {
 
 // The rules, in this order:
-//  1. What the user asked for (HOROVOD_ALGORITHM, "allreduce=ring,broadcast=tree"), wherever it is possible.
-//  2. Where nothing is rounded (no reduction, or integers) the bits are the same anyway: the smallest cost.
-//  3. A reduction of floating type must not change its bits with the size of its batch, since fusion changes that. So
-//     the addition order is chosen first, for the team and the type alone: that of the cheapest algorithm with a fixed
-//     order at a megabyte. Then the batch's size chooses among the algorithms of that order. Equal orders today:
+//  1. If the user asked for an algorithm (HOROVOD_ALGORITHM, "allreduce=ring,broadcast=tree"), it is taken wherever it
+//     is possible.
+//  2. If nothing is rounded (no reduction, or integers), all algorithms give the same bits. The smallest cost decides.
+//  3. The bits of a reduction of a floating type must not depend on the size of the batch, because fusion changes that
+//     size. So the addition order is chosen first, by the team and the type alone: the order of the cheapest algorithm
+//     with a fixed order at one megabyte. Then the size of the batch chooses among the algorithms of that order. The
+//     orders today:
 //       "fixed pairing"  tree, halving_doubling, and ring over at most two seats
-//       "native"         native alone (in shared memory: rank order)
-//       "hierarchical"   hierarchical alone: a team of several nodes never alternates between it and the flat ones
-//     An order that is not fixed is taken only where there is no other, or by rule 1.
-// All of it is a pure function of what is equal on all ranks of the team. Thread-safe after make().
+//       "native"         only native (in shared memory: rank order)
+//       "hierarchical"   only hierarchical: a team on several nodes never alternates between it and the others
+//     An order that is not fixed is taken only if there is no other, or by rule 1.
+// The choice is a pure function of values that are equal on all ranks of the team. Thread-safe after make().
 class Selector {
  public:
-  // Fails on a name that is no algorithm or no verb, and on an algorithm that does not do the verb.
+  // Fails if a name is not an algorithm or a verb, and if an algorithm cannot do the verb.
   static Result<std::unique_ptr<Selector>> make(const Config& config);
 
-  // Fails if no algorithm is possible, in the same way on all ranks of the team; the error says why. Never null.
+  // Fails if no algorithm is possible. It then fails in the same way on all ranks of the team, and the error says why.
+  // The pointer is never null.
   Result<const Algorithm*> choose(const Collective& collective, const Team& team) const;
-  // Null if no algorithm is possible.
+  // Returns null if no algorithm is possible.
   const Algorithm* find(const Collective& collective, const Team& team) const;
-  // One line: the algorithm that is chosen, and why.
+  // Returns one line: the chosen algorithm and the reason.
   std::string explain(const Collective& collective, const Team& team) const;
-  // The whole table for a team: verb × size × algorithm, and why. Rank 0 logs it at the level debug.
+  // Returns the whole table for a team: verb × size × algorithm, and the reasons. Rank 0 logs it at the level debug.
   std::string table(const Team& team, DataType dtype = DataType::f32) const;
 
  private:
@@ -46,12 +49,12 @@ class Selector {
   Selector();
   Status read_overrides(std::string_view text);
   Choice decide(const Collective& collective, const Team& team) const;
-  // The cheapest with the given addition order (any, if empty).
+  // Returns the cheapest algorithm with the given addition order. With an empty order, any order is allowed.
   Choice cheapest(const Collective& collective, const Team& team, std::string_view order, bool must_be_fixed) const;
   const Algorithm* named(std::string_view name) const;
 
   std::vector<std::unique_ptr<Algorithm>> algorithms_;
-  std::vector<const Algorithm*> overrides_;  // by verb; null if nothing is asked for
+  std::vector<const Algorithm*> overrides_;  // by verb; null if the user asked for none
 };
 
 }  // namespace hvd::collectives

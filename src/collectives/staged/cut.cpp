@@ -64,7 +64,7 @@ void Cut::cut_shares(std::int64_t total) {
 void Cut::cut_tensors(std::span<const Segment> tensors) {
   begins_.assign(1, 0);
   firsts_.clear();
-  std::int64_t begin = 0;  // of the chunk
+  std::int64_t begin = 0;  // where the present chunk begins
   for (const Segment& tensor : tensors) {
     if (tensor.view.count == 0) continue;
     const std::int64_t end = begins_.back() + tensor.view.count;
@@ -90,7 +90,7 @@ void Cut::describe(std::int64_t index, Chunk& chunk) const {
   chunk.sent.clear();
   chunk.received.clear();
   if (is_by_seat()) {
-    // All shares on one side; my own on the other, where it lies alone.
+    // On one side are the shares of all seats. On the other side is only this seat's own share, which begins at zero.
     const bool gathers = verb_ == Verb::allgather;
     for (int seat = 0; seat < size_; ++seat) {
       const std::int64_t begin = begins_[static_cast<std::size_t>(seat)];

@@ -1,13 +1,13 @@
 // Stages a collective through host memory, in chunks:
 //
-//  1. Out: the chunk is copied from the device into a slot of host memory, on a stream of the task's own. The first one
-//     begins when the caller's tensors are ready; the task asks, so that nothing of ours is ever queued behind a stream
-//     that may not get there.
-//  2. Travel: when the copy is there, the collective of the chunk is run over the host team. One chunk travels at a
-//     time; meanwhile the next ones are copied out, as far as there are slots.
-//  3. Back: what has arrived is copied to the device, on a second stream, so that both directions are used.
-//  4. When the last chunk is on its way back the task is issued. A slot is used again when its copy back is there, by
-//     this batch or by the next.
+//  1. Out: the chunk is copied from the device into a slot of host memory, on a stream of the task's own. The first
+//     copy begins when the caller's tensors are ready. The task asks for that event instead of queueing behind it,
+//     because the caller's stream might never reach it.
+//  2. Travel: when the copy is complete, the chunk's collective runs over the host team. Only one chunk travels at a
+//     time. Meanwhile the next chunks are copied out, as long as there are free slots.
+//  3. Back: the result is copied to the device on a second stream, so that both directions are used.
+//  4. When the copy back of the last chunk has been queued, the task is issued. A slot is used again when its copy back
+//     is complete, by this batch or by the next one.
 #include <array>
 #include <optional>
 #include <string>
@@ -23,10 +23,10 @@ namespace {
 
 using devices::Device;
 
-// Of one slot. A copy over a bus takes longer to begin than 64 KB take to travel over it.
+// The size of one slot. A copy over a bus takes longer to begin than 64 KB take to travel over it.
 constexpr std::size_t chunk_bytes = 512 << 10;
 
-// Of one chunk.
+// Returns the collective in host memory for one chunk.
 Collective on_host(const Collective& collective) {
   Collective host = collective;
   host.device = DeviceKind::host;
@@ -126,7 +126,7 @@ class StagedTask final : public Task {
   };
   struct Slot {
     Chunk chunk;
-    Buffer in, out;  // of the host; where nothing changes its place, one is both
+    Buffer in, out;  // in host memory; if the data keep their place, `in` is used for both
     Event copied, returned;
   };
   Slot& slot_of(std::int64_t chunk) { return slots_[static_cast<std::size_t>(chunk) % slots_.size()]; }
@@ -141,7 +141,7 @@ class StagedTask final : public Task {
       failure_ = Error(error.code, "rank " + std::to_string(rank_.value) + " cannot stage " + name_of(verb_) +
                                        " through host memory: " + error.message);
   }
-  // Whether the event is there; if not, the task waits for it.
+  // Returns true if the event has come. Otherwise the task waits for it.
   bool is_there(Event event) {
     auto there = device_.query(event, nullptr);
     if (!there) refuse(there.error());
@@ -277,12 +277,12 @@ class StagedTask final : public Task {
   Sequence sequence_;
   std::int64_t chunks_ = 0, copied_ = 0, travelled_ = 0;
   std::array<Slot, 3> slots_;
-  Task* traveller_ = nullptr;  // the collective of the chunk that travels
-  Task* counter_ = nullptr;    // while the seats tell each other how many chunks they need
+  Task* traveller_ = nullptr;  // the collective of the travelling chunk
+  Task* counter_ = nullptr;    // runs while the seats tell each other how many chunks they need
   std::int64_t most_chunks_ = 0;
   std::vector<Segment> host_in_, host_out_;
-  bool is_ready_ = false;     // the caller's streams have got to the batch
-  bool is_in_place_ = false;  // a root that has what it wants already
+  bool is_ready_ = false;     // the caller's stream has reached the batch
+  bool is_in_place_ = false;  // a root whose output already has its data
   Event ready_, awaited_, end_;
   std::optional<Error> failure_;
 };

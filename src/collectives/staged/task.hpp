@@ -1,5 +1,5 @@
 #pragma once
-// A collective of tensors in the memory of a device, over links that carry host memory only.
+// A collective of tensors in device memory, over links that carry only host memory.
 #include <memory>
 
 #include "base/collective.hpp"
@@ -7,7 +7,8 @@
 
 namespace hvd::collectives::staged {
 
-// The team has a device and a host team, whose selector can do the same collective in host memory.
+// The team must have a device and a host team, and the host team's selector must find an algorithm for the collective
+// in host memory.
 std::unique_ptr<Task> plan(const Collective& collective, Team& team);
 
 }  // namespace hvd::collectives::staged

@@ -11,12 +11,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// If an address says nothing for this time, the next one is tried beside it (RFC 8305).
+// If an address does not answer for this time, the next address is tried at the same time (RFC 8305).
 constexpr milliseconds head_start{250};
 constexpr milliseconds first_pause{50}, longest_pause{1000};
 constexpr int most_refusals = 3;
 
-// Whether another try can help.
+// True if another try can help.
 bool may_recover(int error) {
   return error != ECONNREFUSED && error != EAFNOSUPPORT && error != EACCES && error != EPERM;
 }

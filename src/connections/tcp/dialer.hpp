@@ -1,12 +1,13 @@
 #pragma once
-// Makes the connections that this rank has to make.
+// Makes the connections that this rank has to dial.
 //
-//  1. The peer's addresses are tried in turn, the nearest first. The next is begun when one has failed, or has said
-//     nothing for a moment; so a dead address costs little, and a slow one is still waited for.
-//  2. Every connection that comes about begins a handshake; only one at a time introduces itself, so the peer never
-//     sees two of one name.
-//  3. When all addresses have failed they are tried again after a pause: a host may be short of something. After three
-//     rounds of clear refusals, or when the peer's time is over, the dial has failed and tells what every address said.
+//  1. The peer's addresses are tried in turn, the nearest first. The next address is begun when one has failed, or has
+//     not answered for a moment. So a dead address costs little, and a slow one still has its chance.
+//  2. Every connection that is made begins a handshake. Only one connection at a time introduces itself, so the peer
+//     never sees two of one name.
+//  3. When all addresses have failed, they are tried again after a pause, because a host may lack some resource for a
+//     moment. The dial has failed after three rounds of clear refusals, or when the peer's time is over. The error
+//     tells the answer of every address.
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -23,29 +24,29 @@
 
 namespace hvd::connections::tcp {
 
-// Used by the watcher's thread alone.
+// Only the watcher's thread uses it.
 class Dialer {
  public:
   struct Settings {
-    std::vector<posix::InterfaceAddress> own;   // addresses of this host
-    bool is_forced = false;                     // use only those
-    std::chrono::milliseconds patience{};       // with a host that gives no sign of life
-    std::chrono::milliseconds start_timeout{};  // with a host that answers, but whose rank does not answer yet
+    std::vector<posix::InterfaceAddress> own;   // the addresses of this host
+    bool is_forced = false;                     // use only these addresses
+    std::chrono::milliseconds patience{};       // for a host that gives no sign of life
+    std::chrono::milliseconds start_timeout{};  // for a host that answers, but whose rank does not answer yet
   };
   struct Outcome {
     Rank peer;
     Digest name;
     Result<posix::FileDescriptor> connection;
   };
-  // All references outlive it.
+  // All references must outlive it.
   Dialer(const World& world, const Credentials& credentials, const EventQueue& queue, Settings settings);
 
   void dial(Rank peer, const Digest& name);
-  // Events of Source::dial.
+  // Handles an event of Source::dial.
   void move(std::uint64_t number);
-  // Does what is due. Call it also after dial() and move().
+  // Does everything that is due. Call it also after dial() and move().
   void step(Clock::time_point now);
-  // When step() has something to do even if no event came.
+  // Returns when step() has something to do even without an event.
   std::optional<Clock::time_point> next_deadline() const;
   std::vector<Outcome> take_outcomes();
 
@@ -53,8 +54,8 @@ class Dialer {
   struct Try {
     std::uint64_t number;
     std::size_t endpoint;
-    posix::FileDescriptor connecting;  // until the connection is there
-    std::optional<Talk> talk;          // from then on
+    posix::FileDescriptor connecting;  // until the connection is made
+    std::optional<Talk> talk;          // after the connection was made
     Clock::time_point deadline;
   };
   struct Dial {
@@ -63,9 +64,9 @@ class Dialer {
     std::vector<posix::TcpAddress> endpoints;
     std::vector<std::string> troubles;  // by endpoint
     std::list<Try> tries;
-    std::size_t next = 0;  // endpoint to begin with next
+    std::size_t next = 0;  // the endpoint with which the next round begins
     int rounds = 0;
-    bool may_recover = false;  // some failure in this round was no clear refusal
+    bool may_recover = false;  // some failure in this round was not a clear refusal
     Clock::time_point began, next_begin;
     std::optional<Result<posix::FileDescriptor>> outcome;
   };

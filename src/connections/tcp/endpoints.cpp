@@ -5,7 +5,7 @@
 namespace hvd::connections::tcp {
 namespace {
 
-// The parts between the separators, without the blanks around them and without empty ones.
+// Returns the parts between the separators, trimmed and without empty ones.
 std::vector<std::string_view> parts_of(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -19,7 +19,7 @@ std::vector<std::string_view> parts_of(std::string_view text, char separator) {
   return parts;
 }
 
-// A link-local IPv6 address means nothing without the number of the other host's interface.
+// False for a link-local IPv6 address: it is useless without the number of an interface of the other host.
 bool is_usable(const posix::TcpAddress& address) {
   return address.family() == AF_INET || !address.is_link_local();
 }

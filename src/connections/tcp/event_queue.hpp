@@ -1,5 +1,5 @@
 #pragma once
-// What the watcher of the TCP connections waits for: an epoll(7) instance and what its events mean.
+// An epoll(7) instance with the meaning of its events. The watcher of the TCP connections waits on it.
 #include <sys/epoll.h>
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 namespace hvd::connections::tcp {
 
 enum class Source : std::uint8_t {
-  poke,      // this process has something for the watcher
-  listener,  // its descriptor
-  stranger,  // number of a connection that has not proved itself yet
+  poke,      // another thread of this process needs the watcher
+  listener,  // the listener's descriptor
+  stranger,  // number of a connection that has not proved yet that it belongs to the job
   dial,      // number of an attempt to connect
-  armed,     // descriptor of a connection that was handed out
+  armed,     // descriptor of a connection that was given to a caller
 };
 
 struct EventQueue {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t mark = 0x70637420'64766f48;  // "Hovd tcp"
 
-// Equal in all versions, so that ranks of different releases can tell each other.
+// These fields are equal in all versions, so that ranks of different releases can recognise each other.
 struct Hello {
   std::uint64_t mark;
   std::uint32_t version;
@@ -113,7 +113,7 @@ void Handshake::receive_answer(ConstBytes message) {
                   std::to_string(bootstrap::protocol_version) + ": all ranks must load the same release");
   }
   acceptors_random_ = answer.hello.random;
-  // The proof must be that of the expected rank: another rank's proof is as wrong as a stranger's.
+  // The proof must be that of the expected rank. The proof of any other rank is refused like a stranger's.
   if (!are_equal_secrets(answer.proof, proof(answer_step)))
     return refuse("another rank, another job or another start of this job answers there");
   state_ = State::introducing;
@@ -154,7 +154,7 @@ Digest Handshake::proof(std::uint32_t step) const {
   writer.put(step);
   writer.put(credentials_->job);
   writer.put(credentials_->epoch);
-  writer.put(is_dialer ? peer_ : credentials_->me);  // the acceptor
+  writer.put(is_dialer ? peer_ : credentials_->me);  // the acceptor's rank
   writer.put(dialers_random_);
   writer.put(acceptors_random_);
   if (step >= introduction_step) {

@@ -1,15 +1,15 @@
 #pragma once
-// How the two ends of a TCP connection prove to each other that they belong to the same start of the same job, and
-// agree on what the connection is for. Bytes in, bytes out: no socket in here.
+// The handshake of a TCP connection. The two ends prove to each other that they belong to the same start of the same
+// job, and agree on the purpose of the connection. Bytes go in and bytes come out; there is no socket here.
 //
-// All messages have a fixed size and are read whole; nothing in them is used before its proof was found right.
+// All messages have a fixed size and are read completely. Nothing in a message is used before its proof was checked.
 //  1. dialer → acceptor  hello         mark, version, fresh random
 //  2. acceptor → dialer  answer        mark, version, fresh random, its rank, its proof
 //  3. dialer → acceptor  introduction  its rank, digest of the connection's name, its proof
-//  4. acceptor → dialer  verdict       its proof: from here on the connection belongs to those who asked for it by name
-// A proof is the HMAC-SHA-256, keyed with the job's secret, of the step's number and everything that both sides know by
-// then: both randoms, job, epoch, version, ranks, name. So a proof is worth nothing on another connection, in another
-// step, in another job, or in another epoch of the same job.
+//  4. acceptor → dialer  verdict       its proof; from now on those who asked for this name own the connection
+// A proof is an HMAC-SHA-256 with the job's secret as its key. It covers the step's number and everything that both
+// sides know by then: both randoms, job, epoch, version, ranks, name. So a proof has no value on another connection, in
+// another step, in another job, or in another epoch of the same job.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@
 
 namespace hvd::connections::tcp {
 
-// What this rank's end has in all its handshakes.
+// The values that this rank uses in all its handshakes.
 struct Credentials {
   explicit Credentials(const World& world);
   std::string secret;
@@ -34,30 +34,30 @@ struct Credentials {
 class Handshake {
  public:
   enum class State : std::uint8_t {
-    greeting,     // the other end has shown nothing yet
-    introducing,  // dialer: the other end is who it should be; introduce() may follow
+    greeting,     // the other end has proved nothing yet
+    introducing,  // dialer: the other end is the right one; introduce() may follow
     judged,       // dialer: waits for the verdict
     done,
-    refused,  // why() says what was wrong
+    refused,  // why() gives the reason
   };
-  // The end that connects. `credentials` outlive it.
+  // Makes the end that connects. `credentials` must outlive it.
   static Handshake dial(const Credentials& credentials, Rank peer);
-  // The end that is connected to.
+  // Makes the end that accepts.
   static Handshake accept(const Credentials& credentials);
 
   State state() const { return state_; }
-  // Bytes of the next message that receive() waits for; 0: none.
+  // Returns the size of the message that receive() needs next; 0 if it needs none.
   std::size_t wanted() const;
-  // Exactly so many bytes.
+  // Takes a message of exactly wanted() bytes.
   void receive(ConstBytes message);
-  // The dialer's third step, in `introducing`. Not left to receive(): of several connections to a peer only one may
-  // get so far.
+  // The dialer's third step, in the state `introducing`. receive() does not do this by itself, because only one of
+  // several connections to a peer may introduce itself.
   void introduce(const Digest& name);
-  // What has to be sent now; empty if nothing has.
+  // Returns the bytes that must be sent now, or nothing.
   Buffer take_output() { return std::exchange(output_, {}); }
 
-  Rank peer() const { return peer_; }           // acceptor: once done
-  const Digest& name() const { return name_; }  // acceptor: once done
+  Rank peer() const { return peer_; }           // acceptor: valid when done
+  const Digest& name() const { return name_; }  // acceptor: valid when done
   const std::string& why() const { return why_; }
 
  private:

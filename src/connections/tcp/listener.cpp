@@ -8,14 +8,14 @@
 namespace hvd::connections {
 namespace {
 
-// Ranks of one node begin at different ports of the range, so that they do not all try the same ones.
+// Returns a random start in the port range. Ranks of one node then do not all try the same ports.
 unsigned draw_start(unsigned below) {
   unsigned drawn = 0;
   [[maybe_unused]] auto got = ::getrandom(&drawn, sizeof drawn, 0);
   return drawn % below;
 }
 
-// An empty descriptor if all ports of the range are taken.
+// Returns an empty descriptor if all ports of the range are taken.
 Result<posix::FileDescriptor> listen_in_range(const posix::TcpAddress& address, const PortRange& range) {
   if (range.first == 0) return posix::listen_on_tcp(address);
   auto ports = static_cast<unsigned>(range.last - range.first + 1);
@@ -49,7 +49,7 @@ Result<NetListener> NetListener::open(const Config& config) {
   for (const posix::InterfaceAddress& entry : *addresses) {
     auto socket = listen_in_range(entry.address, config.port_range);
     if (socket && !*socket) return no_port_left(entry.address, config.port_range);
-    if (!socket) {  // for instance an address that is still being set up: others will do
+    if (!socket) {  // for example, the address is still being set up; other addresses suffice
       trouble = std::move(socket.error());
       continue;
     }

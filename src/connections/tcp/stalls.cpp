@@ -32,7 +32,7 @@ void Stalls::step(Clock::time_point now) {
       posix::set_patience_with_unanswered_data(socket, std::chrono::milliseconds(0));
       stall.is_lifted = true;
     }
-    // A single look may fall between a question and its answer.
+    // Two looks are needed, because a single look may fall between a packet and its acknowledgement.
     stall.unanswered_looks = state->is_unanswered ? stall.unanswered_looks + 1 : 0;
     if (stall.unanswered_looks >= 2 && state->since_last_answer > patience_) {
       stall.is_over = true;

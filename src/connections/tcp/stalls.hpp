@@ -1,7 +1,8 @@
 #pragma once
-// Connections on which a send has waited for long. The kernel's timer for unanswered data (TCP_USER_TIMEOUT) would also
-// end a connection whose other end answers but does not read for that time, and a rank may be busy for longer. So the
-// timer is off for these connections, and from time to time we look up whether the other end still answers.
+// Watches connections on which a send has waited for a long time. The kernel's timer for unanswered data
+// (TCP_USER_TIMEOUT) would also end a connection whose peer answers but does not read for that time, and a rank may be
+// busy for longer. So the timer is switched off for these connections, and this class checks from time to time that the
+// peer still answers.
 #include <chrono>
 #include <map>
 #include <optional>
@@ -10,26 +11,26 @@
 
 namespace hvd::connections::tcp {
 
-// Not thread-safe. The descriptors are open as long as they are in here.
+// Not thread-safe. The descriptors must stay open until remove().
 class Stalls {
  public:
   explicit Stalls(std::chrono::milliseconds patience) : patience_(patience) {}
 
-  // True if step() is due earlier than it was before.
+  // Adds a connection. Returns true if step() is now due earlier than before.
   bool add(int socket);
   void remove(int socket) { stalled_.erase(socket); }
-  // Whether step() has ended it.
+  // True if step() has ended the connection.
   bool has_ended(int socket) const {
     auto found = stalled_.find(socket);
     return found != stalled_.end() && found->second.is_over;
   }
-  // Ends connections whose other end has answered nothing for too long, and forgets those that move again.
+  // Ends connections whose peer has answered nothing for too long. Forgets connections that move again.
   void step(Clock::time_point now);
   std::optional<Clock::time_point> next_deadline() const;
 
  private:
   struct Stall {
-    bool is_lifted = false;  // the kernel's timer is off
+    bool is_lifted = false;  // the kernel's timer is switched off
     int unanswered_looks = 0;
     bool is_over = false;
   };

@@ -65,7 +65,7 @@ std::optional<Clock::time_point> Strangers::next_deadline() const {
   return strangers_.begin()->second.deadline;
 }
 
-// Drops the oldest connection of the address that has the most.
+// Drops the oldest connection of the address that has the most connections.
 void Strangers::make_room() {
   auto most = std::max_element(per_host_.begin(), per_host_.end(),
                                [](const auto& left, const auto& right) { return left.second < right.second; });
@@ -86,7 +86,7 @@ void Strangers::name_in_log(const Stranger& stranger, const std::string& why) {
   if (named_.size() >= most_named || named_.contains(stranger.host)) return;
   std::string text = "dropped a TCP connection from " + stranger.host + ": " + why +
                      "; more from there will be dropped without a word. Training is not affected";
-  // A peer that tried several ways to this rank leaves all but one of them.
+  // A peer may try several ways to this rank, and it drops all of these connections except one.
   if (stranger.talk.was_left()) {
     if (!named_.insert(stranger.host + " left").second) return;
     if (is_host_of_a_member(stranger.host)) return log::debug(text);

@@ -1,7 +1,7 @@
 #pragma once
-// Connections that came in and have not yet proved that they belong to this job. What they send is read into a buffer
-// of fixed size; the first wrong message ends the connection. One that says nothing is dropped after a while. An
-// address that opens very many crowds out only its own.
+// Incoming connections that have not yet proved that they belong to this job. Their bytes are read into a buffer of
+// fixed size, and the first wrong message ends the connection. A connection that sends nothing is dropped after a
+// while. If an address opens very many connections, it only displaces its own.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -18,7 +18,7 @@
 
 namespace hvd::connections::tcp {
 
-// Used by the watcher's thread alone.
+// Only the watcher's thread uses it.
 class Strangers {
  public:
   struct Proven {
@@ -26,17 +26,17 @@ class Strangers {
     Digest name;
     posix::FileDescriptor socket;
   };
-  // All references outlive it. A connection that has not proved itself after `patience` is dropped.
+  // All references must outlive it. A connection that has not proved itself after `patience` is dropped.
   Strangers(const World& world, const Credentials& credentials, const EventQueue& queue,
             std::chrono::milliseconds patience);
 
-  // Accepts some of the waiting connections; call it as long as the socket can be read. False if the process has no
-  // descriptor left for them: call it again later.
+  // Accepts some of the waiting connections. Call it as long as the socket can be read. Returns false if the process
+  // has no free descriptor; call it again later then.
   bool accept_from(int listener);
-  // Events of Source::stranger.
+  // Handles an event of Source::stranger.
   void move(std::uint64_t number);
   void drop_late(Clock::time_point now);
-  // When drop_late() has something to do.
+  // Returns when drop_late() has something to do.
   std::optional<Clock::time_point> next_deadline() const;
   std::vector<Proven> take_proven() { return std::exchange(proven_, {}); }
 
@@ -52,19 +52,19 @@ class Strangers {
   void name_in_log(const Stranger& stranger, const std::string& why);
   bool is_host_of_a_member(const std::string& host) const;
 
-  static constexpr int most_per_turn = 64;  // or a flood would keep the watcher here
+  static constexpr int most_per_turn = 64;  // a flood of connections must not occupy the watcher
   static constexpr std::size_t most_named = 1000;
 
   const World& world_;
   const Credentials& credentials_;
   const EventQueue& queue_;
   const std::chrono::milliseconds patience_;
-  const std::size_t most_at_once_;  // more than the job's ranks, which may all come together
+  const std::size_t most_at_once_;  // greater than the number of ranks, which may all connect at the same time
   std::uint64_t next_number_ = 0;
   std::map<std::uint64_t, Stranger> strangers_;  // oldest first
   std::map<std::string, std::size_t> per_host_;
   std::vector<Proven> proven_;
-  std::set<std::string> named_;  // what the log has named already
+  std::set<std::string> named_;  // addresses that the log has already named
 };
 
 }  // namespace hvd::connections::tcp

@@ -10,7 +10,7 @@ namespace hvd::connections::tcp {
 
 bool Talk::move() {
   for (;;) {
-    // Sends also what a handshake says as it refuses: the other end may learn from it.
+    // A refusing handshake may still have output. It is sent too, because the other end may learn from it.
     if (!send_output()) return false;
     if (handshake_.state() == Handshake::State::refused) {
       why_ = handshake_.why();
@@ -18,7 +18,7 @@ bool Talk::move() {
     }
     if (handshake_.state() == Handshake::State::done) return true;
     std::size_t wanted = handshake_.wanted();
-    // While it waits to introduce itself, nothing may come but the end of the connection.
+    // While this end waits to introduce itself, only the end of the connection may come.
     ssize_t got = wanted > 0 ? ::recv(socket_.get(), message_.data() + have_, wanted - have_, 0)
                              : ::recv(socket_.get(), message_.data(), 1, MSG_PEEK);
     if (got < 0 && errno == EINTR) continue;
@@ -36,8 +36,7 @@ bool Talk::move() {
   }
 }
 
-// A message is shorter than any socket's buffer. If it does not fit, the other end has read nothing of what came
-// before.
+// A message is shorter than any socket's buffer. If it does not fit, the other end has not read the earlier messages.
 bool Talk::send_output() {
   Buffer output = handshake_.take_output();
   if (output.empty()) return true;

@@ -1,5 +1,5 @@
 #pragma once
-// A handshake under way on a socket.
+// A handshake that runs on a socket.
 #include <array>
 #include <string>
 
@@ -13,15 +13,15 @@ class Talk {
   Talk(posix::FileDescriptor socket, Handshake handshake)
       : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
 
-  // Moves the handshake on as far as the bytes that have arrived allow. Never reads past the handshake. False when it
-  // is over without success: why() tells the reason.
+  // Continues the handshake as far as the arrived bytes allow. Never reads past the handshake. Returns false if it has
+  // failed: why() gives the reason.
   bool move();
   const Handshake& handshake() const { return handshake_; }
-  // See Handshake; move() must follow.
+  // See Handshake. Call move() afterwards.
   void introduce(const Digest& name) { handshake_.introduce(name); }
   int descriptor() const { return socket_.get(); }
   posix::FileDescriptor take_socket() { return std::move(socket_); }
-  // The connection was closed by the other end, or broke; the other end did not say anything wrong.
+  // True if the other end closed the connection or it broke, and the other end had sent nothing wrong.
   bool was_left() const { return was_left_; }
   const std::string& why() const { return why_; }
 
@@ -32,7 +32,7 @@ class Talk {
   posix::FileDescriptor socket_;
   Handshake handshake_;
   std::array<std::byte, 128> message_;
-  std::size_t have_ = 0;  // of the message that comes in
+  std::size_t have_ = 0;  // bytes of the incoming message that have arrived
   bool was_left_ = false;
   std::string why_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t magic = 0x31737265'65702d68;  // changes with the format of the messages between peers
 constexpr std::size_t longest_greeting = 4096;
-// How often a connection is tried again if the listener's queue was full.
+// The time between two tries if the listener's queue is full.
 constexpr int retry_ms = 2;
 
 class Handshake {
@@ -88,7 +88,7 @@ class Handshake {
     }
   }
 
-  // The seat that a greeting names; -1 if it is no seat of this node.
+  // Returns the seat that a greeting names; -1 if the greeting names no seat of this node.
   int seat_in(const Buffer& greeting) const {
     ByteReader reader(greeting);
     bool is_ours = reader.get<std::uint64_t>() == magic && reader.get<std::uint32_t>() == world_.epoch;
@@ -98,7 +98,8 @@ class Handshake {
     return node_.seat_of(rank).value;
   }
 
-  // What has come on a socket: a seat; -1 for a wrong greeting or the end; nothing if nothing has come.
+  // Returns the seat from which a greeting has come on the socket. Returns -1 for a wrong greeting or the end, and
+  // nothing if nothing has come.
   std::optional<int> hear(const posix::FileDescriptor& socket) const {
     Buffer greeting;
     greeting.reserve(longest_greeting);
@@ -164,7 +165,7 @@ class Handshake {
   Buffer greeting_;
   std::vector<posix::FileDescriptor> connections_;  // by seat
   std::vector<bool> is_greeted_;                    // by seat
-  std::vector<posix::FileDescriptor> strangers_;    // accepted, and no greeting yet
+  std::vector<posix::FileDescriptor> strangers_;    // accepted connections without a greeting yet
   bool has_to_retry_ = false;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// How the processes of a node find out that the other end of a unix socket is the rank that they expect.
+// Lets the processes of a node check that the other end of a unix socket is the expected rank.
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -10,11 +10,11 @@
 
 namespace hvd::connections {
 
-// A connection with every other seat of the node, by seat (an empty one at my own). Collective, blocks until the
-// deadline.
-//  1. A rank connects to all lower seats and says who it is: job, epoch, rank.
-//  2. It accepts from all higher seats. A process of another user is dropped at once, one with a wrong greeting when
-//     the greeting has come; the others get the same greeting back.
+// Returns a connection to every other seat of the node, by seat; that of this seat is empty. Collective. Blocks until
+// the deadline at most.
+//  1. A rank connects to all lower seats and sends a greeting: job, epoch, rank.
+//  2. It accepts connections from all higher seats. A process of another user is dropped at once. A process with a
+//     wrong greeting is dropped when the greeting has come. All others get this rank's greeting.
 //  3. A connection counts when the greeting of its other end has come.
 Result<std::vector<posix::FileDescriptor>> shake_hands(const World& world, const Group& node,
                                                        posix::FileDescriptor listener, Deadline deadline);

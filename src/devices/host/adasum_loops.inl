@@ -1,5 +1,5 @@
-// The loops of Adasum over floats, compiled once per instruction set as reduce_loops.inl is. Every instruction set adds
-// the products up in the same order: the element at place i belongs to partial sum i mod 8.
+// The loops of Adasum over floating types, compiled once per instruction set like reduce_loops.inl. All instruction
+// sets add the products in the same order: the element at place i belongs to partial sum i mod 8.
 #if defined(HVD_ADASUM_LOOPS) == defined(HWY_TARGET_TOGGLE)
 #ifdef HVD_ADASUM_LOOPS
 #undef HVD_ADASUM_LOOPS
@@ -29,7 +29,7 @@ struct PartialProducts {
   HWY_INLINE Products total() const { return {total(dot), total(left), total(right)}; }
 };
 
-// Vectors of doubles; f32 is widened when it is loaded. Not for the baseline, whose vectors have one element.
+// Vectors of doubles. f32 is converted when it is loaded. Not used for the baseline, whose vectors have one element.
 struct Doubles {
   using D = hn::CappedTag<double, partial_sums>;
   using Value = hn::Vec<D>;
@@ -46,7 +46,7 @@ struct Doubles {
   }
 };
 
-// Adds the products of whole runs of eight elements; returns how many elements that were.
+// Adds the products of complete runs of eight elements. Returns the number of elements that were added.
 template <class T>
 HWY_INLINE std::size_t add_runs(const T* left, const T* right, std::size_t count, PartialProducts& sums) {
   std::size_t index = 0;

@@ -1,11 +1,11 @@
 #pragma once
-// Which instruction sets Google Highway compiles the kernels for. To be included before any header of Highway, of which
-// only headers are used: nothing of it has to be found at run time.
+// The instruction sets for which Google Highway compiles the kernels. It must be included before any header of Highway.
+// Only headers of Highway are used, so no library of it is needed at run time.
 
-// On x86: AVX3 (F, VL, DQ, BW; every AVX-512 CPU but the first), AVX2 with FMA and F16C, and the baseline. What is
-// better than AVX3 (bits 0 to 7) brings nothing for sums in memory; SSE4 is little better than what the compiler makes
-// of the baseline, and was all there is on the CPUs of 2008 to 2013 only. Elsewhere the baseline alone: NEON on arm64,
-// what a Highway newer than 1.0.3 knows on ppc64le.
+// On x86 there are three: AVX3 (F, VL, DQ, BW; every AVX-512 CPU except the first), AVX2 with FMA and F16C, and the
+// baseline. Better ones than AVX3 (bits 0 to 7) do not make sums in memory faster. SSE4 is hardly better than the
+// compiler's code for the baseline, and only the CPUs of 2008 to 2013 had nothing better. On other architectures there
+// is only the baseline: NEON on arm64, and on ppc64le the instruction set that a Highway newer than 1.0.3 knows.
 #if defined(__x86_64__)
 #define HWY_DISABLED_TARGETS (0xFFLL | HWY_SSSE3 | HWY_SSE4)
 #else

@@ -1,6 +1,6 @@
 #include "devices/host/host_kernels.hpp"
 
-#include "devices/host/highway_targets.hpp"  // before highway.h
+#include "devices/host/highway_targets.hpp"  // must come before highway.h
 #include "devices/host/kernel_table.hpp"
 
 #include <hwy/highway.h>
@@ -12,7 +12,7 @@
 #include <emmintrin.h>
 #endif
 
-// Defined for each instruction set by the files reduce_*.cpp.
+// The files reduce_*.cpp define these functions for each instruction set.
 #define HVD_DECLARE_KERNELS(NAMESPACE)                   \
   namespace hvd::devices::NAMESPACE {                    \
   void add_float_kernels(KernelTable& table) noexcept;   \
@@ -22,7 +22,7 @@
 #define HVD_ADD_TABLE(NAMESPACE) \
   add(HWY_STR(NAMESPACE), &NAMESPACE::add_float_kernels, &NAMESPACE::add_half_kernels, &NAMESPACE::add_integer_kernels)
 
-// The static target is what every CPU of this architecture has.
+// The static target is the instruction set that every CPU of this architecture has.
 #define HVD_DYNAMIC_TARGET(TARGET) ((HWY_TARGETS & (TARGET)) != 0 && HWY_STATIC_TARGET != (TARGET))
 HVD_DECLARE_KERNELS(HWY_NAMESPACE)
 #if HVD_DYNAMIC_TARGET(HWY_AVX3)
@@ -52,7 +52,7 @@ struct Tables {
 };
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports also asks whether the operating system saves the registers.
+// __builtin_cpu_supports also checks that the operating system saves the registers.
 [[maybe_unused]] bool has_avx2() noexcept {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;  // clang 14 knows no "f16c"
@@ -110,7 +110,7 @@ const char* instruction_set() noexcept {
 void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
   constexpr std::size_t line = 64;
-  constexpr std::size_t worthwhile = 64 * line;  // below, the fence and the ragged ends cost more than is saved
+  constexpr std::size_t worthwhile = 64 * line;  // for less, fence and uneven ends cost more than is saved
   auto* destination = static_cast<unsigned char*>(to);
   auto* source = static_cast<const unsigned char*>(from);
   if (bytes >= worthwhile) {
@@ -129,7 +129,7 @@ void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept {
       _mm_stream_si128(out + 2, third);
       _mm_stream_si128(out + 3, fourth);
     }
-    _mm_sfence();  // streamed bytes must be seen before a flag that is set after them
+    _mm_sfence();  // other threads must see the streamed bytes before a flag that is set later
   }
   to = destination;
   from = source;

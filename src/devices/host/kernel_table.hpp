@@ -1,5 +1,6 @@
 #pragma once
-// The reduction kernels of one instruction set: what the files reduce_*.cpp fill in and host_kernels.cpp chooses from.
+// The reduction kernels of one instruction set. The files reduce_*.cpp fill in a table, and host_kernels.cpp chooses
+// one.
 #include <array>
 #include <cstddef>
 #include <span>
@@ -15,7 +16,7 @@ struct KernelTable {
   const char* instruction_set = "";
   std::array<std::array<ReduceKernel, reduce_op_count>, data_type_count> reduce{};
   std::array<ProductsKernel, data_type_count> products{};         // null for types that are not floating
-  std::array<WeightedSumKernel, data_type_count> weighted_sum{};  // as above
+  std::array<WeightedSumKernel, data_type_count> weighted_sum{};  // null for types that are not floating
 
   ReduceKernel& at(DataType dtype, ReduceOp op) noexcept {
     return reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
@@ -25,7 +26,8 @@ struct KernelTable {
   }
 };
 
-// One table for each instruction set that was compiled and that this CPU has, the best first. All give the same bits.
+// Returns one table for each instruction set that was compiled and that this CPU has. The best one comes first. All
+// give the same bits.
 std::span<const KernelTable> kernel_tables() noexcept;
 
 }  // namespace hvd::devices

@@ -1,4 +1,5 @@
-// f32 and f64: reduced and scaled in their own precision; products and weighted sums in double.
+// The kernels for f32 and f64. They reduce and scale in the type itself; products and weighted sums are computed in
+// double.
 #include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE

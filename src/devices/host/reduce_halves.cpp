@@ -1,6 +1,7 @@
-// f16 and bf16: widened to f32, reduced and post-scaled there, and rounded once, to nearest even.
-// Rounding is our own where Highway's is none: its bf16 conversion truncates, and so does its f16 conversion on CPUs
-// that have none. bf16 conversion instructions are left alone: they flush denormal numbers to zero.
+// The kernels for f16 and bf16. Elements are converted to f32, reduced and post-scaled there, and rounded once, to
+// nearest even. This file rounds by itself where Highway would truncate: in its bf16 conversion, and in its f16
+// conversion on CPUs without an instruction for it. Instructions for bf16 conversion are not used, because they flush
+// denormal numbers to zero.
 #include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,7 +25,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {
 
-// The conversions of f16, between u16 vectors and f32 vectors of D.
+// Converts f16 between u16 vectors and the f32 vectors of D.
 template <class D>
 struct Half {
   using Narrow = hn::Rebind<std::uint16_t, D>;
@@ -39,7 +40,7 @@ struct Half {
     return hn::BitCast(Narrow{}, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>{}, value));
   }
 #else
-  // Bit by bit, since the compiler makes vectors of it where Highway has none.
+  // Selects bit by bit, because the compiler can then use vectors where Highway has none.
   template <class V, class M>
   static HWY_INLINE V choose(M mask, V yes, V no) {
     return hn::Xor(no, hn::And(hn::VecFromMask(hn::DFromV<V>{}, mask), hn::Xor(yes, no)));
@@ -53,7 +54,7 @@ struct Half {
     const auto normal = hn::Add(hn::ShiftLeft<13>(magnitude), rebias);
     const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(D{}, magnitude), hn::Set(D{}, 0x1p-24F)));
     const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, 0x0400));
-    const auto is_special = hn::Gt(magnitude, hn::Set(di, 0x7BFF));  // infinity or NaN: the exponent is all ones
+    const auto is_special = hn::Gt(magnitude, hn::Set(di, 0x7BFF));  // infinity or NaN: all exponent bits are 1
     const auto finite = choose(is_subnormal, subnormal, normal);
     return hn::BitCast(D{}, hn::Or(sign, choose(is_special, hn::Add(normal, rebias), finite)));
   }
@@ -62,25 +63,25 @@ struct Half {
     const auto bits = hn::BitCast(di, value);
     const auto magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
     const auto sign = hn::ShiftRight<16>(hn::BitCast(hn::RebindToUnsigned<D>{}, hn::Xor(bits, magnitude)));
-    // Normal: half of the last place, less one, plus the last bit that stays.
+    // Normal numbers: adds half of the last place, minus one, plus the last bit that stays.
     const auto last = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 1));
     const auto bias = hn::Set(di, 0xFFF - ((127 - 15) << 23));
     const auto normal = hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(bias, last)));
-    // Subnormal: the addition of 0.5, whose last place is 2^-24, rounds.
+    // Subnormal numbers: adding 0.5 rounds them, because the last place of 0.5 is 2^-24.
     const auto half = hn::Set(D{}, 0.5F);
     const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(D{}, magnitude), half)), hn::BitCast(di, half));
     const auto nan = hn::Or(hn::ShiftRight<13>(hn::And(magnitude, hn::Set(di, 0x7FFFFF))), hn::Set(di, 0x7E00));
     auto result = choose(hn::Lt(magnitude, hn::Set(di, 113 << 23)), subnormal, normal);
-    result = choose(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);  // 65536 and more
+    result = choose(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);  // from 65536 on
     result = choose(hn::Gt(magnitude, hn::Set(di, 0x7F800000)), nan, result);
     return hn::DemoteTo(Narrow{}, hn::Or(result, hn::BitCast(di, sign)));
   }
 #endif
 };
 
-// A bf16 is the upper half of an f32. Here the upper halves of `value` are rounded; the lower halves are left over.
-// A NaN keeps its bits: that of a bf16 and that of an invalid operation have a lower half of zeros, which does not
-// carry.
+// A bf16 is the upper half of an f32. Rounds the upper halves of `value`; the lower halves have no meaning afterwards.
+// A NaN keeps its bits: the lower half is zero in a NaN made from a bf16 and in one from an invalid operation, so
+// nothing is carried into the upper half.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_upper_half(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -89,7 +90,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_upper_half(D, hn::Vec<D> value
   return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), last);
 }
 
-// The conversions of bf16.
+// Converts bf16.
 template <class D>
 struct Brain {
   using Narrow = hn::Rebind<std::uint16_t, D>;
@@ -141,8 +142,8 @@ struct MaskedHalfStep : HalfStep<D, Format> {
 #endif
 
 #if HWY_TARGET != HWY_SCALAR
-// A full vector of bf16 as two vectors of f32, one of the elements at even and one of those at odd places: neither way
-// needs an element to move.
+// A full vector of bf16 as two vectors of f32: one has the elements at even places, the other those at odd places. So
+// no element has to move between places.
 struct BrainPairs {
   using Narrow = hn::ScalableTag<std::uint16_t>;
   using D = hn::Repartition<float, Narrow>;
@@ -215,7 +216,7 @@ void reduce_halves(const void* const* sources, int source_count, void* const* de
   reduce_scaled_or_not<Kit, Op>(sources, source_count, destinations, destination_count, n, scale);
 }
 
-// Both run over blocks that are widened to f32 first.
+// Products and weighted sums work on blocks that are first converted to f32.
 constexpr std::size_t widened_at_once = 256;
 static_assert(widened_at_once % partial_sums == 0);
 

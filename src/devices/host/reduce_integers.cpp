@@ -1,4 +1,4 @@
-// The integers and bool. Sums and products wrap; scaling is done in double and truncated toward zero.
+// The kernels for integers and bool. Sums and products wrap. Scaling is done in double and truncates toward zero.
 #include "devices/host/highway_targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,12 +17,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace hvd::devices::HWY_NAMESPACE {
 
-// Truncated toward zero; what does not fit becomes the nearest number that does, and NaN becomes 0.
+// Truncates toward zero. A number out of range becomes the nearest number in range, and NaN becomes 0.
 template <class T>
 HWY_INLINE T to_integer(double value) {
   constexpr T least = std::numeric_limits<T>::min(), greatest = std::numeric_limits<T>::max();
   value = value == value ? value : 0.0;
-  if constexpr (sizeof(T) < sizeof(std::int64_t)) {  // the limits are doubles, and this can be done in vectors
+  if constexpr (sizeof(T) < sizeof(std::int64_t)) {  // doubles hold these limits exactly, and vectors can be used
     value = value < static_cast<double>(greatest) ? value : static_cast<double>(greatest);
     value = value > static_cast<double>(least) ? value : static_cast<double>(least);
     return static_cast<T>(static_cast<std::int32_t>(value));
@@ -38,7 +38,8 @@ HWY_INLINE void scale_block(T* block, std::size_t count, double factor) {
   for (std::size_t i = 0; i < count; ++i) block[i] = to_integer<T>(static_cast<double>(block[i]) * factor);
 }
 
-// Block by block, in the cache: scale a copy of each source, reduce by the unscaled kernel, scale, store.
+// Works in blocks that fit into the cache: scales a copy of each source, reduces the copies by the unscaled kernel,
+// scales the result and stores it.
 template <class T>
 HWY_NOINLINE void reduce_scaled(ReduceKernel unscaled, const void* const* sources, int source_count,
                                 void* const* destinations, int destination_count, std::size_t count, Scale scale) {
@@ -64,7 +65,7 @@ HWY_NOINLINE void reduce_scaled(ReduceKernel unscaled, const void* const* source
   }
 }
 
-// T as Loop, since signed and unsigned numbers are added and multiplied alike.
+// Treats T as the type Loop, because signed and unsigned numbers are added and multiplied in the same way.
 template <class Loop, class Op>
 void reduce_unscaled(const void* const* sources, int source_count, void* const* destinations, int destination_count,
                      std::int64_t count, Scale) {
@@ -100,7 +101,7 @@ void add_integer_kernels(KernelTable& table) noexcept {
   add_kernels_of<std::int16_t>(DataType::i16, table);
   add_kernels_of<std::int32_t>(DataType::i32, table);
   add_kernels_of<std::int64_t>(DataType::i64, table);
-  // Any byte but 0 is true: the greater of two is their "or", the lesser is their "and".
+  // In a bool every byte except 0 is true. So the greater of two bytes is their "or", and the lesser is their "and".
   table.at(DataType::boolean, ReduceOp::sum) = &reduce_unscaled<std::uint8_t, Maximum>;
   table.at(DataType::boolean, ReduceOp::max) = &reduce_unscaled<std::uint8_t, Maximum>;
   table.at(DataType::boolean, ReduceOp::min) = &reduce_unscaled<std::uint8_t, Minimum>;

@@ -1,11 +1,12 @@
-// The loop all reductions share, compiled once per instruction set (Highway's foreach_target.h includes it again and
-// again, hence no #pragma once). A Kit says how one type is loaded into vectors, scaled, rounded and stored:
+// The loop that all reductions use. It is compiled once per instruction set: Highway's foreach_target.h includes it
+// several times, so there is no #pragma once. A Kit tells how one type is loaded into vectors, scaled, rounded and
+// stored:
 //   Kit::Stored           type of an element in memory
 //   Kit::Factor           type of a factor
 //   Kit::Wide             a step of one full vector of Stored
 //   Kit::Step<n>          a step of n elements, n a power of two up to Kit::lanes
 //   Kit::MaskedStep       a step of the first n <= Kit::lanes elements, where the CPU can load and store under a mask
-// A step has `lanes`, a type Value, load, store, apply<Op>, scale and round (to what the type can hold).
+// A step has `lanes`, a type Value, load, store, apply<Op>, scale and round (to a value that the type can hold).
 #if defined(HVD_REDUCE_LOOPS) == defined(HWY_TARGET_TOGGLE)
 #ifdef HVD_REDUCE_LOOPS
 #undef HVD_REDUCE_LOOPS
@@ -43,13 +44,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr std::size_t line_bytes = 64;
 constexpr std::size_t worth_prefetching = 32 << 10;
 
-// Long arrays are gone through in blocks of so many vectors. The baseline has vectors of one element: there the
-// compiler makes real ones of the loops over a block.
+// Long arrays are processed in blocks of this many vectors. The baseline's vectors have one element; there the compiler
+// makes real vectors of the loops over a block.
 constexpr int vectors_per_block = HWY_TARGET == HWY_SCALAR ? 64 : 4;
 template <class Kit>
 constexpr std::size_t block_of = Kit::Wide::lanes* vectors_per_block;
 
-// Loads and stores of parts of a register go by bytes: the pointers need not be aligned to the element.
+// Loads and stores of parts of a register are done bytewise, so the pointers need not be aligned to the element.
 template <class D>
 HWY_INLINE hn::Vec<D> load_lanes(D d, const hn::TFromD<D>* from) {
   if constexpr (hn::MaxLanes(D{}) * sizeof(hn::TFromD<D>) < 16 && HWY_TARGET != HWY_SCALAR) {
@@ -77,7 +78,8 @@ struct Sum {
   }
 };
 
-// Bytes have no multiplication of their own: those at even and at odd places are multiplied as 16-bit numbers.
+// There is no multiplication of bytes. The bytes at even places and those at odd places are multiplied as 16-bit
+// numbers.
 template <class V>
 HWY_INLINE V multiply_bytes(V left, V right) {
   const hn::DFromV<V> d;
@@ -103,8 +105,8 @@ struct Product {
   }
 };
 
-// Of floats by comparison, because Highway's Min and Max treat NaN and zeros of either sign as the CPU likes. Here a
-// NaN wins, and of two equal numbers the left one.
+// Min and max of floats use comparisons, because in Highway's Min and Max the result for NaN and for zeros of different
+// sign depends on the CPU. Here a NaN is taken if there is one, and of two equal numbers the left one.
 template <class V, class M>
 HWY_INLINE V right_if(M better, V left, V right) {
   return hn::IfThenElse(hn::Or(better, hn::IsNaN(right)), right, left);
@@ -140,7 +142,7 @@ struct Factors {
   Factor post;
 };
 
-// A NaN becomes the plain one: round_upper_half() relies on a lower half of zeros in every NaN.
+// A NaN becomes the standard NaN: round_upper_half() needs a lower half of zeros in every NaN.
 template <class Factor>
 HWY_INLINE Factor factor_from(double factor) {
   return factor == factor ? static_cast<Factor>(factor) : std::numeric_limits<Factor>::quiet_NaN();
@@ -148,7 +150,7 @@ HWY_INLINE Factor factor_from(double factor) {
 
 template <class Stored>
 struct Arrays {
-  static constexpr int at_once = vectors_per_block;  // so that a pointer is fetched once for several vectors
+  static constexpr int at_once = vectors_per_block;  // so each pointer is fetched only once for several vectors
   const void* const* sources;
   int source_count;
   void* const* destinations;
@@ -158,7 +160,7 @@ struct Arrays {
   HWY_INLINE Stored* destination(int k) const { return static_cast<Stored*>(destinations[k]); }
 };
 
-// The same where the counts are known when this is compiled: the pointers stay in registers.
+// Arrays whose numbers of sources and destinations are known at compile time. Their pointers stay in registers.
 template <class Stored, int sources, int destinations>
 struct FixedArrays {
   static constexpr int at_once = HWY_TARGET == HWY_SCALAR ? vectors_per_block : 1;
@@ -175,8 +177,8 @@ struct FixedArrays {
   HWY_INLINE Stored* destination(int k) const { return to[k]; }
 };
 
-// Reduces `unroll` steps' worth of elements at `index`. All are loaded before the first is stored: a destination may be
-// a source.
+// Reduces `unroll` steps at `index`. All elements are loaded before the first is stored, because a destination may be a
+// source.
 template <class Op, Scaling scaling, int unroll, class Step, class SomeArrays, class Factor>
 HWY_INLINE void advance(const Step& step, const SomeArrays& arrays, Factors<Factor> factors, std::size_t index) {
   typename Step::Value values[unroll];
@@ -205,7 +207,7 @@ HWY_INLINE void advance(const Step& step, const SomeArrays& arrays, Factors<Fact
   }
 }
 
-// Fewer elements than fill a vector: by halves, so that no byte outside the arrays is touched.
+// Handles fewer elements than fill a vector. It goes by halves, so that no byte outside the arrays is touched.
 template <class Kit, class Op, Scaling scaling, std::size_t lanes>
 HWY_INLINE void finish_by_halves(const Arrays<typename Kit::Stored>& arrays, Factors<typename Kit::Factor> factors,
                                  std::size_t index, std::size_t left) {
@@ -218,7 +220,8 @@ HWY_INLINE void finish_by_halves(const Arrays<typename Kit::Stored>& arrays, Fac
   }
 }
 
-// The elements from `index` up to `end`, in steps of one vector: short arrays, and the ends of long ones.
+// Handles the elements from `index` to `end` in steps of one vector. Used for short arrays and for the ends of long
+// ones.
 template <class Kit, class Op, Scaling scaling>
 HWY_NOINLINE void reduce_few(const void* const* sources, int source_count, void* const* destinations,
                              int destination_count, std::size_t end, Factors<typename Kit::Factor> factors,
@@ -234,8 +237,9 @@ HWY_NOINLINE void reduce_few(const void* const* sources, int source_count, void*
 #endif
 }
 
-// One bit for each of the first destinations that is no source. It may lie in another core's cache, so its lines are
-// asked for ahead, to be written to. (A source comes by being read; measured, asking for it as well costs a fifth.)
+// Returns one bit for each of the first destinations, set if the destination is not a source. Its cache lines may be in
+// another core's cache, so they are prefetched for writing. (Sources are fetched when they are read. Prefetching them
+// as well was measured to cost a fifth.)
 template <class Stored>
 HWY_INLINE std::uint32_t fresh_destinations(const Arrays<Stored>& arrays) {
   std::uint32_t fresh = 0;
@@ -247,7 +251,7 @@ HWY_INLINE std::uint32_t fresh_destinations(const Arrays<Stored>& arrays) {
   return fresh;
 }
 
-// Whole blocks from `index`; returns where it ended.
+// Handles complete blocks from `index` on. Returns the index after the last one.
 template <class Kit, class Op, Scaling scaling, class SomeArrays>
 HWY_INLINE std::size_t reduce_blocks(const SomeArrays& arrays, Factors<typename Kit::Factor> factors, std::size_t index,
                                      std::size_t count, std::uint32_t fresh) {
@@ -270,7 +274,7 @@ HWY_NOINLINE void reduce_many(const void* const* sources, int source_count, void
                               int destination_count, std::size_t count, Factors<typename Kit::Factor> factors) {
   using Stored = typename Kit::Stored;
   const Arrays<Stored> arrays{sources, source_count, destinations, destination_count};
-  // Stores that straddle two lines cost the most: the first destination decides.
+  // Stores that cross the border of a cache line cost the most, so the first destination is aligned to a line.
   std::size_t index = (0 - reinterpret_cast<std::uintptr_t>(destinations[0])) % line_bytes / sizeof(Stored);
   if (index != 0) {
     reduce_few<Kit, Op, scaling>(sources, source_count, destinations, destination_count, index, factors, 0);
@@ -279,7 +283,7 @@ HWY_NOINLINE void reduce_many(const void* const* sources, int source_count, void
   const auto reduce_blocks_of = [&](const auto& some_arrays) HWY_ATTR {
     index = reduce_blocks<Kit, Op, scaling>(some_arrays, factors, index, count, fresh);
   };
-  // Loops of their own for what is asked for most.
+  // The most frequent numbers of sources and destinations have loops of their own.
   const int counts = source_count < 10 && destination_count < 10 ? source_count * 10 + destination_count : 0;
   // NOLINTNEXTLINE(bugprone-branch-clone): an `else` of `if constexpr` compiles no loop that is not asked for.
   if constexpr (!std::is_same_v<Op, Sum> || scaling == Scaling::both) {
@@ -310,7 +314,8 @@ HWY_INLINE void reduce(const void* const* sources, int source_count, void* const
   }
 }
 
-// Picks the loop for the factors. Only sums have a loop of their own for a postscale alone: that is the average.
+// Chooses the loop for the factors. Only sums have a separate loop for a postscale without a prescale, because an
+// average is such a sum.
 template <class Kit, class Op>
 HWY_INLINE void reduce_scaled_or_not(const void* const* sources, int source_count, void* const* destinations,
                                      int destination_count, std::size_t count, Scale scale) {
@@ -329,7 +334,7 @@ HWY_INLINE void reduce_scaled_or_not(const void* const* sources, int source_coun
   reduce<Kit, Op, Scaling::both>(sources, source_count, destinations, destination_count, count, factors);
 }
 
-// A type that is reduced as it is.
+// A step for a type that needs no conversion.
 template <class D>
 struct PlainStep {
   using T = hn::TFromD<D>;

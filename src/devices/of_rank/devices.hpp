@@ -9,10 +9,10 @@ namespace hvd::devices {
 
 class Devices {
  public:
-  // Those of the registry, and others; of two of one kind the later one counts.
+  // Takes the devices of the registry and `others`. If there are two of a kind, the later one is used.
   explicit Devices(std::span<const std::shared_ptr<Device>> others = {});
 
-  // Null if there is none; the host is always there.
+  // Returns null if there is none. There is always a host device.
   Device* find(DeviceKind kind) const { return by_kind_[static_cast<std::size_t>(kind)].get(); }
 
  private:

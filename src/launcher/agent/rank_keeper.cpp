@@ -10,7 +10,8 @@
 //  3. When the rank has ended, the keeper reports this in a packet of the rank's standard error, ends what is left
 //     below it, and ends in the same way as the rank did. Then the gate does so, too. If the rank failed, the keeper
 //     waits a moment before it ends: once an mpiexec has seen a failure, it throws away what comes from other hosts,
-//     and this may be the report of the first failure.
+//     and this may be the report of the first failure. A rank that wants another run of the job (again_code) has not
+//     failed: the keeper reports it, and ends with 0.
 //  4. If the gate is told to end, the keeper ends everything (ending.hpp). If the gate is gone, the keeper ends
 //     everything without a grace. If the keeper was killed, the gate ends everything.
 //  5. A launcher may send a signal to all processes that it knows on a host (Slurm does so where it tracks them by
@@ -138,7 +139,8 @@ class Keeper {
       tell_of_the_end();
     }
     if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
-    return end_like(wait_status_);
+    // To the site's launcher that is no failure, upon which it would end the other ranks.
+    return wants_another_run(wait_status_) ? 0 : end_like(wait_status_);
   }
 
  private:
@@ -234,7 +236,8 @@ class Keeper {
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     report_ = packet_of(report);
     output_.finish();
-    if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
+    if (status != 0 && !was_asked_ && !wants_another_run(status))
+      stays_until_ = Deadline::after(time_for_other_reports);
     ending_.begin(SIGTERM, grace_);
   }
 

@@ -244,7 +244,7 @@ class Job {
     if (site_) {
       // The launcher has ended, but its last output may still be on its way.
       if (state_ != State::ending && is_news) site_->end(report);
-    } else if (report.wait_status != 0 && is_news) {
+    } else if (report.wait_status != 0 && is_news && !wants_another_run(report.wait_status)) {
       fail(host, failure_by_end(report, ranks_.process_of(report.rank)));
     }
     if (state_ != State::inquiring && ranks_.have_all_ended()) end(SIGTERM);
@@ -380,6 +380,7 @@ class Job {
 
   void judge_site() {
     site_->finish();
+    course_.wants_another_run = site_->want_another_run();
     if (course_.first_failure) return;
     SiteRun::Outcome outcome = site_->outcome();
     course_.first_failure = std::move(outcome.failure);

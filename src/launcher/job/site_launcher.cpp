@@ -41,7 +41,8 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
 
 void SiteOutput::hear(Rank rank, const RankReport& report) {
   ++ranks_ended_;
-  if (report.was_asked || report.wait_status == 0) return;
+  want_another_run_ = want_another_run_ || wants_another_run(report.wait_status);
+  if (report.was_asked || report.wait_status == 0 || wants_another_run(report.wait_status)) return;
   FirstFailure failure;
   failure.rank = rank;
   failure.host = report.host;

@@ -50,6 +50,8 @@ class SiteOutput {
   // Returns the failure that the ranks' keepers report. If no keeper did, returns what the launcher's lines tell, which
   // may lack the rank, its host or how it failed. Returns nullopt if no failure was reported.
   std::optional<FirstFailure> failure() const;
+  // True if the keepers have reported that some rank ended with again_code.
+  bool want_another_run() const { return want_another_run_; }
   // True if the keepers have reported the ends of all ranks.
   bool have_all_ended() const { return ranks_ended_ >= ranks_; }
   // Returns what rank 0 has taken of its packed input since the last call.
@@ -65,6 +67,7 @@ class SiteOutput {
 
   const SiteDialect& dialect_;
   int ranks_;
+  bool want_another_run_ = false;
   int ranks_ended_ = 0;
   InputTaken input_taken_;
   std::vector<FirstFailure> reported_;

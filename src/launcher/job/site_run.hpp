@@ -23,6 +23,7 @@ class SiteRun {
   void add(const Output& output);
   void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted the end
   InputTaken input_taken() { return output_.input_taken(); }
+  bool want_another_run() const { return output_.want_another_run(); }
   // True if the launcher has not ended the other ranks, or itself, in time.
   bool is_overdue();
   void give_up();  // call it before we end the other ranks

@@ -17,7 +17,8 @@ JobEnd verdict_on(const JobCourse& course, const RankTable& ranks) {
   }
   if (course.has_lost_agent) return {128 + SIGKILL, 0};
   if (course.has_lost_reader && !ranks.have_all_succeeded()) return {128 + SIGPIPE, SIGPIPE};
-  return {course.is_all_gone ? 0 : 1, 0};
+  if (!course.is_all_gone) return {1, 0};
+  return {ranks.want_another_run() || course.wants_another_run ? again_code : 0, 0};
 }
 
 }  // namespace hvd::launcher

@@ -12,13 +12,6 @@
 namespace hvd::launcher {
 namespace {
 
-std::vector<std::string> words_of(const char* text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
@@ -80,10 +73,6 @@ std::optional<std::pair<std::string, std::string>> split_glued(const std::string
   std::string flag = argument.substr(0, 2);
   if (flag != "-p" && flag != "-H" && flag != "-i") return std::nullopt;
   return std::pair{flag, argument.substr(2)};
-}
-
-bool takes_value(Kind kind) {
-  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate;
 }
 
 bool is_deprecated(const std::string& flag) {
@@ -168,6 +157,7 @@ Result<std::string> check_form(const FlagRow& row, const std::string& where, con
       return value;
     case Kind::action:
     case Kind::toggle:
+    case Kind::may_have_value:
     case Kind::tristate: break;
   }
   if (value != "0" && value != "1") return wrong("true or false");
@@ -227,6 +217,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
                             (found->text.find("log") == std::string::npos
                                  ? "--network-interfaces, with commas between them"
                                  : "--log-with-timestamp or --log-without-timestamp"));
+  if (row.kind == Kind::may_have_value) return flags.set(row.name, value.value_or("")), Status();
   if (!takes_value(row.kind)) {
     if (value) return misuse("the flag " + argument + " takes no value, but '" + *value + "' was given");
     const char* meant = found->negative ? "0" : "1";
@@ -250,6 +241,41 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
 }
 
 }  // namespace
+
+std::vector<std::string> words_of(const char* text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool takes_value(Kind kind) {
+  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate && kind != Kind::may_have_value;
+}
+
+bool is_question(const FlagRow& row) {
+  return row.kind == Kind::action || std::string_view(row.name) == "checkpoint" ||
+         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle" ||
+         std::string_view(row.name) == "completion";
+}
+
+const FlagRow* flag_named(std::string_view word) {
+  for (const FlagRow& row : flag_rows())
+    for (const std::string& spelling : words_of(row.spellings))
+      if (spelling == word || (spelling.starts_with("--") && spelling.substr(2) == word)) return &row;
+  return nullptr;
+}
+
+std::string spelling_of(const FlagRow& row) {
+  for (const std::string& word : words_of(row.spellings))
+    if (word.starts_with("--")) return word;
+  return words_of(row.spellings).back();
+}
+
+std::string Flags::origin(std::string_view name) const {
+  auto found = origins_.find(name);
+  return found == origins_.end() ? std::string() : found->second;
+}
 
 std::string Flags::get(std::string_view name) const {
   auto found = values_.find(name);
@@ -284,6 +310,7 @@ Result<Flags> parse_flags(std::span<const char* const> arguments) {
 
 std::map<std::string, std::string> variables_of(const Flags& flags) {
   std::map<std::string, std::string> variables;
+  for (const auto& [name, variable] : flags.variables) variables[name] = variable.value;
   for (const FlagRow& row : flag_rows()) {
     if (row.variable == nullptr || !flags.has(row.name)) continue;
     if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) continue;
@@ -303,6 +330,22 @@ Status refuse_what_is_lacking(const Flags& flags) {
   return {};
 }
 
+std::string placeholder_of(const FlagRow& row) {
+  switch (row.kind) {
+    case Kind::integer: return "N";
+    case Kind::number: return "X";
+    case Kind::pair: return "MIN MAX";
+    case Kind::text:
+    case Kind::list:
+    case Kind::level: return "TEXT";
+    case Kind::may_have_value: return "[=TEXT]";
+    case Kind::action:
+    case Kind::toggle:
+    case Kind::tristate: break;
+  }
+  return {};
+}
+
 std::string help_text() {
   std::string text =
       "Starts N copies of a program on this machine, as the ranks of one job:\n\n"
@@ -312,10 +355,7 @@ std::string help_text() {
     std::string left = "  ";
     for (const std::string& word : words_of(row.spellings)) left += (left.size() > 2 ? ", " : "") + word;
     for (const std::string& word : words_of(row.negations)) left += ", " + word;
-    if (row.kind == Kind::integer) left += " N";
-    if (row.kind == Kind::number) left += " X";
-    if (row.kind == Kind::pair) left += " MIN MAX";
-    if (row.kind == Kind::text || row.kind == Kind::list || row.kind == Kind::level) left += " TEXT";
+    if (auto value = placeholder_of(row); !value.empty()) left += (row.kind == Kind::may_have_value ? "" : " ") + value;
     text += left + "\n        " + row.help;
     if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";

@@ -23,6 +23,8 @@ class JobAround {
   // The hosts are read at the first call, because the scheduler may have to be asked.
   const Result<schedulers::Allocation>& allocation() const;
   std::optional<std::chrono::seconds> time_left() const;
+  // As the scheduler's own commands name the job; empty if that is not known.
+  std::string number() const { return allocation() ? allocation()->job : ""; }
   schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
 
   // Returns the number of slots of the job.

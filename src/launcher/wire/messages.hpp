@@ -84,6 +84,9 @@ struct Output {
   Stream stream = Stream::standard_output;
   std::string bytes;
 };
+// EX_TEMPFAIL: the rank has saved its training before the end of the job, and wants another run of it. No failure.
+inline constexpr int again_code = 75;
+bool wants_another_run(int wait_status);
 struct Exited {
   Rank rank;
   std::int32_t wait_status = 0;

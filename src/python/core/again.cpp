@@ -14,13 +14,13 @@ namespace hvd::python {
 namespace {
 
 PyObject* known_type = nullptr;
-PyObject* latest = nullptr;          // of the global process set: name -> Known
-PyObject* latest_of_sets = nullptr;  // ProcessSet -> a dictionary like `latest`
+PyObject* latest = nullptr;          // name -> Known, or a tuple of Known, of the global process set
+PyObject* latest_of_sets = nullptr;  // process set -> dictionary of that kind; all sets but the global one
 
 struct Description {
   TensorLikeness likeness;
   Reference operation, process_set;
-  Reference make_output;  // a function that is called with the tensor
+  Reference make_output;  // makes the output tensor; called with the input tensor
   long reduce_op = 0;
   double prescale = 1, postscale = 1;
 };
@@ -36,7 +36,7 @@ void deallocate_known(PyObject* self) {
   Py_DecRef(type);
 }
 
-// The Python constructor: Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
+// The constructor: Known(operation, tensor, make_output, reduce_op, prescale, postscale, process_set)
 PyObject* make_known(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject *operation = nullptr, *tensor = nullptr, *make_output = nullptr, *process_set = nullptr;
   auto description = std::unique_ptr<Description>(new (std::nothrow) Description);
@@ -53,7 +53,8 @@ PyObject* make_known(PyTypeObject* type, PyObject* arguments, PyObject*) {
   return reinterpret_cast<PyObject*>(known);
 }
 
-// True if the argument means `number`. For any other kind of argument it is false, and the general path handles it.
+// True if the argument is exactly the known one. A caller that gets false takes the slow path, which accepts every form
+// of the argument.
 bool says(PyObject* argument, long number) {
   if (argument == Py_None) return number == HVD_AVERAGE;
   if (!PyLong_CheckExact(argument)) return false;
@@ -74,9 +75,9 @@ bool is_wanted(const Description& known, const Wanted& wanted) {
          says(wanted.postscale, known.postscale) && wanted.process_set == known.process_set.get();
 }
 
-enum class Seen { alike, different, failed };  // failed: a Python error is set
+enum class Seen { alike, different, failed };  // failed: with a Python error set
 
-// Compares the tensor with the known one. Makes the output, unless the reduction is in place.
+// Compares the tensor with the known tensor. Makes the output tensor, unless the reduction is in place.
 Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, Use& use, Reference& made) {
   void* input = nullptr;
   if (!known.likeness.matches(tensor, &input)) return Seen::different;
@@ -90,7 +91,8 @@ Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, U
   return Seen::alike;
 }
 
-// Returns what is known under the name. Returns null if nothing is known, or if a Python error is set.
+// Returns the Known, or the tuple of them, under the name. Null if there is none; null with a Python error set after a
+// failure.
 Reference find_latest(const Wanted& wanted) {
   if (!PyUnicode_CheckExact(wanted.name)) return {};
   PyObject* of_set = latest;
@@ -116,7 +118,7 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_again() takes 7 arguments");
   PyObject* tensor = arguments[0];
   const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
-  const Reference found = find_latest(wanted);  // kept alive, because other threads may run while tensors are examined
+  const Reference found = find_latest(wanted);  // ours: other threads may run while tensors are compared
   if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
   if (!is_known(found.get())) return none();
   const Description& known = description_of(found.get());

@@ -11,8 +11,7 @@
 namespace hvd::python {
 namespace {
 
-// Raises the Python error of a failure. The caller's mistakes get their usual types; failures of files are OSError, as
-// Python's users expect.
+// Raises OSError, which Python's users expect for files, unless the refusal is the caller's mistake.
 PyObject* raise_about_files(hvd_status status) {
   switch (status) {
     case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
@@ -22,7 +21,7 @@ PyObject* raise_about_files(hvd_status status) {
   }
 }
 
-// The memory that the entries point to. It lives as long as they are used.
+// The entries of a checkpoint with the memory that they point to, kept as long as the entries are used.
 struct Entries {
   std::vector<hvd_checkpoint_entry> all;
   std::deque<std::string> texts;
@@ -58,7 +57,7 @@ struct Entries {
     return entry.dtype != nullptr && keep_shape(shape, entry);
   }
 
-  // Adds an entry from a tuple (path, kind, type, value).
+  // Adds the entry that a tuple (path, kind, type, value) describes.
   bool add(PyObject* tuple) {
     PyObject *path = nullptr, *kind = nullptr, *value = nullptr;
     int type = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpoints for Python: entries are tuples, tensors are addresses. These functions work in this process only.
-// horovod.checkpoint exchanges what the ranks have to tell each other.
+// Checkpoints for Python: entries are tuples, tensors are addresses. These functions work in this process alone. The
+// communication between ranks is in horovod.checkpoint.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {

@@ -4,7 +4,7 @@
 
 namespace hvd::python {
 
-constexpr std::int32_t dlpack_host = 1;  // kDLCPU
+constexpr std::int32_t dlpack_host = 1;  // the value kDLCPU of DLPack
 
 struct DlpackType {
   std::uint8_t code, bits;
@@ -18,11 +18,11 @@ struct DlpackTensor {
   std::int32_t dimensions;
   DlpackType type;
   std::int64_t* shape;
-  std::int64_t* strides;  // in elements; null: contiguous
+  std::int64_t* strides;  // in elements; null if the tensor is contiguous
   std::uint64_t byte_offset;
 };
 
-// A tensor with an owner. A capsule named "dltensor" holds it.
+// A tensor with an owner. A capsule named "dltensor" holds one.
 struct DlpackManagedTensor {
   DlpackTensor tensor;
   void* context;

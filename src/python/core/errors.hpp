@@ -1,24 +1,25 @@
 #pragma once
-// Makes Python exceptions from failures of the C API.
+// Turns failures of the C API into Python exceptions.
 #include "python/core/python_api.hpp"
 
 #include "api/horovod.h"
 
 namespace hvd::python {
 
-// Returns horovod.common.exceptions.HorovodInternalError as a borrowed reference. Null, with an error set, if it cannot
-// be imported.
+// Returns horovod.common.exceptions.HorovodInternalError as a borrowed reference. Null with an error set if its import
+// fails.
 PyObject* internal_error();
 
 // Returns a new reference to Py_None.
 PyObject* none();
 
-// Sets an error of this type. `text` may hold bytes that are not UTF-8. Returns null, which the caller returns at once.
+// Sets an exception of type `type`. The bytes of `text` need not be UTF-8. Always returns null, so that a caller can
+// write `return raise(…)`.
 PyObject* raise(PyObject* type, const char* text);
 
-// For a call that was refused. A mistake of the caller becomes a ValueError, every other refusal HorovodInternalError.
+// Raises the error of a call that was refused: ValueError for the caller's mistake, else HorovodInternalError.
 PyObject* raise_refused(hvd_status status);
-// For an operation that was submitted and has failed. It always becomes HorovodInternalError.
+// Raises the error of an operation that was submitted and failed: always HorovodInternalError.
 PyObject* raise_failed();
 
 }  // namespace hvd::python

@@ -18,41 +18,41 @@ namespace hvd::python {
 namespace {
 
 using Number = unsigned long long;
-Number numbers = 0;  // given out so far
+Number numbers = 0;  // the last number that was given out
 
-// What must stay alive until an operation is done, and what collect() returns for it.
+// One operation that was started: the objects that must live until it is done, and the value that synchronize()
+// returns.
 struct Entry {
   hvd_handle handle = 0;
   Reference value;
-  Reference result;  // null, or a function: collect() then returns result(handle, value)
+  Reference result;  // null, or a function: then synchronize() returns result(handle, value)
   Reference keep;
-  int waiting = 0;  // threads in collect(); the last of them releases the handle
+  int waiting = 0;  // how many threads are in collect(); the last of them releases the handle
 };
 
-// The operations that were started and not collected. An entry is destroyed only after it was taken out, because its
-// destruction may run code that comes back here.
+// The operations that were started and not yet collected. Move an entry out of the table before it is destroyed: its
+// destructor may run Python code that uses the table.
 std::unordered_map<Number, Entry>& pending() {
-  static auto* table = new std::unordered_map<Number, Entry>;  // outlives the interpreter
+  static auto* table = new std::unordered_map<Number, Entry>;  // never destroyed, so that it outlives the interpreter
   return *table;
 }
 
-// The numbers of operations that were pending when Horovod was shut down or this process was forked.
+// The operations that were pending when Horovod was shut down or when this process was forked.
 std::unordered_set<Number>& lost() {
   static auto* given = new std::unordered_set<Number>;
   return *given;
 }
 
-// The numbers of operations whose finish() was interrupted.
+// The operations whose finish() was interrupted.
 std::vector<Number>& interrupted() {
   static auto* given = new std::vector<Number>;
   return *given;
 }
 
-// The longest time that a waiting thread stays in the runtime before it checks for signals. A shutdown wakes the
-// thread.
+// A waiting thread returns from the runtime at this interval to look for signals. A shutdown wakes it earlier.
 constexpr std::int64_t wait_slice_ms = 200;
 
-// False if a Python error is set. `number` becomes 0 for an integer that was never given out.
+// On failure returns false with a Python error set. An integer that cannot be a handle's number is read as 0.
 bool read_number(PyObject* object, Number* number) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
@@ -64,11 +64,11 @@ bool read_number(PyObject* object, Number* number) {
 enum class Waited {
   succeeded,
   failed,       // with a Python error set
-  shut_down,    // a Python error is set: this process has shut down meanwhile
-  interrupted,  // a Python error is set, and the operation continues to use its memory
+  shut_down,    // with a Python error set: this process has shut Horovod down meanwhile
+  interrupted,  // with a Python error set; the operation goes on and uses its memory
 };
 
-// Takes the Python error that is set, so that it can be set again later.
+// Takes the Python error that is set and keeps it, to be set again later.
 class Failure {
  public:
   Failure() { PyErr_Fetch(&type_, &value_, &traceback_); }
@@ -86,8 +86,8 @@ class Failure {
   PyObject *type_ = nullptr, *value_ = nullptr, *traceback_ = nullptr;
 };
 
-// Another thread has shut down, or a signal's handler on this thread has. Returns when the engine no longer uses any
-// tensor, because the owners may drop their tensors as soon as they see the error.
+// Raises the error of a wait during which another thread, or a signal's handler in this thread, has shut Horovod down.
+// Returns only when the engine has let go of all tensors, because their owners may free them when they see the error.
 Waited raise_shut_down() {
   const Session& session = Session::get();
   Py_BEGIN_ALLOW_THREADS;
@@ -128,13 +128,13 @@ void release(hvd_handle handle) {
   if (hvd_runtime* runtime = Session::get().runtime()) hvd_release(runtime, handle);
 }
 
-// Removes the entry with this number from the table. False if another thread has removed it.
+// Takes the operation with this number out of the table. False if another thread has already done that.
 bool forget(Number number) {
   return !pending().extract(number).empty();
 }
 
-// If no other thread is in the runtime with this handle, releases the handle and removes its entry. False if the entry
-// was removed before.
+// Releases the handle and takes it out of the table, unless another thread still waits for it. False if it was already
+// taken out.
 bool let_go(Number number) {
   const auto found = pending().find(number);
   if (found == pending().end()) return false;
@@ -148,7 +148,7 @@ Reference call_result(PyObject* function, hvd_handle handle, PyObject* value) {
   return Reference(number ? PyObject_CallFunctionObjArgs(function, number.get(), value, nullptr) : nullptr);
 }
 
-// Waits, removes the entry and sets `value` to what synchronize() returns.
+// Waits for the handle and takes it out of the table. `value` becomes the value that synchronize() returns.
 Waited collect(PyObject* object, Reference& value) {
   Number number = 0;
   if (!read_number(object, &number)) return Waited::failed;
@@ -165,14 +165,14 @@ Waited collect(PyObject* object, Reference& value) {
     value = Reference(none());
     return Waited::succeeded;
   }
-  // While this thread waits, other threads run and may remove the entry.
+  // Other threads may run during the wait and may take the entry out of the table: copy what is needed later.
   const hvd_handle handle = found->second.handle;
   const std::uint64_t generation = Session::get().generation();
   Reference result = Reference::to(found->second.result.get());
   value = Reference::to(found->second.value.get());
   ++found->second.waiting;
   const Waited waited = wait_until_done(handle);
-  const bool is_same_job = Session::get().generation() == generation;  // in another one the number is another's
+  const bool is_same_job = Session::get().generation() == generation;  // another job reuses the number
   found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
   if (waited == Waited::interrupted) return waited;
@@ -183,14 +183,14 @@ Waited collect(PyObject* object, Reference& value) {
   }
   Failure failure;
   if (is_same_job && !let_go(number) && waited != Waited::shut_down) {
-    value = Reference(none());  // another thread has collected it meanwhile
+    value = Reference(none());  // another thread has collected the handle meanwhile
     return Waited::succeeded;
   }
   failure.set_again();
   return Waited::failed;
 }
 
-// True if a function was given one argument, which may be named handle. Otherwise an error is set.
+// True if a function was given exactly one argument, either by position or under the name handle. Else an error is set.
 bool is_one_handle(Py_ssize_t count, PyObject* names, const char* expected) {
   const Py_ssize_t named = names == nullptr ? 0 : PyTuple_Size(names);
   if (count + named == 1 && (named == 0 || PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "handle") == 0))
@@ -205,7 +205,7 @@ PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, 
   const Number number = ++numbers;
   Entry entry{handle, Reference::to(value), Reference::to(result == Py_None ? nullptr : result), Reference::to(keep)};
   pending()[number] = std::move(entry);
-  if (!lost().empty()) lost().erase(number);  // it belonged to an earlier job
+  if (!lost().empty()) lost().erase(number);  // a number of an earlier job
   return PyLong_FromUnsignedLongLong(number);
 }
 
@@ -223,7 +223,7 @@ bool has_interrupted() {
       done.push_back(number);
       return true;
     });
-  for (Number number : done) (void)let_go(number);  // this may run any code, also this function
+  for (Number number : done) (void)let_go(number);  // may run any Python code, also has_interrupted() again
   return !interrupted().empty();
 }
 
@@ -275,7 +275,7 @@ PyObject* poll(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
   const Session& session = Session::get();
   const auto found = pending().find(number);
   if (found == pending().end()) return PyBool_FromLong(1);
-  // After a shutdown every operation is done, with an error that synchronize() reports.
+  // After a shutdown every operation is done, with an error. synchronize() raises that error.
   if (session.runtime() == nullptr) return PyBool_FromLong(!session.stopping());
   return PyBool_FromLong(hvd_poll(session.runtime(), found->second.handle) != 0);
 }
@@ -287,7 +287,7 @@ PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
 }
 
 PyObject* finish(PyObject*, PyObject* number) {
-  if (!interrupted().empty()) (void)has_interrupted();  // releases what is done by now
+  if (!interrupted().empty()) (void)has_interrupted();  // releases those that are done by now
   Reference value;
   const Waited waited = collect(number, value);
   if (waited == Waited::interrupted) interrupted().push_back(PyLong_AsUnsignedLongLong(number));
@@ -305,7 +305,7 @@ PyObject* synchronize_all(PyObject*, PyObject* handles) {
     if (waited == Waited::succeeded) {
       PyList_SetItem(numbers.get(), i, value.release());
     } else {
-      auto failure = std::make_unique<Failure>();  // the others are in flight, too: wait for them before raising
+      auto failure = std::make_unique<Failure>();  // other operations are still in flight: wait for them first
       if (!first) first = std::move(failure);
     }
   }

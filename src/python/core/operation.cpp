@@ -13,13 +13,13 @@ namespace {
 
 PyObject* operation_type = nullptr;
 
-// Reads a pointer that Python passes as a number: tensor.data_ptr().
+// Reads a pointer that Python passes as an integer: tensor.data_ptr().
 bool read_pointer(PyObject* number, void** pointer) {
   *pointer = PyLong_AsVoidPtr(number);
   return *pointer != nullptr || PyErr_Occurred() == nullptr;
 }
 
-// Returns the runtime that `operation` belongs to; null if a Python error is set.
+// Returns the runtime that `operation` belongs to, or null with a Python error set.
 hvd_runtime* runtime_of(const Operation* operation) {
   hvd_runtime* runtime = runtime_or_raise(internal_error());
   if (runtime != nullptr && operation->generation != Session::get().generation()) {
@@ -29,7 +29,7 @@ hvd_runtime* runtime_of(const Operation* operation) {
   return runtime;
 }
 
-// A refused operation also takes the number of a handle.
+// A refused operation uses up the number of a handle, like one that was started.
 bool raise_not_started(hvd_status status) {
   skip_number();
   std::string text = hvd_last_error();
@@ -44,7 +44,7 @@ bool raise_not_started(hvd_status status) {
   return false;
 }
 
-// If a transient operation was started, the release of its handle releases the operation.
+// The handle owns a transient operation that was started, and releases it.
 void hand_over(Operation* operation) {
   if (operation->is_transient) operation->is_held = false;
 }
@@ -75,7 +75,7 @@ void deallocate(PyObject* self) {
   Py_DecRef(type);
 }
 
-// Reads the numbers of a tuple or a list.
+// Reads the integers of a tuple or a list.
 bool read_numbers(PyObject* sequence, std::vector<std::int64_t>& numbers) {
   const Py_ssize_t count = PySequence_Size(sequence);
   if (count < 0) return false;

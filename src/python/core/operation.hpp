@@ -11,20 +11,20 @@ namespace hvd::python {
 
 struct Operation {
   PyObject_HEAD hvd_op* op;
-  std::uint64_t generation;  // number of the session in which it was prepared
+  std::uint64_t generation;  // of the session in which it was prepared
   bool is_transient;
-  bool is_held;  // to be released with this object; a transient one is released with its handle
+  bool is_held;  // this object must release it; a transient operation is released with the handle of its use
 };
 
-// Makes the type and adds it to the module. False if a Python error is set.
+// Makes the type and adds it to the module. On failure returns false with a Python error set.
 bool add_operation_type(PyObject* module);
 
 // prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> Operation
 PyObject* prepare(PyObject* module, PyObject* arguments);
 
 bool is_operation(PyObject* object);
-// Submit one use of an Operation, or several uses in a list of (operation, input, output, rows). Python passes pointers
-// as numbers: tensor.data_ptr(). False if a Python error is set.
+// Submit one use of one Operation, or of several Operations in a list of (operation, input, output, rows). Pointers as
+// Python passes them: tensor.data_ptr(). On failure returns false with a Python error set.
 struct Use {
   PyObject* operation;
   const void* input;

@@ -20,7 +20,7 @@ PyObject* list_of(const std::vector<int>& numbers) {
 bool read_id(PyObject* number, int* id) {
   const long value = PyLong_AsLong(number);
   if (PyErr_Occurred() != nullptr) return false;
-  *id = value < 0 || value > std::numeric_limits<int>::max() ? -1 : static_cast<int>(value);  // no set has the id -1
+  *id = value < 0 || value > std::numeric_limits<int>::max() ? -1 : static_cast<int>(value);  // -1: no process set
   return true;
 }
 
@@ -46,7 +46,7 @@ PyObject* process_set_ids(PyObject*, PyObject*) {
   hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
   if (runtime == nullptr) return nullptr;
   std::vector<int> ids;
-  // Another thread may add a set between the two calls.
+  // Another thread may add a process set between two calls: ask again until all ids have room.
   for (int count = 1; count > static_cast<int>(ids.size());) {
     ids.resize(static_cast<std::size_t>(count));
     count = hvd_process_set_ids(runtime, ids.data(), static_cast<int>(ids.size()));

@@ -1,5 +1,5 @@
 #pragma once
-// The process sets of the job, by their numbers. All functions raise ValueError if Horovod is not initialised.
+// The process sets of the job by their ids. All functions raise ValueError if Horovod is not initialised.
 #include "python/core/python_api.hpp"
 
 #include <vector>
@@ -15,7 +15,7 @@ PyObject* add_process_set(PyObject* module, PyObject* ranks);
 // remove_process_set(id); collective over all ranks of the job
 PyObject* remove_process_set(PyObject* module, PyObject* id);
 
-// Reads numbers of ranks from a sequence. False if a Python error is set, whose text begins with `where`.
+// Reads ranks from a sequence. On failure returns false with a Python error set, whose text begins with `where`.
 bool read_ranks(PyObject* sequence, const char* where, std::vector<int>& ranks);
 
 }  // namespace hvd::python

@@ -1,5 +1,5 @@
 #pragma once
-// Owns a reference to a Python object.
+// A reference to a Python object that this scope owns.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {
@@ -24,7 +24,7 @@ class Reference {
 
   PyObject* get() const { return object_; }
   explicit operator bool() const { return object_ != nullptr; }
-  // Hands the reference over to the caller.
+  // The caller owns the reference from now on.
   PyObject* release() {
     PyObject* object = object_;
     object_ = nullptr;

@@ -12,9 +12,9 @@
 namespace hvd::python {
 namespace {
 
-constexpr const char* fresh = "dltensor";  // the code that adopts the tensor renames its capsule
+constexpr const char* fresh = "dltensor";  // a framework that adopts the tensor renames its capsule
 
-// The DLPack types, by hvd_dtype.
+// The DLPack type of each hvd_dtype, in the order of hvd_dtype.
 constexpr std::array<DlpackType, 11> types{{{6, 8, 1},
                                             {1, 8, 1},
                                             {0, 8, 1},
@@ -27,7 +27,8 @@ constexpr std::array<DlpackType, 11> types{{{6, 8, 1},
                                             {2, 32, 1},
                                             {2, 64, 1}}};
 
-// A result and what is needed to give it back. It may outlive the session, and may end on a thread without Python.
+// A result's memory and the function that frees it. A Result may live longer than the session. A thread that does not
+// run Python may destroy it.
 struct Result {
   DlpackManagedTensor managed{};
   std::int64_t shape[HVD_MAX_DIMENSIONS]{};
@@ -43,7 +44,7 @@ struct Result {
 };
 
 void free_capsule(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, fresh) == 0) return;  // the tensor was adopted
+  if (PyCapsule_IsValid(capsule, fresh) == 0) return;  // a framework has adopted the tensor
   auto* managed = static_cast<DlpackManagedTensor*>(PyCapsule_GetPointer(capsule, fresh));
   managed->free(managed);
 }

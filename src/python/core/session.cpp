@@ -16,8 +16,7 @@ Session::Session() {
   pthread_atfork(nullptr, nullptr, &Session::after_fork_in_child);
 }
 
-// The child has a copy of the runtime's memory but none of its threads. The child must neither use nor free this
-// memory.
+// The child has a copy of the runtime's memory but none of its threads. It must neither use nor free the runtime.
 void Session::after_fork_in_child() {
   Session& session = get();
   if (session.runtime_ != nullptr || session.changing_) session.forked_ = true;
@@ -58,11 +57,11 @@ bool Session::shutdown() {
   place_.reset();
   if (runtime_ == nullptr) return true;
   hvd_runtime* ending = runtime_;
-  runtime_ = nullptr;  // from here on no new call uses it
+  runtime_ = nullptr;  // from here on no new call gets in
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;
-  // hvd_stop ends everything that threads wait for, so all threads leave the runtime.
+  // The operations that threads wait for end with an error, and the threads leave the runtime.
   hvd_stop(ending);
   while (users_.load() != 0) {
     timespec pause{0, 1'000'000};

@@ -1,5 +1,5 @@
 #pragma once
-// The only runtime of this Python process: who may use it, until when, and what a forked child sees of it.
+// The one runtime of this Python process: who may use it and until when, and what a forked child can still ask.
 #include "python/core/python_api.hpp"
 
 #include <atomic>
@@ -15,12 +15,13 @@ class Session {
  public:
   static Session& get();
 
-  // Null before init and after shutdown, and always in a forked child.
+  // Null if Horovod is not initialised, and always null in a forked child.
   hvd_runtime* runtime() const { return runtime_; }
-  // Grows with every init. An operation that was prepared under another number is no longer valid.
+  // Grows with every init(). An operation that was prepared under another number cannot be used.
   std::uint64_t generation() const { return generation_; }
   bool forked() const { return forked_; }
-  // The place of this process in the job. Its forked children know it, too. Null before init and after shutdown.
+  // The place of this process in the job. Forked children of this process may ask for it, too. Null before init and
+  // after shutdown.
   struct Place {
     hvd_world world{};
     int mpi_thread_level = -1;
@@ -29,12 +30,14 @@ class Session {
   // True while shutdown() ends the runtime. The engine may still write into tensors then.
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
 
-  // Call init() and shutdown() with the GIL held. They release it while they block. False if a Python error is set.
+  // The caller must hold the GIL. Both functions release the GIL while they block. On failure they return false with a
+  // Python error set.
   bool init(const hvd_init_options& options);
   bool shutdown();
 
-  // Delays shutdown() while a thread is in the runtime without the GIL. Construct it with the GIL held, while runtime()
-  // is not null. Never keep it while Python code may run: that code might be a signal's handler that shuts down.
+  // While a Use exists, shutdown() waits. A thread makes one, with the GIL held and runtime() not null, before it
+  // enters the runtime without the GIL. No Python code may run while it exists: a signal's handler could call
+  // shutdown() and would wait forever.
   class Use {
    public:
     explicit Use(Session& session) : session_(session) { session_.users_.fetch_add(1); }
@@ -59,9 +62,9 @@ class Session {
   std::atomic<int> users_{0};
 };
 
-// Returns the runtime. If there is none, returns null with a Python error of type `error` that says why.
+// Returns the runtime, or null with a Python error of type `error` that says why there is none.
 hvd_runtime* runtime_or_raise(PyObject* error);
-// Returns the place, which forked children may ask for, too. If there is none, returns null with a ValueError.
+// Returns this process's place in the job, or null with a ValueError. Forked children may call it, too.
 const Session::Place* place_or_raise();
 
 }  // namespace hvd::python

@@ -2,14 +2,14 @@
 
 namespace hvd::python {
 
-// DLPack's "C exchange API". Its layout is fixed for a major version.
+// DLPack's "C exchange API": the layout is fixed for the major version.
 struct DlpackExchange {
   std::uint32_t major, minor;
   void* previous;
   void* allocate;
   void* export_owned;
   void* import;
-  int (*read)(void* object, DlpackTensor* tensor);  // borrowed; no synchronisation, -1 with a Python error set
+  int (*read)(void* object, DlpackTensor* tensor);  // the object keeps its tensor; no synchronisation; -1: error set
   void* stream;
 };
 
@@ -19,11 +19,11 @@ const DlpackExchange* exchange_of(PyObject* type) {
   Reference capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
   const DlpackExchange* found = nullptr;
   if (capsule) found = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  if (found == nullptr) PyErr_Clear();  // another version of the framework lacks it
+  if (found == nullptr) PyErr_Clear();  // a framework whose table has another version
   return found != nullptr && found->major == 1 ? found : nullptr;
 }
 
-// True if object.name() or the attribute object.name is `expected` or equal to it. An error stays set.
+// True if object.name(), or object.name if that is no function, is `expected` or equal to it. A Python error stays set.
 bool answers(PyObject* object, const char* name, PyObject* expected) {
   Reference said(PyObject_CallMethod(object, name, nullptr));
   return said && PyObject_RichCompareBool(said.get(), expected, Py_EQ) == 1;
@@ -71,9 +71,9 @@ bool TensorLikeness::matches(PyObject* tensor, void** data) const {
 bool TensorLikeness::matches_made(PyObject* tensor, void** data) const {
   bool alike = dlpack_ != nullptr ? matches_by_dlpack(tensor, data) : matches_by_asking(tensor, data);
   if (alike && count_ == 1 && is_neg_) {
-    // The tensor's memory may hold the negative of its values: an imaginary part of a conjugate. Such a tensor has
-    // strides of two, unless it is a single element, which is contiguous. The question costs as much as everything else
-    // here.
+    // A tensor can be a view of negated memory, for example x.conj().imag. Such a view has strides of two elements, so
+    // it is dense only if it has a single element. This check costs as much time as all the others together, so it is
+    // made only for tensors of one element.
     Reference negative(PyObject_CallFunctionObjArgs(is_neg_.get(), tensor, nullptr));
     alike = negative.get() == Py_False;
   }
@@ -88,7 +88,7 @@ bool TensorLikeness::matches_by_dlpack(PyObject* tensor, void** data) const {
     return false;
   for (std::size_t i = 0; i < extents_.size(); ++i) {
     if (read.shape[i] != extents_[i]) return false;
-    // As in frameworks, the stride of a dimension of extent 1 does not matter.
+    // Frameworks ignore the stride of a dimension with at most one element. So does this comparison.
     if (read.strides != nullptr && read.strides[i] != strides_[i] && extents_[i] != 1 && count_ > 0) return false;
   }
   *data = read.data;

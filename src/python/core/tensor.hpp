@@ -1,6 +1,6 @@
 #pragma once
-// Reads a tensor of a framework's Python type without the framework. If the type has DLPack's table of C functions
-// (torch from 2.10 on), it uses this table: one call instead of six. Otherwise it asks the object as a program would.
+// Reads a tensor through its Python type, without the framework. If the type has DLPack's table of C functions (torch
+// from 2.10 on), one call does it. Else six calls of the object's Python methods do it.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace hvd::python {
 
 struct DlpackExchange;
 
-// Describes a tensor, to recognise others that can be communicated in the same way: they have the same Python type,
-// element type and shape, and are dense and contiguous in the host's memory. All members change with the GIL held.
+// The properties that a tensor must share with an earlier one to be communicated in its place: Python type, element
+// type and shape. It must be dense and contiguous in the host's memory. All members change with the GIL held.
 class TensorLikeness {
  public:
-  // Learns the description from a tensor that was found to be dense and contiguous in the host's memory. False if a
-  // Python error is set.
+  // Reads these properties from a tensor that is dense and contiguous in the host's memory, which the caller has
+  // checked. On failure returns false with a Python error set.
   bool learn(PyObject* tensor);
-  // True, with the tensor's memory, if the tensor is alike. False if it is not alike, or if that cannot be told. The
-  // general path then says what is wrong with the tensor. No Python error is set.
+  // True, with the tensor's memory in `data`, if the tensor has these properties. False if it does not or if that
+  // cannot be found out; the slow path then names the reason. No Python error is set.
   bool matches(PyObject* tensor, void** data) const;
-  // The same test for a tensor that was made to be like the described one. Its Python type may be a base type.
+  // Like matches(), for a tensor that was made from one with these properties. Its Python type may be another, plainer
+  // one.
   bool matches_made(PyObject* tensor, void** data) const;
 
  private:
@@ -31,7 +32,7 @@ class TensorLikeness {
   bool matches_by_asking(PyObject* tensor, void** data) const;
 
   Reference type_, dtype_, shape_;
-  Reference is_neg_;  // the type's method; null if the type has none
+  Reference is_neg_;  // the method is_neg of the tensor's type; null if the type has none
   const DlpackExchange* dlpack_ = nullptr;
   DlpackType dlpack_type_{};
   std::vector<std::int64_t> extents_, strides_;

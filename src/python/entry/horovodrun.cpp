@@ -1,6 +1,5 @@
-// The `horovodrun` that a wheel puts into PATH. It becomes the launcher inside of the package, which finds its plugins
-// beside itself (horovod/lib). It is a program and not a Python script, because starting an interpreter would take
-// longer than the launcher's own start.
+// The `horovodrun` that a wheel puts into PATH. It becomes the launcher inside the package, which finds its plugins in
+// horovod/lib. It is a compiled program because a Python interpreter would take longer to start than the launcher.
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +17,8 @@ int main(int, char** arguments) {
   }
   const std::string path(own, static_cast<std::size_t>(length));
   const std::string prefix = path.substr(0, path.rfind('/')) + "/..";
-  // The folders of an environment or a user, Debian's folders, and that of pip install --target.
+  // The folders of packages in a virtual environment or a user's prefix, in Debian's prefix, and after pip install
+  // --target.
   const char* const places[] = {"/lib*/python3*/site-packages", "/lib*/python3*/dist-packages", ""};
   std::string launcher, looked_in;
   timespec newest{};
@@ -29,7 +29,8 @@ int main(int, char** arguments) {
     if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {  // NOLINT(concurrency-mt-unsafe): there is a single thread
       for (std::size_t i = 0; i < found.gl_pathc; ++i) {
         struct stat status {};
-        // If one prefix has several Pythons, this program belongs to the package that was installed last.
+        // If several Pythons share the prefix, this file belongs to the package that was installed last. Take the
+        // newest.
         if (::stat(found.gl_pathv[i], &status) != 0) continue;
         const timespec changed = status.st_ctim;
         const bool is_newer =
@@ -47,7 +48,7 @@ int main(int, char** arguments) {
                  path.c_str(), looked_in.c_str());
     return 127;
   }
-  arguments[0] = launcher.data();  // the launcher finds its folder by this argument
+  arguments[0] = launcher.data();  // the launcher finds its folder by this path
   ::execv(launcher.c_str(), arguments);
   std::perror(("horovodrun: " + launcher).c_str());
   return 126;

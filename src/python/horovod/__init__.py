@@ -1,4 +1,4 @@
-"""Horovod: N copies of a training program work as one. Each framework has a module of its own: `horovod.torch`."""
+"""Horovod: N copies of a training program act as one. Each framework has its own module: `horovod.torch`."""
 from horovod._version import __version__
 from horovod.runner import run
 

@@ -1,9 +1,9 @@
-"""The collectives for every framework: one runtime per process, prepared operations found by a key, and handles.
+"""The verbs for every framework: one runtime per process, prepared operations that are found by a key, and handles.
 
-A framework's module turns its tensors into addresses, gets the operation here (`operation`), submits it (`submit`,
-`submit_group`) and waits (`synchronize`, `synchronize_all`). An operation that was submitted once under a name is
-submitted again by `_core.start_again`. Operations and handles are plain data of this process. The C library makes the
-ranks agree.
+A framework's module turns its tensors into addresses, asks for the operation here (`operation`), submits it
+(`submit`, `submit_group`) and waits (`synchronize`, `synchronize_all`). `_core.start_again` starts an operation under a
+name that was submitted before. Operations and handles are plain data of this process. The C library makes the ranks
+agree.
 """
 import array
 import atexit
@@ -16,18 +16,23 @@ import weakref
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
-# init and shutdown hold this lock. A signal's handler may call them while they run: "SIGTERM: checkpoint, shut down,
-# exit".
+# init and shutdown hold this lock. A signal's handler may call them while they run ("SIGTERM: checkpoint, shut down,
+# exit"). Therefore a thread that holds the lock may take it again.
 _changing = threading.RLock()
 _atexit_registered = False
-is_forked = False  # this process is the child of one that may be a rank
+is_forked = False  # this process was forked from one that may be a rank
+
+
+def setting(name):
+    """The value of a HOROVOD_* setting: the environment's, else that of a file of the user or the site."""
+    return next(value for known, value, _ in _core.settings() if known == name)
 
 
 class RecentlyUsed(dict):
-    """A dict of the entries that were used last; `table[key]` is None for a missing key.
+    """A dict of the recently used entries; `table[key]` is None if the key is not there.
 
-    It holds up to twice `most` entries. When it is full, it forgets the entries that are not used before it is full
-    again. To find an entry that is used all the time is as fast as in a dict.
+    It holds up to twice `most` entries. When `most` entries are new or used since the last time, all others are
+    forgotten. To find an entry that is used often costs no more than in a dict.
     """
 
     def __init__(self, most):
@@ -52,30 +57,30 @@ class RecentlyUsed(dict):
         self._older = {}
 
 
-# Models have fewer tensors than this. A program that makes new names, shapes or scales all the time uses each only
-# once.
+# Models have fewer tensors than this. Only a program that invents new names, shapes or scales in every step has more
+# operations, and uses each of them once.
 MOST_OPERATIONS = 8192
-operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; the framework modules choose the keys
-# name -> _core.Known, or a tuple of them for a group. With it a step after the first one starts an operation quickly.
+operations = RecentlyUsed(MOST_OPERATIONS)  # key -> _core.Operation; each framework's module makes its keys
+# name -> _core.Known, or a tuple of them for a group: with it every step after the first starts an operation quickly.
 latest = _core.latest
-latest_of_sets = _core.latest_of_sets  # ProcessSet -> a dictionary like `latest`, for all sets but the global one
-# The number of distributed optimizers that have parameters of a name, by (process set id, name). It is 0 after each
-# init.
+latest_of_sets = _core.latest_of_sets  # process set -> such a dictionary, for all but the global set
+# How many distributed optimizers have had parameters of a name, by (process set id, name). Empty after each init.
 optimizers_with = collections.Counter()
-# Objects that have state of a job. Their begin_anew() is called after a shutdown, when the next job has begun.
+# Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
-_remembered = 0  # operations in `latest`, and those that were replaced there
+_remembered = 0  # how many operations `latest` has taken, also those replaced since
 _unnamed = {}  # process set id -> counter of its operations without a name
-_first_unnamed = 1  # the first number of such a counter
+_first_unnamed = 1  # the number with which such a counter begins
 _places = {}  # process set id -> (this rank's place, size)
-are_sets_dynamic = False  # True if process sets may be added and removed
+are_sets_dynamic = False  # whether process sets may be added and removed
 
 
 # ---- the job ----------------------------------------------------------------------------------------------------
 
 
 def init(*members):
-    """Joins the job. Returns True, or False if this process has joined already. _core.init describes the arguments."""
+    """Joins the job and returns True; returns False if this process has already joined. The arguments are those of
+    _core.init."""
     global _atexit_registered
     with _changing:
         begun = not _core.is_initialized()
@@ -95,7 +100,8 @@ def init(*members):
 
 
 def shutdown():
-    """Leaves the job. Tensors of unfinished operations stay alive until the C library no longer uses them."""
+    """Leaves the job. The tensors of operations that were not synchronised stay alive until the C library no longer
+    uses them."""
     with _changing:
         _core.shutdown()
         _copy_mark()
@@ -103,8 +109,9 @@ def shutdown():
 
 
 def _copy_mark():
-    """Copies the C library's mark to Python's environment. The mark keeps a child that inherits it from joining in this
-    rank's place. Python's copy of the environment needs the mark, too, because subprocess may be given os.environ."""
+    """The C library marks the environment, so that a child that inherits the environment does not join in this
+    rank's place. Python's copy of the environment needs the mark too, because a program may give os.environ to
+    subprocess."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark
@@ -127,7 +134,7 @@ def _forget_everything():
 
 
 def _after_fork_in_child():
-    # Another thread may have held the lock. The handles of the parent do not belong to the child.
+    # At the fork another thread may have held the lock. The parent's handles do not belong to the child.
     global _changing, is_forked
     _changing = threading.RLock()
     is_forked = True
@@ -141,7 +148,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def place_in(process_set):
-    """Returns (this rank's place, size) of the set with this id; the place is -1 if this rank is not in the set.
+    """(this rank's place, size) of the set with this id; the place is -1 if this rank is not in it.
 
     ValueError if there is no such set.
     """
@@ -161,14 +168,14 @@ def add_process_set(ranks):
 
 
 def remove_process_set(process_set):
-    """Removes a process set. Collective over all ranks. Operations that are under way in the set fail."""
+    """Collective over all ranks. Operations of the set that are not finished fail."""
     _wait_for_all_ranks()
     _core.remove_process_set(process_set)
     _forget_set(process_set)
 
 
 def _forget_set(process_set):
-    """Forgets a set's id, which means another set from now on, or none."""
+    """From now on the id belongs to no set, or to another one."""
     _forget_operations()
     _unnamed.pop(process_set, None)
     _places.pop(process_set, None)
@@ -177,8 +184,8 @@ def _forget_set(process_set):
 
 
 def _wait_for_all_ranks():
-    """Waits in a way that signals can interrupt. The C library does not handle signals while it changes the process
-    sets."""
+    """Waits for all ranks here, because this wait reacts to signals. The C library does not, while it changes
+    process sets."""
     found = operation("process sets", "change of the process sets", _core.BARRIER, _core.UINT8, ())
     finish(submit(found, 0, 0, 0, None, None))
 
@@ -188,7 +195,7 @@ def _wait_for_all_ranks():
 
 def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """Returns the prepared operation of this key. If there is none yet, makes it from the other arguments."""
+    """Returns the prepared operation of this key. Makes it from the other arguments if it does not exist yet."""
     found = operations[key]
     if found is None:
         found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group)
@@ -198,13 +205,13 @@ def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, 
 
 def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
               group=None):
-    """Makes an operation for one use only, because its name will not come again."""
+    """Makes an operation for a single use, under a name that is never used again."""
     return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group)
 
 
 def new_unnamed(process_set):
-    """Returns the next number of an operation without a name in the set. The ranks of the set match such operations by
-    these numbers, which begin with 1 after each init."""
+    """Returns the next number for an operation without a name. The ranks of the set match such operations by the
+    number, which begins at 1 after each init."""
     counter = _unnamed.get(process_set)
     if counter is None:
         counter = _unnamed[process_set] = itertools.count(_first_unnamed)
@@ -212,12 +219,12 @@ def new_unnamed(process_set):
 
 
 def remember(name, known, process_set):
-    """Stores what was started last under the name in the ProcessSet, for _core.start_again."""
+    """From now on _core.start_again can start `known` under this name in this ProcessSet."""
     global _remembered
     count = len(known) if isinstance(known, tuple) else 1
     _remembered += count
     if _remembered > MOST_OPERATIONS:
-        latest.clear()  # an operation that is used again is found in `operations` and stored here anew
+        latest.clear()  # an operation that is used again is then made Known again
         latest_of_sets.clear()
         _remembered = count
     of_set = latest if process_set.process_set_id == 0 else latest_of_sets.setdefault(process_set, {})
@@ -228,26 +235,25 @@ submit = _core.submit
 submit_group = _core.submit_group
 poll = _core.poll
 synchronize = _core.synchronize
-finish = _core.finish  # a synchronous collective waits for its own handle with it
+finish = _core.finish  # a synchronous verb waits with it for its own handle
 synchronize_all = _core.synchronize_all
 
 
 def barrier(process_set=0):
-    """Returns when every rank of the set has called barrier()."""
+    """Returns when every rank of the set has called it."""
     key = ("barrier", process_set)
     found = operation(key, "barrier.noname", _core.BARRIER, _core.UINT8, (), process_set=process_set)
     finish(submit(found, 0, 0, 0, None, None))
 
 
 def join():
-    """Returns when every rank has called join(): the number of the rank that was last. Until then zeros take this
-    rank's place."""
+    """Returns when every rank has called it; the result is the last rank to call. Until then this rank contributes
+    zeros."""
     global _first_unnamed
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
-    # The ranks have started different numbers of operations without a name. From here on all ranks count from the same
-    # number.
+    # The ranks have started different numbers of unnamed operations. From here on all count from the same new number.
     _first_unnamed += 1 << 32
     _unnamed.clear()
     return last[0]

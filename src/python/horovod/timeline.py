@@ -1,16 +1,15 @@
-"""Makes one timeline from the timelines that the ranks of a job have written (HOROVOD_TIMELINE_ALL_RANKS=1).
+"""Merges the timelines of a job's ranks (HOROVOD_TIMELINE_ALL_RANKS=1) into one timeline with one clock.
 
     python -m horovod.timeline merge all.json timeline.json timeline.json.*
 
-In the result a rank is a process and a tensor is a thread of it. All times are brought to one clock:
+In the result each rank is a process, and each of its tensors is a thread. The clocks are aligned in three steps:
 
-1. Ranks of one node have one steady clock. The header of each file says what it showed at the start.
-2. Nodes are first placed by the time of day at the start. It may be wrong by the error of their clocks.
-3. Then the ends of batches correct this. After an allreduce, an allgather or a barrier no rank can be done long
-   before another, because each rank needs what all others have sent. A batch has the same number on all ranks. For
-   each batch the difference of two nodes is that of the ranks which were done first on each node. The median over a
-   window of batches is taken, so a rank that noticed an end late does not count. Between windows the difference
-   changes in a straight line, because clocks drift.
+1. Ranks of one node share a steady clock. The header of each file tells the time of this clock at the start.
+2. The first estimate for a node is its time of day at the start. It is wrong by as much as the node's clock is wrong.
+3. The ends of batches improve the estimate. Allreduce, allgather and barrier need data from all ranks, so no rank can
+   end such a batch long before another. A batch has the same number on all ranks. For each batch, the first rank to end
+   on one node is compared with the first on the other: a rank that noticed the end late does not count. The offset of
+   a window of batches is the median of their differences. Clocks drift, so between windows the offset changes linearly.
 """
 import argparse
 import bisect
@@ -20,7 +19,7 @@ import sys
 
 HEADER = "horovod"
 MEETING = {"ALLREDUCE", "ADASUM", "ALLGATHER", "BARRIER"}
-# The number of batches in a window: enough for a median, and few enough to follow clocks that drift.
+# The number of batches in a window: enough for a median, but few enough to follow clocks that drift.
 LEAST_WINDOW = 16
 MOST_WINDOWS = 256
 
@@ -30,7 +29,7 @@ class NoTimeline(Exception):
 
 
 class RankFile:
-    """The timeline that one rank has written."""
+    """The timeline of one rank."""
 
     def __init__(self, path):
         self.path = path
@@ -52,7 +51,7 @@ class RankFile:
         self.node = self.header["node"]
 
     def ends_of_batches(self):
-        """Returns for each number of a batch the time when its first tensor was done, in this file's time."""
+        """Returns {number of a batch: time at which its first tensor was done}, in the time of this file."""
         open_spans, ends = {}, {}
         for event in self.events:
             row = open_spans.setdefault(event["pid"], [])
@@ -67,11 +66,11 @@ class RankFile:
 
 
 class Node:
-    """The files of ranks that have one clock."""
+    """The files of ranks that share a clock."""
 
     def __init__(self, files):
         self.files = files
-        # The median is taken because for some ranks the value is wrong: the clock was set while the ranks started.
+        # The median, because a clock that was set while the ranks started is wrong for some of them.
         self.day_of_steady_clock = statistics.median(
             file.start_of_day - file.header["start_of_steady_clock_in_micros"] for file in files)
         self.ends = {}
@@ -82,8 +81,8 @@ class Node:
 
 
 def offset_by_batches(node, reference):
-    """Returns what must be added to the node's steady clock: points (its time, offset). Between points the line is
-    straight."""
+    """Returns points (node's time, offset). At each point's time, the offset is to be added to the node's steady
+    clock. Between points the offset changes linearly."""
     common = sorted(node.ends.keys() & reference.ends.keys())
     if not common:
         return [(0, node.day_of_steady_clock - reference.day_of_steady_clock)]
@@ -96,7 +95,8 @@ def offset_by_batches(node, reference):
 
 
 def at(points, time):
-    """Returns the offset at a time. Before the first point and after the last one the lines continue."""
+    """Returns the offset at that time. The first and the last line go on before the first point and after the last
+    one."""
     if len(points) == 1:
         return points[0][1]
     after = min(max(bisect.bisect_left(points, (time,)), 1), len(points) - 1)
@@ -105,8 +105,8 @@ def at(points, time):
 
 
 def events_of(file, points, start):
-    """Yields the rank as a process and its tensors as threads. `start`: the start of the result, on the reference's
-    steady clock."""
+    """Yields the events of a rank (a process) and its tensors (threads). `start`: the start of the result, on the
+    reference's steady clock."""
     head = {"ph": "M", "pid": file.rank}
     yield {**head, "name": "process_name", "args": {"name": f"rank {file.rank} ({file.header['host']})"}}
     yield {**head, "name": "process_sort_index", "args": {"sort_index": file.rank}}
@@ -122,7 +122,7 @@ def events_of(file, points, start):
         if event["ph"] != "i":
             time = latest[row] = max(time, latest.get(row, time))
         moved = {**event, "ts": time, "pid": file.rank, "tid": row}
-        yield {**moved, "s": "p"} if event["ph"] == "i" else moved  # the mark belongs to this rank, not to all ranks
+        yield {**moved, "s": "p"} if event["ph"] == "i" else moved  # marks this rank only, not all
 
 
 def merge(paths):

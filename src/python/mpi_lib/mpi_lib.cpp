@@ -1,5 +1,5 @@
-// horovod.torch.mpi_lib_v2: C functions with which other Python code asks Horovod through ctypes. Each calls the
-// function of its name in horovod.common.c_functions. ctypes has released the GIL, so it is taken first.
+// horovod.torch.mpi_lib_v2: the C functions that other Python code calls through ctypes. Each calls the function of its
+// name in horovod.common.c_functions. ctypes has released the GIL, therefore each takes it first.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// Returns what the Python function of this name returns. `format` describes the arguments for Py_BuildValue. Returns
-// -1, with a message on standard error, if the function fails.
+// Calls the Python function `name` with the arguments (in Py_BuildValue's format) and returns its result. If it fails,
+// prints a message to standard error and returns -1.
 template <typename... Arguments>
 int ask(const char* name, const char* format, Arguments... arguments) {
   const Gil gil;
@@ -39,7 +39,7 @@ int ask(const char* name) {
   return ask(name, "()");
 }
 
-// Pointers are passed as numbers. c_functions reads the memory behind them.
+// Pointers are passed as integers; c_functions reads the memory at these addresses.
 unsigned long long number(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -55,7 +55,7 @@ HVD_API bool horovod_init_multi_comm(const void* comms, int count, const int* se
                                      int set_count) {
   return ask("init_multi_comm", "(KiKKi)", number(comms), count, number(set_ranks), number(set_sizes), set_count) == 1;
 }
-// An MPI_Comm is an int or a pointer.
+// An MPI_Comm is an int or a pointer, depending on the MPI.
 HVD_API int horovod_comm_process_set(const void* comm) {
   return ask("comm_process_set", "(K)", number(comm));
 }

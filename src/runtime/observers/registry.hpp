@@ -1,6 +1,6 @@
 #pragma once
-// The observers of one engine. They come and go on any thread; the engine takes the changes between two looks, and it
-// alone calls the observers.
+// The observers of one engine. Any thread may add and remove them. The engine takes over the changes between two looks,
+// and only the engine calls the observers.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace hvd::runtime {
 
 class ObserverRegistry {
  public:
-  // `first` are there from the start. `wake` ends the engine's sleep.
+  // The observers in `first` are there from the start. `wake` ends the engine's sleep.
   ObserverRegistry(std::vector<Observer*> first, std::function<void()> wake);
 
-  // On any thread but the engine's; waits for the engine's next look. After add() the observer hears of everything;
-  // after remove() no call into it is under way or can come. Operations may be in flight meanwhile: the first thing
-  // that an observer hears of one may be its end.
+  // May be called on any thread except the engine's. They wait for the engine's next look. After add() the observer
+  // hears of everything. After remove() no call of it is under way or will come. Operations may be in flight meanwhile,
+  // so the end of an operation may be the first event that an observer hears of it.
   void add(Observer& observer);
   void remove(Observer& observer);
 
@@ -44,13 +44,13 @@ class ObserverRegistry {
   void make_waiting();
 
   std::function<void()> wake_;
-  std::vector<Observer*> observers_;  // the engine's own while it is open
+  std::vector<Observer*> observers_;  // only the engine uses it while the registry is open
   std::atomic<bool> has_changes_{false};
   std::mutex mutex_;
   std::condition_variable made_changes_;
   bool is_open_ = false;
   std::vector<Change> waiting_;
-  std::uint64_t asked_ = 0, made_ = 0;  // changes so far
+  std::uint64_t asked_ = 0, made_ = 0;  // numbers of changes so far
 };
 
 }  // namespace hvd::runtime

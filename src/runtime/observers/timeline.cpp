@@ -10,14 +10,14 @@ namespace hvd::runtime {
 
 namespace {
 
-// People and tests find an event in the file a tenth of a second after it has happened.
+// An event is to be in the file at most a tenth of a second after it happened.
 constexpr auto time_between_writes = std::chrono::milliseconds(50);
-// Records that a use of an operation may still need, with the stages of its batch.
+// The most records that a use of an operation may still need, including the stages of its batch.
 constexpr std::size_t records_of_a_use = 6;
 constexpr std::size_t bytes_at_once = 128 << 10;
-// How much of a core that others want the writer takes between two writes: less than 2 %.
+// The time of a core that others want which the writer takes between two writes: less than 2 %.
 constexpr auto share_of_time = std::chrono::microseconds(700);
-// A yield that takes longer than this has let somebody else run.
+// If a yield takes longer than this, another thread has run.
 constexpr auto longest_yield = std::chrono::microseconds(50);
 constexpr std::size_t longest_message = 600;
 constexpr std::size_t most_ways = 256;
@@ -50,7 +50,7 @@ Timeline::Timeline(const Settings& settings, TraceFile file, Clock::time_point s
       events_(file_, settings.header, settings.marks_batches) {}
 
 Timeline::~Timeline() {
-  if (!thread_.joinable()) return;  // it was never opened
+  if (!thread_.joinable()) return;  // the timeline was never opened
   ends_.store(true, std::memory_order_release);
   wake_.post();
   thread_.join();
@@ -113,7 +113,7 @@ void Timeline::introduce(const Operation& operation) {
 }
 
 void Timeline::ready(ProcessSetId set, std::string_view name, Rank rank) {
-  // Omitted first when there is little room: nothing else depends on it.
+  // This record is left out first when there is little room, because nothing depends on it.
   if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(name.size()) + queue_.size() / 4)) return;
   TraceRecord record;
   record.kind = TraceRecord::Kind::ready;
@@ -152,7 +152,8 @@ void Timeline::started(Sequence batch, std::string_view transport, std::string_v
 
 void Timeline::begin_activity(Sequence batch, std::string_view transport, std::string_view algorithm) {
   std::size_t text_bytes = transport.size() + 1 + algorithm.size();
-  // Recorded even for a batch of which nothing else is; without it only the stages are missing.
+  // This record is kept even if no use of the batch is recorded. If there is no room for it, only the stages are
+  // missing.
   if (!queue_.has_room(open_ * records_of_a_use + 1 + TraceQueue::records_for(text_bytes))) return;
   int way = find_way(transport, algorithm);
   if (way < 0) return;
@@ -214,12 +215,12 @@ void Timeline::write() {
   }
   write_queue();
   if (has_failed_.load(std::memory_order_relaxed)) return;
-  if (dropped_ > 0) events_.take(what_was_dropped(), {});  // the engine does not call any more
+  if (dropped_ > 0) events_.take(what_was_dropped(), {});  // the engine has ended its calls
   events_.close(now());
   if (auto status = file_.close(); !status) give_up(status.error());
 }
 
-// Waits for that time, the end, or, if so wished, a queue that fills up.
+// Sleeps until `time` or the end. If `or_much_to_do` is set, a queue that fills up also ends the sleep.
 void Timeline::sleep_until(Clock::time_point time, bool or_much_to_do) {
   for (Clock::time_point now = Clock::now(); now < time; now = Clock::now()) {
     std::uint32_t announced = wake_.announce();
@@ -231,8 +232,8 @@ void Timeline::sleep_until(Clock::time_point time, bool or_much_to_do) {
   is_to_be_woken_.store(false, std::memory_order_relaxed);
 }
 
-// Writes all that is there; or, once its share of time is used, only as long as nobody else wants the core. False if
-// somebody did. At the end nobody else matters.
+// Writes the records of the queue. After its share of time the writer goes on only while no other thread wants the
+// core. Returns false if another thread did. At the end of the timeline it writes everything in any case.
 bool Timeline::write_queue() {
   constexpr unsigned records_between_clocks = 128;
   TraceRecord record;

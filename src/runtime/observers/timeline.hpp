@@ -1,13 +1,13 @@
 #pragma once
-// The timeline: what happens to every operation, in a file for Perfetto and chrome://tracing.
+// The timeline: records every operation in a file for Perfetto and chrome://tracing.
 //
-//  1. The engine only leaves records of 24 bytes in a queue (trace_queue.hpp); an operation's name once.
-//  2. A thread of its own (hvd-timeline) takes them every 50 ms, or when the queue fills up, makes events of them
-//     (trace_events.hpp) and writes them (trace_file.hpp).
-//  3. Training comes first: of a core that others want the thread takes less than 2 %.
-//  4. When it cannot keep up, the queue has no room: then whole uses of operations are left out, from submission to
-//     end, and one event says how many. For a use that was taken there is room to its end.
-//  5. When the file cannot be written any more, a warning says so, and nothing is recorded from then on.
+// 1. The engine only puts records of 24 bytes into a queue (trace_queue.hpp). An operation's name is put there once.
+// 2. A thread of its own (hvd-timeline) takes the records every 50 ms, or when the queue fills up. It makes events of
+//    them (trace_events.hpp) and writes the events (trace_file.hpp).
+// 3. Training comes first: if other threads want the core, the writer takes less than 2 % of it.
+// 4. If the writer is too slow, the queue has no room. Then whole uses of operations are left out, from submission to
+//    end, and one event says how many. If the beginning of a use was recorded, there is room for its end.
+// 5. If the file cannot be written any more, a warning says so, and from then on nothing is recorded.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +31,13 @@ class Timeline final : public Observer {
  public:
   struct Settings {
     std::string path;
-    TraceHeader header;  // but for its times
+    TraceHeader header;  // without its times
     bool marks_batches = false;
     std::size_t queue_records = 1 << 17;
   };
-  // Creates the file, with its header, and starts the thread. Records what it is told from now on.
+  // Creates the file with its header and starts the thread. From now on all events are recorded.
   static Result<std::unique_ptr<Timeline>> open(Settings settings);
-  // Nobody calls it any more: it writes what is left.
+  // The engine no longer calls the timeline. The destructor writes the remaining records.
   ~Timeline() override;
 
   void submitted(const Operation& operation) override;
@@ -49,10 +49,11 @@ class Timeline final : public Observer {
   void failed(const Operation& operation, const Error& error) override;
 
  private:
-  // An operation that the writer knows by a number of 16 bits. Another one may take its place while it is not in use.
+  // A number of 16 bits by which the writer knows an operation. While the operation is not in use, another operation
+  // may get its number.
   struct Place {
-    std::uint64_t operation = 0;  // its number + 1
-    bool is_open = false;         // between submitted() and its end, and recorded
+    std::uint64_t operation = 0;  // its number + 1; 0: none
+    bool is_open = false;         // between submitted() and its end, and its use is recorded
   };
 
   Timeline(const Settings& settings, TraceFile file, Clock::time_point start);
@@ -74,14 +75,15 @@ class Timeline final : public Observer {
 
   const Clock::time_point start_;
 
-  // The engine's.
+  // Used only by the engine's thread:
   TraceQueue queue_;
   std::vector<Place> places_;
-  std::size_t open_ = 0;  // places
+  std::size_t open_ = 0;  // number of open places
   std::uint64_t dropped_ = 0;
   std::vector<std::string> ways_;
   std::string text_;
-  // The operations of a batch are reported one after the other: the clock is read only for the first.
+  // The time of a batch's event. The operations of a batch are reported one after the other, and the clock is read only
+  // for the first.
   struct Moment {
     std::uint64_t batch = ~std::uint64_t{0};
     std::int64_t time_ns = 0;
@@ -89,12 +91,12 @@ class Timeline final : public Observer {
   std::int64_t moment_of(Moment& last, Sequence batch);
   Moment agreed_, finished_;
 
-  // The writer's.
+  // Used only by the writer:
   TraceFile file_;
   TraceEvents events_;
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> ends_{false};
-  std::atomic<bool> is_to_be_woken_{false};  // when there is much to do; set by the writer, taken back by the engine
+  std::atomic<bool> is_to_be_woken_{false};  // when there is much to do; the writer sets it, the engine clears it
   posix::WaitWord wake_;
   std::thread thread_;
 };

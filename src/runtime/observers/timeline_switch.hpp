@@ -1,5 +1,5 @@
 #pragma once
-// Starts and stops the timeline of a rank, as the settings and the program say.
+// Starts and stops the timeline of a rank, as the settings and the program demand.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,16 +12,18 @@
 
 namespace hvd::runtime {
 
-// Rank 0 writes; the others only if all shall (HOROVOD_TIMELINE_ALL_RANKS), each to a file of its own.
+// Rank 0 writes a timeline. The other ranks write only if HOROVOD_TIMELINE_ALL_RANKS is set, each to its own file.
 class TimelineSwitch {
  public:
   TimelineSwitch(const World& world, const Config& config, ObserverRegistry& observers)
       : world_(world), config_(config), observers_(observers) {}
   ~TimelineSwitch() { stop(); }
 
-  // Starts what HOROVOD_TIMELINE names, unless it is DYNAMIC. If the file cannot be written, there is a warning.
+  // Starts the timeline that HOROVOD_TIMELINE names, unless the value is DYNAMIC. If the file cannot be written, only a
+  // warning is given.
   void start_as_configured();
-  // Any thread but the engine's. Nothing happens if that file is being written already. Fails without HOROVOD_TIMELINE.
+  // May be called on any thread except the engine's. Does nothing if that file is already being written. Fails if
+  // HOROVOD_TIMELINE is not set.
   Status start(const std::string& path, bool marks_cycles);
   void stop();
 
@@ -33,7 +35,7 @@ class TimelineSwitch {
   const Config& config_;
   ObserverRegistry& observers_;
   std::mutex mutex_;
-  std::string path_;  // as the program names it
+  std::string path_;  // as the program wrote it
   std::unique_ptr<Timeline> timeline_;
 };
 

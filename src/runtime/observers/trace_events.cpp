@@ -11,18 +11,18 @@ using namespace std::string_view_literals;
 namespace {
 
 constexpr std::string_view negotiate = "NEGOTIATE_", arguments_follow = R"(,"args":{)";
-// An event must fit into a page, even with everything escaped.
+// The longest text of an event. An event must fit into a page even if every character is escaped.
 constexpr std::size_t longest_text = 600;
-// If there are more names than this, all are forgotten at once; a name that comes again gets another row.
+// If there are more names than this, all rows are forgotten at once. A name that comes again then gets a new row.
 constexpr std::size_t most_rows = 1 << 16;
-constexpr std::size_t most_early = 1 << 16;  // ranks that are ready for one operation before this one
+constexpr std::size_t most_early = 1 << 16;  // ranks that were ready for one operation before this rank
 
 void add_number(std::string& out, std::int64_t number) {
   char digits[24];
   out.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
 }
 
-// The length in bytes of the UTF-8 character that the text begins with; 0: it begins with none.
+// Returns the length in bytes of the UTF-8 character at the beginning of the text; 0 if there is no valid one.
 std::size_t character_bytes(std::string_view text) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   std::size_t count = byte(0) < 0x80 ? 1 : byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
@@ -34,7 +34,7 @@ std::size_t character_bytes(std::string_view text) {
   return is_overlong || is_no_character ? 0 : count;
 }
 
-// BROADCAST travels as MPI_BCAST, as Horovod's users know it.
+// Adds a name such as MPI_BCAST, which is how Horovod's users know BROADCAST.
 void add_activity(std::string& out, std::string_view transport, Verb verb) {
   for (char letter : transport) out += static_cast<char>(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
   out += '_';
@@ -159,10 +159,10 @@ void TraceEvents::show(Row& row) {
   metadata("process_sort_index", row.pid, "\"sort_index\":" + std::to_string(row.pid));
 }
 
-// Before this rank has submitted it only the operation's name is known, so the event is kept for later.
+// Before this rank has submitted the operation only its name is known, so the event is kept for later.
 void TraceEvents::ready(const TraceRecord& record, std::string_view name) {
   auto rank = static_cast<std::int32_t>(record.value);
-  if (rank == rank_) return;  // submitted() says it for this one
+  if (rank == rank_) return;  // for this rank submitted() records it
   std::shared_ptr<Row> row = row_of(static_cast<std::int32_t>(record.value >> 32), name);
   if (row->is_negotiating) instant(*row, rank, record.time_ns);
   else if (row->ready.size() < most_early) row->ready.emplace_back(record.time_ns, rank);
@@ -213,9 +213,9 @@ void TraceEvents::started(const TraceRecord& record) {
   name_.clear();
   for (std::uint16_t number : found->second.places) {
     Place& place = places_[number];
-    if (place.state != Place::State::agreed || place.batch != record.value) continue;  // it is over
+    if (place.state != Place::State::agreed || place.batch != record.value) continue;  // the operation has ended
     end(*place.row, record.time_ns);
-    // One for the whole batch, since its operations have one verb.
+    // One name serves the whole batch, because its operations have the same verb.
     if (name_.empty() && way.transport.empty()) name_ = escaped(way.algorithm);
     else if (name_.empty()) add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
     begin(*place.row, name_, record.time_ns, arguments_);
@@ -238,7 +238,7 @@ void TraceEvents::over(const TraceRecord& record, const std::string* error) {
   end(row, record.time_ns, arguments_);
   if (place.state != Place::State::negotiating) leave_batch(place);
   place.state = Place::State::idle;
-  // Its name does not come again.
+  // The name of a transient operation does not come again.
   if (place.operation.is_transient != 0) rows_.erase(row.key);
 }
 
@@ -282,7 +282,7 @@ void TraceEvents::instant(Row& row, int rank, std::int64_t time_ns) {
   add_event();
 }
 
-// The events that belong to all rows. More may follow before add_event().
+// Begins an event that belongs to all rows. The caller may add more before add_event().
 void TraceEvents::mark(std::string_view name, std::int64_t time_ns) {
   event_ = R"({"ph":"i","s":"g","name":")"sv;
   event_.append(name) += '"';
@@ -297,7 +297,8 @@ void TraceEvents::metadata(const char* what, int pid, std::string_view arguments
   add_event();
 }
 
-// A rank that had finished the use before this one may be ready for the next: that is shown behind the use before.
+// Returns a time that is not before the row's last event. A rank may be ready for the next use before this rank has
+// ended the last one; the event is then shown after that end.
 std::int64_t TraceEvents::in_order(Row& row, std::int64_t time_ns) {
   row.last_ns = std::max(row.last_ns, time_ns);
   return row.last_ns;

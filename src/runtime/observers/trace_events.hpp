@@ -1,6 +1,6 @@
 #pragma once
-// Makes events of Chrome's trace format out of the engine's records, in the form that Horovod's users know: a tensor is
-// a "process", whose spans NEGOTIATE_<OP> and <OP> follow each other; inside of <OP> are QUEUE and <TRANSPORT>_<OP>.
+// Turns the engine's records into events of Chrome's trace format, in the form that Horovod's users know. A tensor is a
+// "process" whose spans NEGOTIATE_<OP> and <OP> follow each other. Inside <OP> there are QUEUE and <TRANSPORT>_<OP>.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,36 +17,37 @@
 
 namespace hvd::runtime {
 
-// What the file is about; files of several ranks are merged by it.
+// Facts about the file, by which the files of several ranks can be merged.
 struct TraceHeader {
   std::int64_t start_since_epoch_us = 0;
-  std::int64_t start_of_steady_clock_us = 0;  // equal clocks on all ranks of a host
+  std::int64_t start_of_steady_clock_us = 0;  // ranks of one host have the same clock
   int rank = 0, size = 1;
   std::string host, node, job;
 };
 
-// The text in the form of a JSON string, without quotes; bytes that are no UTF-8 are replaced.
+// Returns the text as a JSON string without quotes. Bytes that are not UTF-8 are replaced.
 std::string escaped(std::string_view text);
 
-// Owned by one thread. Spans are nested for any order of records, as long as those of one place begin with `operation`
-// and go on with `submitted` … `finished` or `failed`.
+// Owned by one thread. Spans are nested correctly for any order of records, if the records of each place are in the
+// order `operation`, `submitted`, …, `finished` or `failed`.
 class TraceEvents {
  public:
   static constexpr std::size_t places = 1 << 16;
 
   TraceEvents(TraceFile& file, const TraceHeader& header, bool marks_batches);
   void take(const TraceRecord& record, std::string_view text);
-  // Ends the spans that are open.
+  // Ends all open spans.
   void close(std::int64_t time_ns);
 
  private:
-  // A row of the display. Operations of one name and set follow each other in it, whatever their shapes.
+  // A row of the display. Operations of the same name and set follow each other in one row, even if their shapes
+  // differ.
   struct Row {
-    int pid = 0;  // 0: has not been shown yet
+    int pid = 0;  // 0: not shown yet
     std::string key;
     std::string pid_text;  // ,"pid":17
     std::int64_t last_ns = 0;
-    std::vector<std::pair<std::int64_t, int>> ready;  // time and rank, before this rank submits it
+    std::vector<std::pair<std::int64_t, int>> ready;  // time and rank; before this rank has submitted it
     bool is_negotiating = false;
   };
   struct Place {
@@ -54,7 +55,7 @@ class TraceEvents {
     TraceOperation operation{};
     std::vector<std::int64_t> shape;
     std::string verb;       // NEGOTIATE_ALLREDUCE
-    std::string arguments;  // of the last event; empty where they differ from use to use
+    std::string arguments;  // of the last event; empty if they differ between uses
     enum class State : std::uint8_t { idle, negotiating, agreed } state = State::idle;
     std::int64_t rows = 0;
     std::uint64_t batch = 0;
@@ -87,7 +88,7 @@ class TraceEvents {
   TraceFile& file_;
   int rank_;
   bool marks_batches_;
-  std::vector<Place> places_;  // as many as were used
+  std::vector<Place> places_;  // only as many places as have been used
   std::vector<Way> ways_;
   std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // by set and name
   int next_pid_ = 1;
@@ -95,10 +96,10 @@ class TraceEvents {
     std::vector<std::uint16_t> places;
     std::size_t left = 0;
   };
-  std::unordered_map<std::uint64_t, Batch> batches_;  // that are under way
+  std::unordered_map<std::uint64_t, Batch> batches_;  // batches that are under way
   std::uint64_t last_marked_ = ~std::uint64_t{0};
   std::int64_t last_us_ = -1;
-  std::string time_text_;  // ,"ts":… of last_us_: many events have one time
+  std::string time_text_;  // ,"ts":… of last_us_; kept because many events have the same time
   std::string event_, arguments_, name_;
 };
 

@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::uint64_t least_space = 64 << 10, most_space = 4 << 20;
 
-// A byte of a file that is mapped, and can be stored to at once.
+// One byte of a file that is mapped into memory, so that a store changes it immediately.
 class MappedByte {
  public:
-  // `value` is the byte that is there. is_there() is false if the file system cannot map it, or the place does not
-  // exist.
+  // `value` is the byte that the file has there. is_there() is false if the file system cannot map the file or the
+  // place does not exist.
   MappedByte(int file, std::uint64_t place, char value) {
     auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     auto begin = static_cast<off_t>(place / page * page);
@@ -42,7 +42,7 @@ class MappedByte {
   volatile char& operator*() { return *byte_; }
 
  private:
-  // Stores by a system call, which fails where a plain store would raise SIGBUS.
+  // Writes the byte by a system call. If the disk is full the call fails; a plain store would raise SIGBUS.
   bool make_writable(char value) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -62,7 +62,7 @@ Error TraceFile::cannot(const char* what, int errno_value) const {
 }
 
 Result<TraceFile> TraceFile::create(const std::string& path) {
-  // Without O_NONBLOCK a named pipe would wait for a reader.
+  // Without O_NONBLOCK, opening a named pipe would wait for a reader.
   posix::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
   int refused = errno;
   TraceFile trace(path, std::move(file));
@@ -99,14 +99,15 @@ Status TraceFile::flush() {
   taken.swap(buffer_);
   HVD_RETURN_IF_ERROR(make_room(written_ + taken.size()));
   if (auto status = write(taken, written_); !status) {
-    // The last event that has reached the file may be cut off. If it cannot be blanked out either, nothing helps.
+    // The last event in the file may be cut off, so it is overwritten with blanks. If that fails too, nothing can be
+    // done.
     std::fill(taken.begin(), taken.end(), ' ');
     (void)write(taken, written_);
     return status;
   }
   written_ += taken.size();
   taken.clear();
-  buffer_.swap(taken);  // keeps the memory
+  buffer_.swap(taken);  // the swap keeps the capacity of both buffers
   return {};
 }
 
@@ -120,7 +121,7 @@ Status TraceFile::close() {
   return {};
 }
 
-// For events up to there.
+// Makes room for events up to the position `end`.
 Status TraceFile::make_room(std::uint64_t end) {
   if (end <= bracket_) return {};
   std::uint64_t more = std::max(std::clamp(size_, least_space, most_space), end + 1 - size_);

@@ -1,14 +1,15 @@
 #pragma once
-// A file that is a JSON array at any instant, also while it grows and after SIGKILL.
+// A file that is a valid JSON array at any instant, also while it grows and after SIGKILL.
 //
-//  1. The closing bracket stands far behind the last event; what lies between is blank, which JSON allows.
-//  2. An event lies within one page, and the rest of a page that it does not fit into stays blank. So a write that is
-//     cut between two pages, as the kernel does when the process is killed, leaves whole events.
-//  3. When the blank space is used up, more of it is written behind the bracket (JSON allows that as well), and the
-//     bracket moves to its end. Two calls of pwrite() would not do: a busy disk makes the second one wait, and a
-//     process that is killed there leaves no bracket. So both places are mapped and made writable first; then the
-//     bracket moves by two stores, one after the other. The space doubles each time, up to 4 MiB, so this is rare.
-//  4. A disk that is full is noticed when space is written: the file stays as it is.
+// 1. The closing bracket is far behind the last event. The space between them is blank, which JSON allows.
+// 2. An event never crosses the border of a page. If it does not fit into the rest of a page, that rest stays blank. If
+//    the process is killed, the kernel cuts a write between two pages, so only whole events are in the file.
+// 3. When the blank space is used up, more blank space is written behind the bracket (JSON allows that as well), and
+//    the bracket moves to the end of the new space. Two calls of pwrite() would not be safe: on a busy disk the second
+//    call waits, and a process that is killed then leaves no bracket. So the bytes at both places are mapped and made
+//    writable first. Then two stores, one after the other, move the bracket. The space doubles each time, up to 4 MiB,
+//    so this is rare.
+// 4. A full disk is noticed when blank space is written. The file then stays unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,7 +20,7 @@
 
 namespace hvd::runtime {
 
-// Owned by one thread.
+// Only one thread uses it.
 class TraceFile {
  public:
   static constexpr std::size_t page_bytes = 4096;
@@ -28,12 +29,12 @@ class TraceFile {
   // Creates the file, or empties an existing one; it must be an ordinary file.
   static Result<TraceFile> create(const std::string& path);
 
-  // A JSON value of at most longest_event bytes. Buffered until flush().
+  // Adds a JSON value of at most longest_event bytes. It is buffered until flush().
   void add(std::string_view event);
   std::size_t buffered_bytes() const { return buffer_.size(); }
-  // After an error everything that was buffered is lost, and the file is as it was.
+  // Writes the buffered events. After an error they are lost, and the file is unchanged.
   Status flush();
-  // Removes the blank space. Nothing may follow.
+  // Removes the blank space. Nothing may be added afterwards.
   Status close();
 
  private:
@@ -45,11 +46,11 @@ class TraceFile {
 
   std::string path_;
   posix::FileDescriptor file_;
-  std::string buffer_;         // what comes at written_
+  std::string buffer_;         // the events for the position written_
   std::uint64_t written_ = 0;  // end of the events in the file
-  std::uint64_t bracket_ = 0;  // its place
-  std::uint64_t size_ = 0;     // of the file; whole pages
-  bool is_empty_ = true;       // no event yet
+  std::uint64_t bracket_ = 0;  // position of the bracket
+  std::uint64_t size_ = 0;     // of the file; a number of whole pages
+  bool is_empty_ = true;       // the file has no event yet
 };
 
 }  // namespace hvd::runtime

@@ -1,6 +1,6 @@
 #pragma once
-// What the engine leaves for the writer of the timeline: a ring of small records, with one thread at each end and no
-// locks. Text that belongs to a record lies in the records behind it.
+// The queue from the engine to the writer of the timeline: a ring of small records, with one thread at each end and no
+// locks. The text of a record is stored in the records behind it.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -14,8 +14,8 @@ namespace hvd::runtime {
 
 struct TraceRecord {
   enum class Kind : std::uint8_t {
-    operation,  // that a place stands for from now on; text: TraceOperation, its dimensions, its name
-    way,        // that a number stands for; text: transport and algorithm, or nothing and the name of a stage
+    operation,  // a place stands for this operation from now on; text: TraceOperation, its dimensions, its name
+    way,        // a number stands for this way; text: transport and algorithm, or nothing and the name of a stage
     ready,      // text: the name; value: the process set in the upper half, the rank in the lower one
     submitted,  // value: rows of this call
     agreed,     // value: the batch
@@ -33,7 +33,7 @@ struct TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 24);
 
-// What does not change from use to use.
+// The properties of an operation that do not change between its uses.
 struct TraceOperation {
   std::int32_t set;
   std::uint8_t verb;
@@ -51,7 +51,7 @@ class TraceQueue {
   }
   std::size_t size() const { return ring_.size(); }
 
-  // The thread that fills it; put() needs room for records_for(text).
+  // For the thread that fills the queue. put() needs room for records_for(text).
   bool has_room(std::size_t records) {
     if (filled_ + records <= taken_seen_ + ring_.size()) return true;
     taken_seen_ = taken_.load(std::memory_order_acquire);
@@ -70,7 +70,7 @@ class TraceQueue {
     published_.store(filled_, std::memory_order_release);
   }
 
-  // The thread that empties it. False: nothing there.
+  // For the thread that empties the queue. Returns false if the queue is empty.
   bool take(TraceRecord& record, std::string& text) {
     if (read_ == published_seen_) {
       published_seen_ = published_.load(std::memory_order_acquire);
@@ -80,7 +80,7 @@ class TraceQueue {
     text.resize(record.text_bytes);
     for (std::size_t i = 0; i < text.size(); i += sizeof(TraceRecord))
       std::memcpy(&text[i], &ring_[read_++ & mask_], std::min(text.size() - i, sizeof(TraceRecord)));
-    // Not after every record, since the other thread reads this word.
+    // This word is not written after every record, because the other thread reads it.
     if (read_ - freed_ > ring_.size() / 16 || read_ == published_seen_) {
       freed_ = read_;
       taken_.store(read_, std::memory_order_release);

@@ -33,7 +33,7 @@ class CollectiveTask final : public Task {
         planned_counts_(collective.counts.begin(), collective.counts.end()),
         splits_(seats_) {}
   ~CollectiveTask() override {
-    // What is in MPI's hands is leaked: MPI may still write to it.
+    // Memory that MPI still uses is not freed, because MPI may still write to it.
     for (Slot* slot : {&slots_[0], &slots_[1], &agreement_})
       if (slot->is_busy) (void)new Slot(std::move(*slot));  // NOLINT(bugprone-unhandled-exception-at-new): no way on
   }
@@ -67,7 +67,7 @@ class CollectiveTask final : public Task {
         if (Status started = start(next_); !started) return fail(started.error());
         ++next_;
       }
-      if (ended_ == next_) return Progress::pending;  // waiting for the agreement
+      if (ended_ == next_) return Progress::pending;  // the agreement has not ended yet
       if (Progress progress = look_at(slot_of(ended_)); progress != Progress::done) return progress;
       unpack(ended_++);
     }
@@ -88,7 +88,7 @@ class CollectiveTask final : public Task {
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
     std::vector<int> counts, displacements;
-    std::vector<int> received_counts, received_displacements;  // alltoall
+    std::vector<int> received_counts, received_displacements;  // only for alltoall
 
     std::byte* reserve(std::size_t wanted) {
       if (wanted > bytes) {
@@ -102,7 +102,7 @@ class CollectiveTask final : public Task {
   bool is_by_seat() const { return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter; }
   Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
 
-  // How much each seat has, and in how many steps it goes through: equal on all seats.
+  // Computes the number of elements of each seat and the number of steps for them. Both are equal on all seats.
   void deal_out() {
     std::int64_t most = std::max<std::int64_t>(static_cast<std::int64_t>(owner_.step_bytes_ / size_of(dtype_)), 1);
     has_agreed_ = verb_ != Verb::alltoall;
@@ -136,7 +136,7 @@ class CollectiveTask final : public Task {
     steps_ = (longest + step_ - 1) / step_;
   }
 
-  // In goes the number of steps that this seat needs, out comes the largest that any seat needs.
+  // Starts the agreement. Each seat passes the number of steps that it needs; the result is the largest number.
   Status start_agreeing() {
     std::int64_t wanted = 1;
     for (int seat = 0; seat < seats_; ++seat)
@@ -155,7 +155,7 @@ class CollectiveTask final : public Task {
     has_agreed_ = true;
   }
 
-  // The elements of a seat's share that go through in a step.
+  // Return the part of a seat's share that belongs to a step.
   std::int64_t begin_in_share(std::int64_t number, int seat) const {
     return std::min(number * step_, share_count(seat));
   }
@@ -204,7 +204,7 @@ class CollectiveTask final : public Task {
     else if (me_ == root_) input_.gather(number * step_, call.count, memory);
   }
 
-  // The parts of all seats of the step one after the other, and behind them this seat's own part.
+  // Packs the parts of all seats for this step one after the other. Behind them follows this seat's own part.
   void pack_by_seat(std::int64_t number, Slot& slot, CollectiveCall& call) {
     slot.counts.clear();
     slot.displacements.clear();
@@ -235,17 +235,18 @@ class CollectiveTask final : public Task {
     call.output = own;
   }
 
-  // The part that goes to each seat, or comes from it, in the step.
+  // Return the part of a split that goes to a seat, or comes from it, in this step.
   std::int64_t split_begin(std::int64_t number, std::int64_t split) const { return std::min(number * step_, split); }
   int split_count(std::int64_t number, std::int64_t split) const {
     return static_cast<int>(split_begin(number + 1, split) - split_begin(number, split));
   }
 
-  // If data go only one way between two seats, an element of no meaning goes the other way. With Open MPI 4.1 a rank
-  // that only sends, or only receives, a message too long for an eager one may wait for ever.
+  // If data go only one way between two seats, one meaningless element goes the other way. With Open MPI 4.1 a rank
+  // that only sends, or only receives, may wait for ever if the message is too long for an eager one.
   static int padded(int count, int opposite) { return count == 0 && opposite > 0 ? 1 : count; }
 
-  // First what goes to the seats, one after the other, then room for what comes from them.
+  // Packs the elements for all seats one after the other. Behind them follows room for the elements that come from the
+  // seats.
   void pack_for_seats(std::int64_t number, Slot& slot, CollectiveCall& call) {
     int sent = 0, received = 0;
     for (auto* list : {&slot.counts, &slot.displacements, &slot.received_counts, &slot.received_displacements})
@@ -293,7 +294,7 @@ class CollectiveTask final : public Task {
       case Verb::allreduce:
       case Verb::broadcast: {
         std::int64_t count = std::min(step_, total_ - number * step_);
-        // The root's own data may have no place in its output.
+        // The root may have an empty output. Nothing is copied to it then.
         if (verb_ == Verb::allreduce || output_.count() > 0)
           output_.scatter_scaled(number * step_, count, from, scaled_copy_, {1.0, postscale_});
         return;
@@ -335,14 +336,14 @@ class CollectiveTask final : public Task {
   const devices::ReduceKernel scaled_copy_;
   const int root_, seats_, me_;
   const std::vector<std::int64_t> planned_counts_;
-  Splits splits_;  // alltoall
+  Splits splits_;  // only for alltoall
   SegmentArray input_, output_;
-  std::vector<std::int64_t> begins_;  // of the seats' shares
+  std::vector<std::int64_t> begins_;  // where each seat's share begins
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;
-  std::int64_t next_ = 0, ended_ = 0;  // steps that were started, and that are over
+  std::int64_t next_ = 0, ended_ = 0;  // number of steps that were started, and that have ended
   bool is_over_ = true;
-  bool has_agreed_ = true;  // steps_ is what all seats make
+  bool has_agreed_ = true;  // steps_ is the number on which all seats have agreed
   std::array<Slot, 2> slots_;
   Slot agreement_;
   Error failure_{ErrorCode::system, "MPI"};
@@ -352,9 +353,9 @@ Collectives::Collectives(mpi::Communicator& communicator, const mpi::MpiPlugin& 
                          std::size_t step_bytes)
     : communicator_(communicator), calls_(calls), ranks_per_node_(ranks_per_node), step_bytes_(step_bytes) {}
 
-// In the units of the cost model of messages (collectives/schedule/cost_model.hpp), for what MPI libraries do: doubling
-// for small arrays, the bytes of a ring for large ones. Two things are added: the time that MPI takes to schedule a
-// non-blocking collective, and the copies in and out, which do not overlap with the wire.
+// The cost uses the units of the cost model of messages (collectives/schedule/cost_model.hpp). It assumes what MPI
+// libraries do: doubling for small arrays, and the bytes of a ring for large ones. Two costs are added: the time in
+// which MPI schedules a non-blocking collective, and the copies in and out, which do not overlap with the transfer.
 Cost Collectives::cost(const Collective& collective) const {
   if (collective.device != DeviceKind::host) return Cost::impossible();
   bool is_reduction = collective.verb == Verb::allreduce || collective.verb == Verb::reduce_scatter;
@@ -377,7 +378,7 @@ Cost Collectives::cost(const Collective& collective) const {
       break;
     case Verb::allgather:
     case Verb::reduce_scatter: seconds += rounds * latency_s + bytes * byte_s * (seats - 1) / seats; break;
-    // Libraries post all messages at once; the pieces of algorithm pairwise are not copied, and cost no more.
+    // Libraries send all messages at once. The algorithm pairwise does not copy its pieces, and its cost is not higher.
     case Verb::alltoall:
       seconds += std::ceil((seats - 1) / 8) * latency_s + bytes * byte_s * (seats - 1) / seats;
       break;

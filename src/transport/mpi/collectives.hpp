@@ -1,12 +1,13 @@
 #pragma once
-// MPI's own non-blocking collectives for the lists of segments that ours work on.
+// MPI's own non-blocking collectives, for lists of segments.
 //
-// A batch goes through in steps of some megabytes, two at once: packed (and prescaled) into memory of the task, given
-// to MPI there, unpacked (and postscaled) from there. So a link that is aborted has nothing of the caller's in MPI's
-// hands, and any number of elements passes through counts of 31 bits.
+// A batch is processed in steps of some megabytes, two of them at the same time. A step's data are packed and prescaled
+// into memory of the task, MPI works in that memory, and the result is unpacked and postscaled from there. So MPI never
+// holds memory of the caller when a link is aborted, and any number of elements works although MPI counts with 31 bits.
 //
-// All seats make the same steps. An alltoall's seats know only their own numbers: while the first step is under way
-// they agree on the most that any of them needs, by an allreduce that was started before it.
+// All seats make the same number of steps. In an alltoall each seat knows only its own numbers. Therefore an allreduce
+// is started before the first step. While the first step is under way, the seats agree by it on the largest number of
+// steps that a seat needs.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,7 +19,7 @@
 
 namespace hvd::transport::over_mpi {
 
-// Larger batches go through in steps.
+// Larger batches are processed in steps of this size.
 constexpr std::size_t default_step_bytes = std::size_t{4} << 20;
 
 class Collectives final : public NativeCollectives {
@@ -30,9 +31,10 @@ class Collectives final : public NativeCollectives {
   std::unique_ptr<Task> plan(const Collective& collective) override;
 
   const UnderWay& under_way() const { return under_way_; }
-  // Whether something came back since the last call.
+  // Returns true if an MPI call has ended since the last call of this function.
   bool has_just_ended() { return std::exchange(has_ended_, false); }
-  // Every task fails from now on. What is in MPI's hands stays there, with its memory. True if there was any.
+  // Every task fails from now on. Calls that are under way stay with MPI, and so does their memory. Returns true if
+  // there were any.
   bool abandon(const Error& reason);
 
  private:
@@ -41,7 +43,7 @@ class Collectives final : public NativeCollectives {
   const mpi::MpiPlugin& calls_;
   const int ranks_per_node_;
   const std::size_t step_bytes_;
-  // MPI matches collectives in the order in which they are started, so the tasks take turns.
+  // MPI matches collectives by the order of their starts. Therefore the tasks run one after the other.
   std::uint64_t next_turn_ = 0, serving_ = 0;
   UnderWay under_way_;
   bool has_ended_ = false;

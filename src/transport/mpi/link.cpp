@@ -17,14 +17,15 @@ namespace {
 using mpi::Completion;
 using mpi::Request;
 
-// Naps grow to a millisecond (runtime/engine), so these are some tens of milliseconds in all.
+// The number of looks after the last message. Naps grow to a millisecond (runtime/engine), so all looks together take
+// some tens of milliseconds.
 constexpr int looks_afterwards = 64;
 // After the link was aborted: how long a message that a peer has begun to send may take to arrive, and how long this
-// rank helps its peers to finish what they receive from it.
+// rank helps its peers to receive what it has sent.
 constexpr auto time_to_receive = std::chrono::seconds(5);
 constexpr auto time_to_send = std::chrono::seconds(1);
 
-// The largest number of ranks of the group on any node.
+// Returns the largest number of ranks that the group has on any node.
 int ranks_per_node(const World& world, const Group& group) {
   std::map<std::string_view, int> counts;
   int most = 1;
@@ -80,7 +81,7 @@ std::uint32_t MpiLink::open(Operation::Kind kind, Seat peer, std::size_t bytes) 
   return ticket;
 }
 
-// A message without bytes is a message too.
+// A message without bytes is sent too.
 template <typename Post>
 void MpiLink::post(std::uint32_t ticket, Post post_piece) {
   Operation& operation = operations_[ticket];
@@ -119,7 +120,7 @@ Progress MpiLink::poll(Pending pending) {
   if (operation.kind == Operation::Kind::none) panic("a message was polled after it was done");
   Progress progress = aborted_ || operation.failed ? Progress::failed : look_at(operation);
   if (progress == Progress::pending) return progress;
-  // A failed operation may have requests left, which abort() looks after.
+  // A failed operation may still have requests under way. abort() ends them.
   if (operation.next == operation.requests.size()) {
     operation.kind = Operation::Kind::none;
     free_tickets_.push_back(pending.ticket);
@@ -139,7 +140,7 @@ Progress MpiLink::look_at(Operation& operation) {
     switch (communicator_->test(operation.requests[operation.next], received)) {
       case Completion::pending: return Progress::pending;
       case Completion::failed: {
-        ++operation.next;  // over, as far as MPI is concerned
+        ++operation.next;  // MPI has finished this request
         Error error = communicator_->failure();
         if (error.code == ErrorCode::mismatch)
           error.message = "a message of more than the expected " + std::to_string(expected) + " bytes came from " +
@@ -194,7 +195,7 @@ void MpiLink::abort(const Error& reason) noexcept {
   is_at_rest_ = drain() && !was_busy;
 }
 
-// True if all requests of the operation are over.
+// Returns true if all requests of the operation have ended.
 bool MpiLink::settle(Operation& operation) {
   for (; operation.next < operation.requests.size(); ++operation.next) {
     std::size_t received = 0;
@@ -203,8 +204,8 @@ bool MpiLink::settle(Operation& operation) {
   return true;
 }
 
-// True if nothing is under way any more. Sends that nobody takes are left: MPI only reads the memory that they
-// borrowed.
+// Returns true if nothing is under way any more. Sends that no peer receives are ignored, because MPI only reads their
+// borrowed memory.
 bool MpiLink::drain() {
   Deadline receive_by = Deadline::after(time_to_receive), send_by = Deadline::after(time_to_send);
   for (;;) {

@@ -1,12 +1,13 @@
 #pragma once
-// Messages between the seats of a group over a communicator of MPI's. Used by the engine's thread alone.
+// Messages between the seats of a group over an MPI communicator. Only the engine's thread uses it.
 //
-//  1. A message is one MPI message, or several of `piece_bytes` where it is larger (MPI counts with 31 bits).
-//  2. Its tag is made of its channel. Tags have fewer bits than channels, so channels far apart share one; they are
-//     asked for in the same order on both ends then, and MPI keeps the order of messages of one tag.
-//  3. poll() tests, which is also what moves MPI on. Nobody is woken by MPI: see needs_polling().
-//  4. After the last message has ended MPI may still have bytes of it to write to a socket that was full: it is moved
-//     on for a while more.
+//  1. A message is one MPI message, or several of `piece_bytes` each if it is larger (MPI counts with 31 bits).
+//  2. The tag is computed from the message's channel. There are fewer tags than channels, so distant channels share a
+//     tag. Both ends then use these channels in the same order, and MPI keeps the order of messages of one tag.
+//  3. poll() tests for the end of messages. This call also makes MPI progress. MPI wakes no thread: see
+//     needs_polling().
+//  4. After the last message has ended, MPI may still have bytes of it that a full socket did not take. Therefore the
+//     link keeps calling MPI for a while.
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ namespace hvd::transport::over_mpi {
 
 constexpr std::size_t most_piece_bytes = std::size_t{1} << 30;
 
-// How a channel becomes one of so many tags.
+// Returns a tag from 0 to highest_tag for the channel.
 int tag_of(Channel channel, int highest_tag) noexcept;
 
 class MpiLink final : public Link {
@@ -37,9 +38,9 @@ class MpiLink final : public Link {
   NativeCollectives* native() noexcept override { return &collectives_; }
   bool needs_polling() noexcept override;
   bool progresses_only_when_polled() noexcept override;
-  // Cancels the receives. It waits for messages that a peer has begun to send; if one does not end, it ends the
-  // process, since memory that was given back must not change any more. Collectives use memory of their own, which is
-  // left to MPI.
+  // Cancels the receives. Waits for messages that a peer has begun to send. If such a message does not end, the process
+  // is ended, because memory that was given back must not change any more. Collectives use memory of their own, which
+  // stays with MPI.
   void abort(const Error& reason) noexcept override;
 
  private:
@@ -48,7 +49,7 @@ class MpiLink final : public Link {
     bool failed = false;
     Seat peer;
     std::size_t bytes = 0;
-    std::size_t next = 0;  // the first request that is not over
+    std::size_t next = 0;  // the first request that has not ended
     std::vector<mpi::Request> requests;
   };
 
@@ -68,7 +69,7 @@ class MpiLink final : public Link {
   std::vector<Operation> operations_;  // by ticket
   std::vector<std::uint32_t> free_tickets_;
   UnderWay under_way_;
-  int afterglow_ = 0;  // looks still to be made after the last message has ended
+  int afterglow_ = 0;  // number of looks still to be made after the last message has ended
   bool aborted_ = false, is_at_rest_ = true;
   Error failure_{ErrorCode::shut_down, "the link was closed"};
   Collectives collectives_;

@@ -1,5 +1,5 @@
 #pragma once
-// How much is in MPI's hands, and when that last changed.
+// Counts the operations that MPI is working on, and knows when that number last changed.
 #include <chrono>
 #include <cstddef>
 
@@ -18,8 +18,9 @@ class UnderWay {
     changed_ = now;
   }
   bool any() const { return count_ > 0; }
-  // Over sockets MPI reads and writes only while it is called, and a large message is a dialogue: a nap between two
-  // steps of it costs more than it saves. If nothing ends for two milliseconds, the peer is doing something else.
+  // True while messages progress. Over sockets MPI reads and writes only while it is called, and a large message needs
+  // several steps. A nap between two steps costs more than it saves. If nothing ends for two milliseconds, the peer is
+  // busy with other work.
   bool is_moving(Clock::time_point now = Clock::now()) const {
     return any() && now - changed_ < std::chrono::milliseconds(2);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A list of segments read as one array of elements.
+// Treats a list of segments as one array of elements.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace hvd::transport {
 
-// Keeps its memory between batches. Ranges are in elements. Where the data of a segment is null, reading yields zeros
-// and writing does nothing.
+// The object keeps its memory between batches. Ranges are in elements. If the data of a segment are null, reading gives
+// zeros and writing does nothing.
 class SegmentArray {
  public:
   void assign(std::span<const Segment> segments, DataType dtype);
 
   std::int64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
   bool is_same_memory_as(const SegmentArray& other) const { return ends_ == other.ends_ && data_ == other.data_; }
-  // Where the range begins, if it lies in one piece of memory; else null.
+  // Returns the address of the range if it is in one piece of memory, else null.
   std::byte* contiguous(std::int64_t begin, std::int64_t count) const;
-  // Copies the range to one place, or from there. A piece that is already at its place is not copied.
+  // Copies the range to contiguous memory, or from there. A piece that is already at its destination is not copied.
   void gather(std::int64_t begin, std::int64_t count, std::byte* to) const;
-  // The same, with every element multiplied by both factors; `kernel` is any kernel of the type.
+  // Like gather() and scatter(), but every element is multiplied by both factors. `kernel` is any kernel of the type.
   void gather_scaled(std::int64_t begin, std::int64_t count, std::byte* to, devices::ReduceKernel kernel,
                      devices::Scale scale) const;
   void scatter(std::int64_t begin, std::int64_t count, const std::byte* from) const;
   void scatter_scaled(std::int64_t begin, std::int64_t count, const std::byte* from, devices::ReduceKernel kernel,
                       devices::Scale scale) const;
-  // Appends the range as segments.
+  // Appends the segments of the range to `to`.
   void append_range(std::int64_t begin, std::int64_t count, std::vector<Segment>& to) const;
 
   // Calls visit(data or null, elements) for the pieces of the range, in order.
@@ -50,8 +50,8 @@ class SegmentArray {
  private:
   std::size_t index_of(std::int64_t position) const;
 
-  // Empty segments are left out.
-  std::vector<std::int64_t> ends_;  // where each segment ends, in elements of the whole
+  // These lists leave out empty segments.
+  std::vector<std::int64_t> ends_;  // where each segment ends, in elements from the beginning of the array
   std::vector<std::byte*> data_;
   std::size_t element_bytes_ = 1;
   DataType dtype_ = DataType::u8;

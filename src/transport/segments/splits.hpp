@@ -1,5 +1,6 @@
 #pragma once
-// What an alltoall exchanges: how many elements go to each seat and come from each, and where they lie.
+// The numbers of an alltoall: how many elements go to each seat and come from each seat, and where they are in the
+// input and the output.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace hvd::transport {
 
-// Keeps its memory between batches.
+// The object keeps its memory between batches.
 class Splits {
  public:
   explicit Splits(int seats) {
@@ -18,12 +19,12 @@ class Splits {
     received_begins_ = sent_begins_;
   }
 
-  // As Task::resize().
+  // Has the meaning of Task::resize().
   void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
     add_up(sent, sent_begins_);
     add_up(received, received_begins_);
   }
-  // Takes the lengths of what restart() is given, on seat `me`.
+  // Checks the lengths of the arrays that restart() got on seat `me`.
   void check(std::int64_t in, std::int64_t out, int me) const {
     if (sent(me) != received(me))
       panic("alltoall: seat " + std::to_string(me) + " sends itself " + std::to_string(sent(me)) +
@@ -49,7 +50,7 @@ class Splits {
     for (std::size_t seat = 0; seat < counts.size(); ++seat) begins[seat + 1] = begins[seat] + counts[seat];
   }
 
-  // By seat: where its elements begin; and behind them the end of all.
+  // For each seat, where its elements begin. The last entry is the end of all elements.
   std::vector<std::int64_t> sent_begins_, received_begins_;
 };
 

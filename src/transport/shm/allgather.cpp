@@ -1,14 +1,14 @@
-// Allgather and barrier over shared memory. (A barrier gathers nothing from everybody.)
+// Allgather and barrier over shared memory. (A barrier is an allgather without data.)
 //
-// One shot (every share fits a small slot): each seat posts its share and copies all of them out.
-// Rounds (large): in round i every seat puts the i-th piece of its share into its slab and into its own result,
-// `packed`, and copies the i-th pieces of the others out of theirs, `taken`. A slab holds several pieces; one is filled
-// again once all others have taken it.
-// Two seats change slabs with every use of a place: who writes there is who read it last. Its cache lines then go to
-// and fro between the two cores, while a store to lines that stay shared with a reader costs a round trip each
-// (measured on 2 cores of Zen 4, 1 MB from each seat: 150 us past the caches, 78 us with changed slabs). A writer knows
-// by its own reading that the place is free. After another verb, of which the other may still have to unpack its slab,
-// everybody begins with its own.
+// One shot (every share fits into a small slot): each seat posts its share and copies all shares out of the slots.
+// Rounds (large shares): in round i every seat puts the i-th piece of its share into its slab and into its own result
+// and raises `packed`. It then copies the i-th pieces of the others out of their slabs and raises `taken`. A slab holds
+// several pieces. The memory of a piece is filled again when all others have taken the piece. With two seats, the seats
+// exchange their slabs after each use of a place: the seat that writes to a place is the one that read it last. So the
+// place's cache lines move back and forth between the two cores. Without the exchange a reader would keep sharing the
+// lines, and each store would cost a round trip (measured on 2 cores of Zen 4, 1 MB from each seat: 150 us past the
+// caches, 78 us with exchanged slabs). The writer knows that the place is free, because it has read the place itself.
+// After another verb the peer may still have to unpack its slab. Therefore every seat then begins with its own slab.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -96,7 +96,7 @@ class Allgather final : public Task {
 
   Progress step_rounds() {
     while (copied_ < rounds_) {
-      if (filled_ < rounds_ && filled_ <= copied_ + 1) {  // one piece ahead of my own copying is enough
+      if (filled_ < rounds_ && filled_ <= copied_ + 1) {  // it is enough to fill one piece ahead
         int late = filled_ < depth_ ? link_.size : link_.missing(&SeatFlags::taken, base_ + filled_ - depth_ + 1, 0);
         if (late == link_.size) fill();
         else if (filled_ == copied_) return turn_.wait_for(late);
@@ -113,7 +113,7 @@ class Allgather final : public Task {
     else in_at_.gather(to, bytes);
   }
 
-  // Where the seat's piece of a round lies.
+  // Returns the memory of the seat's piece in a round.
   std::byte* place(int seat, std::uint64_t round) const {
     std::uint64_t use = base_ + round - link_.gathers.begin;
     int owner = link_.size == 2 ? static_cast<int>((static_cast<std::uint64_t>(seat) + use / depth_) & 1) : seat;
@@ -131,7 +131,8 @@ class Allgather final : public Task {
     link_.post.post(link_.area.seat(link_.me).flags->packed.value, base_ + filled_);
   }
 
-  // Copies from the memory that was just read: the slab's lines are on their way to the others.
+  // Copies this seat's own piece from its input, which was just read. The slab's cache lines are moving to the other
+  // cores.
   void keep_own(Cursor from, std::size_t bytes) {
     out_at_[static_cast<std::size_t>(link_.me)].walk(bytes, [&](const std::byte*, std::byte* out, std::size_t part) {
       if (out == nullptr) from.skip(part);
@@ -152,7 +153,7 @@ class Allgather final : public Task {
     link_.post.post(link_.area.seat(link_.me).flags->taken.value, base_ + copied_);
   }
 
-  // A seat's piece of a round; empty once its share has ended.
+  // Returns the size of a seat's piece in a round; zero after the end of its share.
   std::size_t bytes_of(int seat, std::uint64_t round) const {
     std::size_t share = shares_.bytes(seat), begin = round * piece_;
     return begin >= share ? 0 : std::min(piece_, share - begin);

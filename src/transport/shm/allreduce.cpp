@@ -1,20 +1,21 @@
-// Allreduce over shared memory. Every element is reduced in the order of the seats, whatever the path, the chunk or its
-// place in the batch, so its bits are the same everywhere and always.
+// Allreduce over shared memory. Every element is reduced in the order of the seats. The path, the chunk and the place
+// in the batch do not change that order, so the bits of a result are always the same on all seats.
 //
-// One shot (small batches): every seat puts its data and a sequence number into its slot, and reduces everything that
-// it finds in all slots. No trailing barrier: see LinkState for when a slot may be used again.
+// One shot (small batches): every seat puts its data and a sequence number into its slot, and reduces the data of all
+// slots. There is no barrier at the end: LinkState describes when a slot may be used again.
 //
-// Chunks, pushed (large batches). The batch is cut into chunks, every chunk into one slice per seat. For chunk c, which
-// uses half c mod 2 of the slabs:
-//  1. pack: copy what others will reduce (all but the own slice) into the own slab; raise `packed` to c + 1.
-//  2. reduce, once all have packed c: own slice = own tensor and the others' slabs, in seat order, scaled; store it
-//     into the own tensor and into all other slabs; raise `pushed` to c + 1.
-//  3. unpack, once all have pushed c: copy the other slices from the own slab into the own tensors.
-// In place (batches in shared regions): see in_place.hpp. The seats find out in a small exchange whether all can.
+// Chunks, pushed (large batches). The batch is cut into chunks, and every chunk into one slice per seat. Chunk c uses
+// half c mod 2 of the slabs:
+//  1. pack: copy the slices that others reduce (all except the own slice) into the own slab; raise `packed` to c + 1.
+//  2. reduce, when all have packed c: combine the own tensor with the others' slabs in seat order, scaled. Store the
+//     own slice of the result into the own tensor and into all other slabs; raise `pushed` to c + 1.
+//  3. unpack, when all have pushed c: copy the other slices from the own slab into the own tensors.
+// In place (batches in shared regions): see in_place.hpp. The seats find out in a small exchange whether all of them
+// can.
 //
-// Pack of c + 1 comes before reduce of c, so nobody waits for a seat that is slightly late. A slab half is packed again
-// (c + 2) only after step 3 of c, which all readers have by then left behind. Only slabs are ever written by others:
-// when this seat's link is aborted, no peer can touch its tensors.
+// A seat packs c + 1 before it reduces c, so nobody waits for a seat that is slightly late. Chunk c + 2 is packed into
+// the same half of the slab only after step 3 of c, when all readers have finished with c. Other seats write only to
+// slabs. So when this seat's link is aborted, no peer can change its tensors.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -24,10 +25,9 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Up to this size one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. The size is small
-// because a slot's lines stay shared with their readers, and a store to a shared line costs a round trip of its own,
-// while the lines of a pushed chunk move from owner to owner. (For the same reason it does not help to fetch the next
-// slot early.)
+// Up to this size one shot is faster than a chunk, measured on 2 cores with 2 and with 4 ranks. The limit is small,
+// because readers keep sharing a slot's cache lines, and each store to a shared line costs a round trip. The lines of a
+// pushed chunk move from owner to owner instead. (For the same reason it does not help to fetch the next slot early.)
 constexpr std::size_t one_shot_bytes_of_two = 1 << 10;
 constexpr std::size_t one_shot_bytes_of_many = 6 << 10;
 
@@ -187,9 +187,9 @@ class Allreduce final : public Task {
     Cursor(batch_).scatter(scratch_.data(), bytes);
   }
 
-  // Every chunk costs two waits for the others, which overlap only if there are several chunks. Measured with 2 and
-  // with 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB (64 KB for the smaller batches: up to 18 %
-  // slower there; 128 and 512 KB for the larger ones: the same). Not tried: other processors.
+  // Every chunk waits twice for the other seats. These waits overlap only if there are several chunks. Measured with 2
+  // and with 4 ranks on 2 cores of Intel whose second-level cache holds 2 MB. There 64 KB for the smaller batches were
+  // up to 18 % slower, and 128 and 512 KB for the larger ones made no difference. Other processors were not measured.
   static std::size_t chunk_bytes_for(std::size_t total, std::size_t slab_bytes) {
     std::size_t largest = slab_bytes / 2;
     std::size_t wanted = total <= (1u << 20) ? 128u << 10 : 256u << 10;
@@ -207,7 +207,7 @@ class Allreduce final : public Task {
     full_slice_ = cut(chunk_bytes_);
   }
 
-  // My slice of a chunk of so many bytes.
+  // Returns this seat's slice of a chunk of this many bytes.
   Slice cut(std::size_t bytes) const {
     auto size = static_cast<std::size_t>(link_.size), me = static_cast<std::size_t>(link_.me);
     std::size_t each = ((bytes + size - 1) / size + 63) & ~std::size_t{63};
@@ -219,7 +219,7 @@ class Allreduce final : public Task {
   Slice slice_of(std::size_t bytes) const { return bytes == chunk_bytes_ ? full_slice_ : cut(bytes); }
   std::size_t half_of(std::uint64_t chunk) const { return (chunk & 1) * chunk_bytes_; }
 
-  // True once every other seat has raised the flag to `done` chunks of this task.
+  // Returns true if every other seat has raised the flag to `done` chunks of this task.
   bool all_have(Flag SeatFlags::*flag, std::uint64_t done, std::uint64_t& known, int& missing) {
     if (known >= done) return true;
     missing = link_.missing(flag, base_ + done, 0);
@@ -270,7 +270,7 @@ class Allreduce final : public Task {
         if (seat != link_.me) destinations_[static_cast<std::size_t>(destinations++)] = slot;
       }
       if (in != nullptr) sources_[me] = in;
-      else std::memset(link_.area.seat(link_.me).slab + at, 0, part);  // nobody else uses my slice of my slab
+      else std::memset(link_.area.seat(link_.me).slab + at, 0, part);  // only this seat uses this slice
       if (out != nullptr) destinations_[static_cast<std::size_t>(destinations++)] = out;
       reduce_(sources_.data(), link_.size, destinations_.data(), destinations, part);
       at += part;
@@ -301,11 +301,11 @@ class Allreduce final : public Task {
   std::vector<void*> destinations_;
   int missing_ = 0;
 
-  std::uint64_t exchange_ = 0;  // one shot, and places
-  std::uint64_t places_ = 0;    // digest of where my tensors lie
+  std::uint64_t exchange_ = 0;  // of a one shot, or of the digests of places
+  std::uint64_t places_ = 0;    // digest of the places of this seat's tensors
   std::vector<std::byte> scratch_;
 
-  std::uint64_t base_ = 0, chunks_ = 0;  // chunks
+  std::uint64_t base_ = 0, chunks_ = 0;  // for the chunks
   std::uint64_t packed_ = 0, reduced_ = 0, unpacked_ = 0;
   std::uint64_t all_packed_ = 0, all_pushed_ = 0;
   std::size_t chunk_bytes_ = 0;

@@ -1,20 +1,20 @@
-// Alltoall over shared memory. Every pair of seats goes its own way, so nobody needs to know how much others exchange.
-// The slab of a seat has a part for each of the others, and a part has `pair_places` places.
+// Alltoall over shared memory. Every pair of seats works by itself, so no seat needs to know how much others exchange.
+// The slab of a seat has a part for each of the other seats, and each part has `pair_places` places.
 //
-// What goes to a seat is cut into pieces. Both seats of a pair know how many pieces go either way, and number them
-// alike through the life of the link: the k-th piece of either has the number of its pair's first in this task, plus k.
-// A piece is put into a place and posted with its number (PairFlags); the receiver copies it out and raises `taken`.
-// The last piece, if it is short, travels beside its number instead.
+// The data for a seat are cut into pieces. Both seats of a pair know how many pieces go each way. They number the
+// pieces equally for the whole life of the link: the k-th piece of either direction has the pair's first number of this
+// task, plus k. The sender puts a piece into a place and posts its number (PairFlags). The receiver copies the piece
+// out and raises `taken`. If the last piece is short, it travels next to its number instead.
 //
-// The two seats of a pair change slabs each time that all places of a part have been used, as in allgather.cpp: who
-// writes to a place is who read it last. (On 2 cores of Intel, 64 KB: 4.6 us instead of 6.3.) So piece u may be put
-// into its place once
-//  1. what the other put there, piece u - pair_places, has been read by me;
-//  2. what I put there before that, piece u - 2 pair_places, has been read by the other: the other's piece between the
-//     two says so, and where there was none, `taken` does;
-//  3. where it is in the other's slab: the other has begun an alltoall, and so found its slab free, since the last verb
-//     of another kind. After one of those every pair begins with its own slabs.
-// There is no barrier, neither before nor after. When another verb uses the slab next all pieces must have been taken:
+// The two seats of a pair exchange their slabs each time that all places of a part have been used, as in allgather.cpp:
+// the seat that writes to a place is the one that read it last. (On 2 cores of Intel, 64 KB: 4.6 us instead of 6.3.) So
+// piece u may be put into its place when three conditions hold:
+//  1. This seat has read the other seat's last piece in that place, piece u - pair_places.
+//  2. The other seat has read this seat's piece before that, piece u - 2 pair_places. The other seat's piece between
+//     the two proves this. If there was no such piece, `taken` proves it.
+//  3. If the place is in the other seat's slab: the other seat has begun an alltoall since the last verb of another
+//     kind, and so has found its slab free. After another verb every pair begins with its own slabs.
+// There is no barrier before or after. Before another verb uses the slab, all pieces must have been taken:
 // LinkState::slab_is_free().
 #include <algorithm>
 
@@ -25,9 +25,9 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Measured with 2 ranks on 2 cores of Intel: 16 KB are slower, 32 and 128 KB the same.
+// Measured with 2 ranks on 2 cores of Intel: 16 KB are slower, 32 and 128 KB are as fast.
 constexpr std::size_t most_piece_bytes = 64 << 10;
-// Results of this size do not fit the caches.
+// From this size on, results do not fit into the caches.
 constexpr std::size_t streaming_exchange_bytes = 16 << 20;
 
 class Alltoall final : public Task {
@@ -60,7 +60,7 @@ class Alltoall final : public Task {
     for (bool moves = true; moves && open_ > 0;) {
       moves = false;
       for (Peer& peer : peers_) moves |= send(peer, busy);
-      if (!has_own_) copy_own();  // while the others see the first pieces
+      if (!has_own_) copy_own();  // while the others receive the first pieces
       for (Peer& peer : peers_) moves |= receive(peer, busy);
     }
     if (open_ > 0) return turn_.wait_for(busy);
@@ -74,10 +74,10 @@ class Alltoall final : public Task {
  private:
   struct Peer {
     int seat;
-    std::size_t unsent, unreceived;  // bytes
+    std::size_t unsent, unreceived;  // in bytes
     Cursor in, out;
     std::uint64_t pieces_out = 0, pieces_in = 0;
-    std::uint64_t sent = 0, received = 0;  // pieces
+    std::uint64_t sent = 0, received = 0;  // in pieces
   };
 
   std::int64_t elements(std::size_t bytes) const { return static_cast<std::int64_t>(bytes / element_bytes_); }
@@ -105,7 +105,7 @@ class Alltoall final : public Task {
       if (seat == link_.me) own_ = peer;
       else if (peer.unsent + peer.unreceived > 0) meet(peer);
     }
-    // The seats begin with different peers.
+    // Each seat begins with a different peer.
     auto after_me = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.seat > link_.me; });
     std::rotate(peers_.begin(), after_me, peers_.end());
     return true;
@@ -135,7 +135,7 @@ class Alltoall final : public Task {
     return turn_.pass();
   }
 
-  // See the rules above.
+  // Checks the three conditions at the top of this file.
   bool may_send(const Peer& peer, Pair& pair, const Flag& taken, bool is_inline) {
     const std::uint64_t first = pair.next, number = first + peer.sent;
     if (number < pair.begun + pair_places) return has_taken(taken, pair.sent_end);
@@ -205,7 +205,7 @@ class Alltoall final : public Task {
     });
   }
 
-  // Whether the piece is in the slab of its receiver.
+  // True if the piece is in the slab of its receiver.
   static bool is_swapped(std::uint64_t number) { return (number / pair_places & 1) != 0; }
   std::byte* place(int from, int to, std::uint64_t number) {
     if (is_swapped(number)) std::swap(from, to);
@@ -219,10 +219,10 @@ class Alltoall final : public Task {
   Splits splits_;
   const std::size_t part_bytes_, place_bytes_;
   Batch in_, out_;
-  std::vector<Peer> peers_;  // seats that I exchange something with, beginning behind me
+  std::vector<Peer> peers_;  // the seats with which data are exchanged, beginning with the next higher seat
   Peer own_{};
   bool has_begun_ = false, has_own_ = false;
-  int open_ = 0;  // directions of peers_ in which there is something left
+  int open_ = 0;  // number of directions of all peers that still have data
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// A list of segments read as one long array of bytes.
+// Treats a list of segments as one long array of bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,18 +11,19 @@
 
 namespace hvd::transport::shm {
 
-// Null `in` means zeros. Null `out` means that the result is not wanted. For a plain list both are the same.
+// One segment of a batch. A null `in` means zeros. A null `out` means that the result is not needed. In a plain list
+// `in` and `out` are equal.
 struct Piece {
   std::byte* in;
   std::byte* out;
   std::size_t bytes;
 };
 
-// Keeps its memory between batches. Empty segments are left out.
+// The object keeps its memory between batches. Empty segments are left out.
 class Batch {
  public:
   void assign(std::span<const Segment> segments) { assign_both(segments, segments); }
-  // Panics unless both have the same lengths, segment by segment.
+  // Panics unless both lists have the same lengths, segment by segment.
   void assign_both(std::span<const Segment> in, std::span<const Segment> out);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -33,7 +34,7 @@ class Batch {
   std::size_t bytes_ = 0;
 };
 
-// A place in a batch that moves forward.
+// A position in a batch that moves forward.
 class Cursor {
  public:
   Cursor() = default;
@@ -57,7 +58,7 @@ class Cursor {
       advance(part);
     }
   }
-  // Copies the next bytes of `in` to one place.
+  // Copies the next bytes of `in` to contiguous memory.
   void gather(std::byte* to, std::size_t bytes) {
     walk(bytes, [&to](const std::byte* in, std::byte*, std::size_t part) {
       if (in != nullptr) std::memcpy(to, in, part);
@@ -65,16 +66,16 @@ class Cursor {
       to += part;
     });
   }
-  // The same as gather(), past the caches: see LinkState::publishes_past_caches.
+  // Like gather(), but stores past the caches: see LinkState::publishes_past_caches.
   void gather_streaming(std::byte* to, std::size_t bytes);
-  // Copies from one place to the next bytes of `out`.
+  // Copies from contiguous memory to the next bytes of `out`.
   void scatter(const std::byte* from, std::size_t bytes) {
     walk(bytes, [&from](const std::byte*, std::byte* out, std::size_t part) {
       if (out != nullptr) std::memcpy(out, from, part);
       from += part;
     });
   }
-  // The same as scatter(), past the caches: for results that do not fit into them.
+  // Like scatter(), but stores past the caches, for results that do not fit into them.
   void scatter_streaming(const std::byte* from, std::size_t bytes);
 
  private:

@@ -1,9 +1,9 @@
 // Broadcast over shared memory.
 //
-// One shot (small): the root fills its slot and is done; the others copy and say so (LinkState tells why it must not
-// wait). Ring (large): the root's slab is a ring of pieces. The root fills a piece once all others have taken what it
-// held; the others copy each piece as it comes. The root is done when it has filled the last one; its next use of the
-// slab waits.
+// One shot (small): the root fills its slot and is done. The others copy the data and raise a flag. The root need not
+// wait for them: see LinkState. Ring (large): the root's slab is a ring of pieces. The root fills the memory of a piece
+// when all others have taken the piece before. The others copy each piece when it is there. The root is done when it
+// has filled the last piece; the wait for the others comes before its next use of the slab.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"

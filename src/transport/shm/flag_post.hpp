@@ -21,12 +21,13 @@ inline constexpr bool always_fence = false;
 inline constexpr bool always_fence = false;
 #endif
 
-// The asymmetric form: a sleeper announces itself with a barrier on all processes (membarrier), so the waker needs
-// none. The waker must only issue its store before it looks for sleepers, which is up to the compiler. A fence here
-// would wait until the flag's line has arrived from the peer's cache: as long as the rest of a small allreduce.
+// Wakes sleepers without a fence. A sleeper announces itself with a barrier on all processes (membarrier), so the waker
+// needs no fence. The waker's store must only come before its look for sleepers, and a compiler barrier ensures that. A
+// fence would wait until the flag's cache line has arrived from the peer's cache, which takes as long as the rest of a
+// small allreduce.
 class FlagPost {
  public:
-  // words: by seat; null for myself and for seats that have no word.
+  // `words` are ordered by seat. A word is null for this seat and for seats without a word.
   FlagPost(std::vector<posix::WaitWord*> words, bool asymmetric)
       : by_seat_(std::move(words)), asymmetric_(asymmetric && !always_fence) {
     for (auto* word : by_seat_) {

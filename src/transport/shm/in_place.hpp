@@ -1,12 +1,14 @@
 #pragma once
-// An allreduce of tensors that lie in shared regions: nothing is packed.
+// An allreduce of tensors that are in shared regions. Nothing is packed.
 //
-//  1. Every seat says where its tensors of the batch lie (a digest of the places, in a small slot). Only if all say
-//     the same is the batch reduced in place; a seat whose tensors have moved makes all of them pack.
-//  2. Every seat reduces its slice of the batch, from all seats' memory into its own, in seat order; raises `packed`.
-//  3. Once all have, it copies the other slices out of the memory of the seats that reduced them; raises `pushed`.
-//  4. Once all have done that, nobody reads its tensors any more: done.
-// Seats only ever read each other's tensors, so one that wakes up after the others gave up cannot harm them.
+//  1. Every seat tells where its tensors of the batch are: a digest of their places, in a small slot. Only if all
+//     digests are equal is the batch reduced in place. If one seat's tensors have moved, all seats pack.
+//  2. Every seat reduces its slice of the batch in seat order, from the memory of all seats into its own memory. Then
+//     it raises `packed`.
+//  3. When all seats have done step 2, it copies each other slice from the memory of the seat that reduced it. Then it
+//     raises `pushed`.
+//  4. When all seats have done step 3, no seat reads another's tensors any more, and the task is done.
+// Seats only read the tensors of others. So a seat that continues after the others have given up cannot harm them.
 #include <cstdint>
 #include <vector>
 
@@ -21,11 +23,11 @@ class InPlace {
  public:
   InPlace(LinkState& link, const Reduction& reduce) : link_(link), reduce_(reduce) {}
 
-  // The digest of where the batch lies; 0 if it does not lie in regions.
+  // Returns the digest of the batch's places; 0 if the batch is not in regions.
   std::uint64_t locate(const Batch& batch, const SharedRegions& regions);
-  // Call it when all digests were found equal.
+  // Begins the reduction. Called when all digests were found equal.
   void begin(const SharedRegions& regions);
-  // True when done; else `missing` is the seat that this one waits for.
+  // Returns true when the reduction is done. Otherwise `missing` is the seat that this seat waits for.
   bool step(int& missing);
 
  private:
@@ -45,7 +47,7 @@ class InPlace {
   std::vector<Part> parts_;
   std::vector<const void*> sources_;
   std::size_t bytes_ = 0;
-  std::uint64_t done_ = 0;  // the value of the flags when this batch is
+  std::uint64_t done_ = 0;  // the value that the flags have when this batch is done
   bool copied_ = false;
 };
 

@@ -7,8 +7,8 @@
 namespace hvd::transport::shm {
 namespace {
 
-// Orders of magnitude, for the selector: one hand-over between caches, and a byte through a slab in the cache. For
-// every verb this is less than the assumed cost of the same bytes as messages, since messages go through the same
+// Rough costs for the selector: one hand-over between caches, and one byte through a slab in the cache. For every verb
+// the result is less than the assumed cost of sending the same bytes as messages, because messages go through the same
 // memory.
 constexpr double hand_over_s = 0.2e-6;
 constexpr double byte_s = 0.05e-9;
@@ -24,8 +24,8 @@ class ShmLink final : public Link, public NativeCollectives {
   const Error& failure() const override { return mailbox_.failure(); }
   NativeCollectives* native() noexcept override { return this; }
 
-  // Peers only ever write into the shared area, never into this rank's tensors, and this rank's tasks and messages
-  // check for the abort before they touch anything: the caller's memory is at rest as soon as this returns.
+  // Peers write only into the shared area, never into this rank's tensors. This rank's tasks and messages check for the
+  // abort before they touch any memory. So nothing touches the caller's memory after this function has returned.
   void abort(const Error& reason) noexcept override {
     if (!state_->aborted) state_->aborted = reason;
     mailbox_.abort(*state_->aborted);

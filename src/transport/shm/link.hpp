@@ -1,5 +1,5 @@
 #pragma once
-// The link over shared memory: messages, and the collectives that need none.
+// The link over shared memory: messages, and collectives that work without messages.
 #include <memory>
 
 #include "transport/shm/link_state.hpp"

@@ -1,6 +1,6 @@
 #pragma once
-// What the tasks of one link share in this process: the mapped area, whose turn it is, and how far the slots and slabs
-// have been used. One thread.
+// The state that the tasks of one link share in this process: the mapped area, the task whose turn it is, and the use
+// of the slots and slabs. Only one thread uses it.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,30 +18,32 @@ class ThreadHub;
 
 namespace hvd::transport::shm {
 
-// Small slots. Exchange number v (1, 2, …, the same on all seats) uses slot v mod 2 of those seats that have something
-// to say. A seat may overwrite its slot for v once all others have read its content of v - 2:
-//  1. where every seat posts, the post for v - 1 says that its seat has read all of v - 2: nothing to wait for;
-//  2. where only the root posts (broadcast), the others raise `consumed` to v instead.
+// Small slots. Exchanges are numbered v = 1, 2, …, equally on all seats. Exchange v uses slot v mod 2 of each seat that
+// sends data. A seat may overwrite its slot for v when all others have read the content for v - 2:
+//  1. If every seat posts, a seat's post for v - 1 says that this seat has read all slots of v - 2. So no wait is
+//     needed.
+//  2. If only the root posts (broadcast), the others raise `consumed` to v instead.
 //
-// Slabs. Chunks are numbered through the life of the link (slab_count, the same on all seats); a flag's value is the
-// number of chunks done. When a task begins, its own slab must be free: slab_awaited says which `taken` it still has to
-// see. Alltoalls leave these numbers alone and count the pieces of every pair of seats instead.
-// Tasks of one verb that followed each other without another user of the slabs between them.
+// Slabs. Chunks are numbered for the whole life of the link (slab_count, equal on all seats). The value of a flag is
+// the number of chunks done. When a task begins, its own slab must be free: slab_awaited is the value that all `taken`
+// flags must reach. Alltoalls do not use these numbers; they count the pieces of every pair of seats.
+//
+// A run: tasks of one verb that followed each other, with no other use of the slabs between them.
 struct SlabRun {
-  std::uint64_t begin = 0, end = 0;  // their first chunk, and behind their last one
-  std::uint64_t exchanges = 0;       // LinkState::exchanges meanwhile
+  std::uint64_t begin = 0, end = 0;  // number of their first chunk, and the number after their last one
+  std::uint64_t exchanges = 0;       // the value of LinkState::exchanges during the run
 };
 
-// What I know of the alltoalls with another seat (alltoall.cpp). Both seats give the pieces of the pair the same
-// numbers.
+// This seat's knowledge of the alltoalls with another seat (alltoall.cpp). Both seats number the pieces of the pair
+// equally.
 struct Pair {
   std::uint64_t next = 0;        // number of the first piece of the next task
-  std::uint64_t sent_end = 0;    // number behind the last piece that I sent
-  std::uint64_t both_since = 0;  // from this number on each piece had one of the other seat beside it
+  std::uint64_t sent_end = 0;    // the number after the last piece that this seat sent
+  std::uint64_t both_since = 0;  // from this number on, each piece had a piece of the other seat with the same number
   // Since the last verb of another kind:
-  std::uint64_t begun = 0;                       // the first piece
-  std::uint64_t slab_count = ~std::uint64_t{0};  // of the link
-  bool has_heard = false;                        // the other seat has begun, too
+  std::uint64_t begun = 0;                       // number of the first piece
+  std::uint64_t slab_count = ~std::uint64_t{0};  // the link's slab_count
+  bool has_heard = false;                        // the other seat has begun an alltoall too
 };
 
 struct LinkState {
@@ -62,34 +64,34 @@ struct LinkState {
   const std::shared_ptr<void> keeper;
   SharedArea area;
   FlagPost post;
-  const std::shared_ptr<connections::ThreadHub> threads;  // to notice the death of a rank that is a thread
+  const std::shared_ptr<connections::ThreadHub> threads;  // notices the death of a rank that is a thread
 
   std::uint64_t next_ticket = 0;  // for the next restart
-  std::uint64_t turn = 0;         // ticket of the task that may run
+  std::uint64_t turn = 0;         // ticket of the task that may run now
 
-  std::uint64_t small_count = 0;        // exchanges begun
-  std::uint64_t small_read_by_all = 0;  // exchanges that I know all seats have read
+  std::uint64_t small_count = 0;        // number of exchanges begun
+  std::uint64_t small_read_by_all = 0;  // number of exchanges that surely all seats have read
   std::uint64_t slab_count = 0;
   std::uint64_t slab_awaited = 0;
-  std::uint64_t exchanges = 0;  // alltoalls begun
+  std::uint64_t exchanges = 0;  // number of alltoalls begun
   SlabRun gathers, scatters;    // allgathers and reduce_scatters
   std::vector<Pair> pairs;      // by seat
-  bool pairs_use_slab = false;  // others may still read what an alltoall put into my slab
+  bool pairs_use_slab = false;  // others may still read pieces of an alltoall in this seat's slab
 
   std::shared_ptr<SharedRegions> regions;  // null: every batch is packed
 
   std::optional<Error> aborted;
 
-  // Whether data that others will read, but not write, should be stored past the caches. Measured on AMD's Zen 4: a
-  // store to a line that another core has read costs 27 ns, one after the other (2.3 GB/s), past the caches it is 30
-  // GB/s, and the others read it as fast as before. Intel's processors do better with plain stores, which stay in the
-  // shared cache.
+  // True if data that other seats will read but not write should be stored past the caches. Measured on AMD's Zen 4: a
+  // store to a line that another core has read takes 27 ns, and such stores do not overlap (2.3 GB/s). Stores past the
+  // caches reach 30 GB/s, and the others read the data as fast as before. Intel's processors are faster with plain
+  // stores, which stay in the shared cache.
   const bool publishes_past_caches = is_amd();
-  // Worth it from here on.
+  // Smaller data are not worth it.
   static constexpr std::size_t streaming_publish_bytes = 8 << 10;
   bool has_to_stream(std::size_t bytes) const { return publishes_past_caches && bytes >= streaming_publish_bytes; }
 
-  // Takes so many chunks for a task of the run's verb. Returns the number of the first.
+  // Takes this many chunks for a task of the run's verb. Returns the number of the first chunk.
   std::uint64_t take_chunks(SlabRun& run, std::uint64_t chunks) {
     std::uint64_t first = slab_count;
     if (first != run.end || exchanges != run.exchanges) run.begin = first;
@@ -99,21 +101,23 @@ struct LinkState {
     return first;
   }
 
-  // The first seat but me whose slot has not reached exchange v, beginning with `from`; size if there is none.
+  // Returns the first other seat, beginning with `from`, whose slot has not reached exchange v. Returns `size` if there
+  // is none.
   int missing_small(std::uint64_t v, int from) {
     int seat = from;
     while (seat < size && (seat == me || area.seat(seat).small[v & 1]->sequence.load(std::memory_order_acquire) >= v))
       ++seat;
     return seat;
   }
-  // The same for a flag of SeatFlags.
+  // Does the same for a flag of SeatFlags.
   int missing(Flag SeatFlags::*flag, std::uint64_t value, int from) {
     int seat = from;
     while (seat < size && (seat == me || (area.seat(seat).flags->*flag).value.load(std::memory_order_acquire) >= value))
       ++seat;
     return seat;
   }
-  // Whether my slot for the next exchange may be overwritten; if not, `waiting_for` is the seat that still reads it.
+  // True if this seat's slot for the next exchange may be overwritten. If not, `waiting_for` is a seat that still reads
+  // it.
   bool small_slot_is_free(int& waiting_for) {
     std::uint64_t next = small_count + 1;
     if (next <= 2 || small_read_by_all >= next - 2) return true;
@@ -124,11 +128,11 @@ struct LinkState {
     return bytes <= inline_bytes ? its.small[v & 1]->payload : its.small_data[v & 1];
   }
   void post_small(std::uint64_t v) { post.post(area.seat(me).small[v & 1]->sequence, v); }
-  // Whether my slab may be overwritten.
+  // True if this seat's slab may be overwritten.
   bool slab_is_free(int& waiting_for) {
     return (!pairs_use_slab || pairs_are_free(waiting_for)) && slab_is_free_of_others(waiting_for);
   }
-  // Of all but alltoalls.
+  // True if no verb other than alltoall still needs this seat's slab.
   bool slab_is_free_of_others(int& waiting_for) {
     if (slab_awaited == 0) return true;
     int seat = missing(&SeatFlags::taken, slab_awaited, 0);
@@ -140,7 +144,8 @@ struct LinkState {
     return true;
   }
 
-  // For the slow path of step(): do not wait for a thread that died. Sets `aborted`.
+  // Called on the slow path of step(). Sets `aborted` if a rank that is a thread has died, so that nothing waits for
+  // it.
   void notice_dead_threads();
 
  private:

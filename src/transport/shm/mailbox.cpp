@@ -10,7 +10,8 @@
 namespace hvd::transport::shm {
 namespace {
 
-// How much is moved before the other end can see it in the ring: both ends should work at the same time.
+// The most bytes that are moved before the other end can see them in the ring. A limit lets both ends work at the same
+// time.
 constexpr std::size_t stride_bytes = 16 << 10;
 
 }  // namespace
@@ -49,7 +50,7 @@ Pending Mailbox::recv(Seat from, Bytes bytes, Channel channel) {
   operation.bytes = bytes.size();
   operation.channel = channel;
   Incoming& in = incoming_.at(static_cast<std::size_t>(from.value));
-  // The last of them may still be coming in.
+  // The last unexpected message may not have arrived completely.
   auto complete = in.unexpected.end() - (in.is_inside && in.operation < 0 ? 1 : 0);
   auto found = std::find_if(in.unexpected.begin(), complete, [&](const Unexpected& u) { return u.channel == channel; });
   if (found != complete) {
@@ -125,7 +126,8 @@ void Mailbox::move_all() {
       std::uint64_t before = in.read;
       if (!out.queue.empty()) push(seat, out);
       if (!in.waiting.empty() || in.is_inside) pull(seat, in);
-      // Nobody wakes me for room that I made myself.
+      // If this seat sends to itself, it must try again after it has made room in the ring, because nobody wakes it for
+      // that.
       again = seat == link_.me && in.read != before && !out.queue.empty();
     }
   }
@@ -180,7 +182,7 @@ void Mailbox::pull(int from, Incoming& in) {
   }
 }
 
-// False if no message has come, or if nobody waits for it and no message behind it has to pass.
+// Reads the header of the next message and finds the receive for it. Returns false if no message has come.
 bool Mailbox::read_header(int from, Incoming& in) {
   std::uint64_t available = in.head->written.value.load(std::memory_order_acquire) - in.read;
   if (available < sizeof(Header)) return false;
@@ -201,7 +203,7 @@ void Mailbox::end_message(Incoming& in) {
     in.operation = -1;
     return;
   }
-  // A receive for it may have begun while it came in.
+  // A receive for this message may have begun while the message came in.
   Unexpected& message = in.unexpected.back();
   std::int64_t waiting = take_waiting(in, message.channel);
   if (waiting < 0) return;
@@ -212,7 +214,8 @@ void Mailbox::end_message(Incoming& in) {
   settle(static_cast<std::uint32_t>(waiting), actual);
 }
 
-// The oldest receive that waits for the channel; it no longer waits afterwards. -1 if there is none.
+// Returns the oldest receive that waits for the channel, and removes it from the waiting ones. Returns -1 if there is
+// none.
 std::int64_t Mailbox::take_waiting(Incoming& in, const Channel& channel) {
   auto found = std::find_if(in.waiting.begin(), in.waiting.end(),
                             [&](std::uint32_t index) { return operations_[index].channel == channel; });
@@ -241,7 +244,7 @@ std::size_t Mailbox::copy_in(Outgoing& out, const std::byte* from, std::size_t b
   return bytes;
 }
 
-// If `to` is null the bytes are dropped.
+// Copies bytes out of the ring. If `to` is null, the bytes are dropped.
 std::size_t Mailbox::copy_out(Incoming& in, std::byte* to, std::size_t bytes) {
   std::uint64_t available = in.head->written.value.load(std::memory_order_acquire) - in.read;
   bytes = std::min<std::size_t>(bytes, available);

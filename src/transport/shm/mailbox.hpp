@@ -1,11 +1,11 @@
 #pragma once
-// Messages between the seats of a link, through a ring of shared memory per ordered pair.
+// Messages between the seats of a link. Each ordered pair of seats has a ring in shared memory.
 //
-//  1. Messages of one seat to another travel in the order of the sends: a header (channel, length), then the bytes, as
-//     room comes free; so a message of any size passes.
-//  2. Receives match by channel; messages of equal channel in the order sent.
-//  3. A message that is at the head of its ring and not waited for stays there while nothing else is expected from its
-//     sender (which then waits), and moves into private memory as soon as a receive waits for what comes behind it.
+//  1. Messages from one seat to another travel in the order of the sends: first a header (channel, length), then the
+//     bytes as the ring gets free. So messages of any size work.
+//  2. A receive gets a message of its channel. Messages of the same channel are received in the order of the sends.
+//  3. A message at the head of its ring stays there if no receive from its sender waits; the sender then waits too. If
+//     a receive waits for a later message, the message at the head moves into private memory.
 //  4. Every poll() moves all messages of the link.
 #include <cstdint>
 #include <memory>
@@ -25,10 +25,10 @@ class Mailbox {
 
   Pending send(Seat to, ConstBytes bytes, Channel channel);
   Pending recv(Seat from, Bytes bytes, Channel channel);
-  // After done or failed the ticket is no longer valid.
+  // When it has returned done or failed, the ticket is not valid any more.
   Progress poll(Pending pending);
   const Error& failure() const { return *failure_; }
-  // Everything pending fails; from now on the caller's memory is not touched.
+  // Every pending operation fails. From now on the caller's memory is not touched.
   void abort(const Error& reason);
 
  private:
@@ -45,7 +45,7 @@ class Mailbox {
     std::byte* destination = nullptr;
     std::size_t bytes = 0;
     Channel channel;
-    std::size_t actual_bytes = 0;  // of a message that did not fit its receive
+    std::size_t actual_bytes = 0;  // size of a message that did not fit its receive
   };
   struct Unexpected {
     Channel channel;
@@ -56,17 +56,17 @@ class Mailbox {
     std::byte* ring = nullptr;
     std::uint64_t written = 0;
     std::vector<std::uint32_t> queue;  // operations, oldest first
-    std::size_t sent = 0;              // of the first, header included
+    std::size_t sent = 0;              // bytes of the first operation that were sent, including the header
   };
   struct Incoming {
     RingHead* head = nullptr;
     std::byte* ring = nullptr;
     std::uint64_t read = 0;
     std::vector<std::uint32_t> waiting;  // operations, oldest first
-    bool is_inside = false;              // a header has been read; its message follows
+    bool is_inside = false;              // a header was read and its message is still coming in
     Header header{};
     std::size_t received = 0;
-    std::int64_t operation = -1;  // the receive that the message goes to; -1: `unexpected.back()`
+    std::int64_t operation = -1;  // the receive that gets the message; -1: `unexpected.back()` gets it
     std::vector<Unexpected> unexpected;
   };
 
@@ -87,7 +87,7 @@ class Mailbox {
   std::vector<std::uint32_t> unused_;
   std::vector<Outgoing> outgoing_;  // by seat
   std::vector<Incoming> incoming_;  // by seat
-  int active_ = 0;                  // operations not yet settled
+  int active_ = 0;                  // number of operations that are not settled
   std::optional<Error> failure_;
 };
 

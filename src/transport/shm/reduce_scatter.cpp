@@ -1,11 +1,12 @@
-// Reduce-scatter over shared memory; like allreduce, every element in the order of the seats.
+// Reduce-scatter over shared memory. As in allreduce, every element is reduced in the order of the seats.
 //
-// One shot (small): everybody posts everything, each seat reduces its share out of all slots.
-// Rounds (large): in round i every seat puts the i-th piece of every other seat's share into a place of its own for
-// that seat, `packed`; then each reduces the pieces of its share out of all places and its own input, `taken`.
-// Each two seats have two places for either direction, in the slabs of both. They change slabs when both places have
-// been used, as in allgather.cpp: who writes to a place is who read it last, and knows so by its own reading. After
-// another verb, of which the other may still have to unpack its slab, everybody begins with its own.
+// One shot (small): every seat posts all of its data, and each seat reduces its share from all slots. Rounds (large):
+// in round i every seat puts the i-th piece of each other seat's share into a place for that seat, and raises `packed`.
+// Then each seat reduces the pieces of its share from all places and from its own input, and raises `taken`. Each pair
+// of seats has two places for either direction, in the slabs of both seats. The two seats exchange their slabs when
+// both places have been used, as in allgather.cpp: the seat that writes to a place is the one that read it last, so it
+// knows that the place is free. After another verb the peer may still have to unpack its slab. Therefore every seat
+// then begins with its own slab.
 #include <algorithm>
 
 #include "transport/shm/batch.hpp"
@@ -114,7 +115,8 @@ class ReduceScatter final : public Task {
     in_at_[static_cast<std::size_t>(link_.me)].walk(bytes_of(link_.me, reduced_),
                                                     [&](const std::byte* in, std::byte*, std::size_t part) {
                                                       const void*& own = sources_[static_cast<std::size_t>(link_.me)];
-                                                      // Zeros, in a place that no other seat uses.
+                                                      // Null data stand for zeros. They are stored in a place that no
+                                                      // other seat uses.
                                                       if (in == nullptr)
                                                         std::memset(place(link_.me, link_.me, reduced_), 0, part);
                                                       own = in == nullptr ? place(link_.me, link_.me, reduced_) : in;
@@ -132,7 +134,7 @@ class ReduceScatter final : public Task {
     });
   }
 
-  // Where the data that one seat has for another lies in a round.
+  // Returns the memory of the data that seat `from` has for seat `to` in a round.
   std::byte* place(int from, int to, std::uint64_t round) {
     std::uint64_t use = base_ + round - link_.scatters.begin;
     if ((use / 2 & 1) != 0) std::swap(from, to);

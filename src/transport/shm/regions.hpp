@@ -1,6 +1,6 @@
 #pragma once
-// Memory for tensors that all seats of a node have mapped, so that what lies in it is reduced where it is. One region
-// holds an equal part for every seat; a tensor at the same place of all parts needs no packing.
+// Memory for tensors that all ranks of a node have mapped, so that tensors in it are reduced in place. A region has an
+// equal part for every seat. A tensor that is at the same place in all parts needs no packing.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace hvd::transport::shm {
 
-// Belongs to the engine's thread. All seats add and remove regions at the same point of the schedule, so they agree
-// about what is shared when a batch begins.
+// Only the engine's thread uses it. All seats add and remove regions at the same point of the schedule. So they know
+// the same regions when a batch begins.
 class SharedRegions {
  public:
   struct Place {
     std::size_t region = 0;
-    std::size_t offset = 0;  // in a seat's part
+    std::size_t offset = 0;  // from the beginning of a seat's part
   };
 
-  // `memory` holds `seats` parts of `part_bytes` each, by seat.
+  // `memory` consists of `seats` parts of `part_bytes` each, ordered by seat.
   void add(const std::shared_ptr<void>& memory, std::size_t part_bytes, int me) {
     auto* base = static_cast<std::byte*>(memory.get());
     regions_.push_back({memory, base, base + part_bytes * static_cast<std::size_t>(me), part_bytes});
@@ -28,7 +28,7 @@ class SharedRegions {
   }
   bool empty() const { return regions_.empty(); }
 
-  // Where a piece of my memory lies; nothing unless all of it is in one region.
+  // Returns the place of a piece of this seat's memory. Returns nothing unless the whole piece is in one region.
   std::optional<Place> find(const void* memory, std::size_t bytes) const {
     auto address = reinterpret_cast<std::uintptr_t>(memory);
     for (std::size_t i = 0; i < regions_.size(); ++i) {

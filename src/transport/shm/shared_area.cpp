@@ -15,12 +15,13 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where the parts of a seat lie, counted from the beginning of the seat's part.
+// The offsets inside a seat's part, counted from the beginning of that part.
 constexpr std::size_t small_at(int slot) {
   return sizeof(SeatFlags) + static_cast<std::size_t>(slot) * (sizeof(SmallSlot) + small_slot_bytes);
 }
 constexpr std::size_t slab_at = round_up(small_at(2), page);
-// Not a multiple of a page: equal places in two slabs must not compete for the same sets of a cache.
+// The distance of two seats' parts. It is not a multiple of a page, so that equal places in two slabs do not compete
+// for the same sets of a cache.
 std::size_t seat_stride(const Shape& shape) {
   return slab_at + shape.slab_bytes + 5 * line_pair_bytes;
 }

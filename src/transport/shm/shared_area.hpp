@@ -1,6 +1,6 @@
 #pragma once
-// The memory that the seats of one link share: how it is laid out, and the pointers of this process into it. Only
-// offsets are derived from the shape, which is the same on every seat; no pointer is ever stored in the memory itself.
+// The layout of the memory that the seats of one link share, and this process's pointers into it. All offsets follow
+// from the shape, which is equal on all seats. The memory itself never contains pointers.
 //
 //  per seat   flags, each alone on a pair of cache lines (prefetchers fetch pairs)
 //             two small slots: sequence number and a short payload on one line pair, a longer payload behind it
@@ -16,10 +16,10 @@
 namespace hvd::transport::shm {
 
 inline constexpr std::size_t line_pair_bytes = 128;
-inline constexpr std::size_t small_slot_bytes = 32 << 10;  // largest batch that goes in one shot
-inline constexpr std::size_t inline_bytes = 120;           // largest payload beside the sequence number
+inline constexpr std::size_t small_slot_bytes = 32 << 10;  // largest batch of a one shot
+inline constexpr std::size_t inline_bytes = 120;           // largest payload next to the sequence number
 
-// A number that only rises, written by one seat, read by the others.
+// A number that only grows. One seat writes it, the others read it.
 struct alignas(line_pair_bytes) Flag {
   std::atomic<std::uint64_t> value;
 };
@@ -31,23 +31,23 @@ struct alignas(line_pair_bytes) SmallSlot {
 static_assert(sizeof(SmallSlot) == line_pair_bytes);
 
 struct SeatFlags {
-  Flag attached;  // 1 as soon as this seat has mapped the area
-  Flag packed;    // chunks that this seat has put into its slab
-  Flag pushed;    // chunks whose slice this seat has reduced and stored into all slabs
-  Flag taken;     // chunks that this seat has read from the others' slabs
-  Flag consumed;  // small slots whose content this seat has read
+  Flag attached;  // 1 when this seat has mapped the area
+  Flag packed;    // number of chunks that this seat has put into its slab
+  Flag pushed;    // number of chunks whose slice this seat has reduced and stored into all slabs
+  Flag taken;     // number of chunks that this seat has read from the others' slabs
+  Flag consumed;  // number of small slots whose content this seat has read
 };
 
 struct alignas(line_pair_bytes) RingHead {
-  Flag written;  // bytes that the sender ever put in
-  Flag read;     // bytes that the receiver ever took out
+  Flag written;  // bytes that the sender has put in since the start
+  Flag read;     // bytes that the receiver has taken out since the start
 };
 
-// For an ordered pair of seats: the pieces of alltoalls, posted with their numbers, from 1 on. A short piece travels
-// beside its number.
+// For an ordered pair of seats: the pieces of alltoalls. They are posted with their numbers, which begin with 1. A
+// short piece travels next to its number.
 inline constexpr std::size_t pair_places = 2;
 struct PairFlags {
-  SmallSlot posts[2 * pair_places];  // by the sender
+  SmallSlot posts[2 * pair_places];  // written by the sender
   Flag taken;                        // number of the last piece that the receiver has read
 };
 
@@ -63,14 +63,14 @@ struct Shape {
   std::size_t slab_bytes = 0;  // per seat
   std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
 };
-// Half a slab has room for this much of every seat, for any number of seats.
+// Half of a slab has room for this many bytes of every seat, for any number of seats.
 inline constexpr std::size_t least_piece_bytes = 64;
 Shape shape_for(int seats, const Config& config);
 std::size_t bytes_needed(const Shape& shape);
 
 class SharedArea {
  public:
-  // `memory` is zero when the first seat comes, and outlives the area.
+  // All bytes of `memory` must be zero when the first seat opens it. It must outlive the area.
   SharedArea(void* memory, const Shape& shape);
 
   const Shape& shape() const { return shape_; }

@@ -1,6 +1,6 @@
 #pragma once
-// The collectives over the memory that the seats of a link share, one file per verb. Every task borrows the link's
-// state.
+// The collectives over memory that the seats of a link share. Each verb has one file. Every task uses the link's state,
+// which must outlive the task.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -21,10 +21,10 @@ std::unique_ptr<Task> plan_reduce_scatter(LinkState& link, const Collective& col
 std::unique_ptr<Task> plan_alltoall(LinkState& link, const Collective& collective);
 std::unique_ptr<Task> plan_barrier(LinkState& link, const Collective& collective);
 
-// Results of this size do not fit into the caches: they are stored past them.
+// From this size on, results do not fit into the caches, so they are stored past them.
 inline constexpr std::size_t streaming_from_bytes = 4 << 20;
 
-// The task's place in the link's order, and the seat that it waits for.
+// The task's position in the order of the link's tasks, and the seat that the task waits for.
 class Turn {
  public:
   explicit Turn(LinkState& link) : link_(link) {}
@@ -47,7 +47,7 @@ class Turn {
   std::uint64_t ticket_ = 0;
 };
 
-// What a plan needs to call the kernel.
+// The data that a plan needs to call the kernel.
 struct Reduction {
   explicit Reduction(const Collective& collective)
       : kernel(devices::reduce_kernel(collective.dtype, collective.op)),
@@ -64,17 +64,17 @@ struct Reduction {
 
   devices::ReduceKernel kernel;
   devices::Scale scale;
-  unsigned shift;  // bytes to elements
+  unsigned shift;  // to get elements from bytes
 };
 
-// The parts of allgather's output and reduce_scatter's input, in bytes.
+// The parts of allgather's output and of reduce_scatter's input, in bytes.
 class Shares {
  public:
   Shares(const Collective& collective, int size)
       : element_(size_of(collective.dtype)), size_(size), counts_(collective.counts.begin(), collective.counts.end()) {}
 
-  // `total_bytes` is the size of the array that is dealt out. Panics if the plan's counts have another sum, or if my
-  // share has another length than my segments.
+  // Divides an array of `total_bytes` among the seats. Panics if the sum of the plan's counts is another number, or if
+  // the length of my share is not that of my segments.
   void deal(std::size_t total_bytes, int me, std::size_t my_bytes);
   void deal_nothing() {
     bounds_.assign(static_cast<std::size_t>(size_) + 1, 0);

@@ -18,11 +18,12 @@ namespace {
 
 using State = Operation::State;
 
-// For all streams within one poll(), as long as they move: others want to be polled, too.
+// The most turns of all streams within one poll() while they move. The limit exists because the engine has other links
+// to poll.
 constexpr int most_turns = 8;
 constexpr unsigned many_looks = 10'000;
-// Connections to one peer. The chunks of a batch are dealt out to them, so that the window of one connection does not
-// limit the pair. A connection is made when it is first used, so small batches use only the first.
+// The number of connections to one peer. The chunks of a batch are distributed among them, so that the window of one
+// connection does not limit the pair. A connection is made when it is first used, so small batches use only the first.
 constexpr std::size_t streams_per_peer = 4;
 
 class TcpLink final : public Link {
@@ -42,7 +43,7 @@ class TcpLink final : public Link {
   const Group& group() const override { return group_; }
 
   Pending send(Seat to, ConstBytes bytes, Channel channel) override {
-    // The table holds sends and receives; the bytes of a send are only read.
+    // The table contains both sends and receives. The bytes of a send are only read.
     std::uint32_t number = new_operation(to, {const_cast<std::byte*>(bytes.data()), bytes.size()}, channel);
     if (is_aborted_) return {number + 1};
     wake_if_armed();
@@ -99,14 +100,15 @@ class TcpLink final : public Link {
         if (!stream.is_idle()) net_->arm(stream.descriptor(), stream.has_to_send());
         continue;
       }
-      // connections::NetPeers tells when the connection is there. That it will never be there, only the others may
-      // tell.
+      // connections::NetPeers wakes the engine when the connection is made. If the peer ends without making it, only
+      // the other connections to the peer show that, so they are armed.
       for (Stream* sibling : open_siblings(index)) net_->arm(sibling->descriptor(), false);
     }
     is_armed_ = true;
   }
 
-  // System calls touch the caller's memory only while this thread makes them: it is at rest as soon as this returns.
+  // Only this thread's system calls touch the caller's memory. So nothing touches that memory after this function has
+  // returned.
   void abort(const Error& reason) noexcept override {
     if (is_aborted_) return;
     is_aborted_ = true;
@@ -124,7 +126,7 @@ class TcpLink final : public Link {
   }
 
  private:
-  // Equal on both ends for all messages of a channel, since their order has to be kept.
+  // All messages of a channel use the same stream on both ends, because their order must be kept.
   static std::size_t index_of(Seat seat, Channel channel) {
     return static_cast<std::size_t>(seat.value) * streams_per_peer + channel.chunk % streams_per_peer;
   }
@@ -159,7 +161,7 @@ class TcpLink final : public Link {
     if (std::find(active_.begin(), active_.end(), index) == active_.end()) active_.push_back(index);
   }
 
-  // One turn of every stream that has something to do. True if anything moved.
+  // Gives every stream that has something to do one turn. Returns true if anything moved.
   bool move_all() {
     bool has_moved = false;
     for (std::size_t at = 0; at < active_.size();) {
@@ -167,8 +169,8 @@ class TcpLink final : public Link {
       if (!stream.is_open()) has_moved |= open(active_[at], stream);
       if (stream.is_open()) {
         has_moved |= stream.push();
-        // An engine that never sleeps arms nothing. So this also tells connections::NetPeers that the connection
-        // stalls.
+        // An engine that never sleeps does not arm sockets. Therefore this call tells connections::NetPeers that the
+        // connection stalls.
         if (stream.blocked_looks() == many_looks) net_->arm(stream.descriptor(), true);
         has_moved |= stream.pull();
       }
@@ -183,18 +185,18 @@ class TcpLink final : public Link {
     return has_moved;
   }
 
-  // In the last look before a sleep something moved or began, so other sockets may matter now than those that were
-  // armed.
+  // If something moved or began in the last look before a sleep, other sockets may matter now than the armed ones.
+  // Therefore the engine does not sleep yet.
   void wake_if_armed() {
     if (std::exchange(is_armed_, false)) wake_->post();
   }
 
-  // True if there is news of the connection.
+  // Returns true if the connection was made or has failed.
   bool open(std::size_t index, Stream& stream) {
     const Rank peer = group_.rank_at(seat_of(index));
-    // A peer that dials and has ended will not dial any more. The end is asked for before the connection is: a
-    // connection that the peer made before it ended is there by now. If this rank dials, connections::NetPeers will
-    // tell.
+    // If the peer dials and has ended, it will not dial any more. This function asks for the end first and for the
+    // connection afterwards: a connection that the peer made before its end is then there. If this rank dials,
+    // connections::NetPeers reports a failure.
     std::optional<Stream::End> end;
     for (const Stream* sibling : open_siblings(index))
       if (peer > world_.rank && sibling->is_left()) end = sibling->end().value_or(Stream::End{});
@@ -215,15 +217,15 @@ class TcpLink final : public Link {
   void close(Stream& stream) {
     posix::FileDescriptor socket = stream.take_socket();
     if (!socket) return;
-    // Bytes that were not read would make the kernel reset the connection, and drop what the peer has not read yet.
+    // If bytes stayed unread, the kernel would reset the connection and drop bytes that the peer has not read yet.
     char unread[4096];
     for (int turn = 0; turn < 1000 && ::recv(socket.get(), unread, sizeof unread, MSG_DONTWAIT) > 0; ++turn) {
     }
     net_->disarm(socket.get());
-    ::shutdown(socket.get(), SHUT_RDWR);  // a child forked in this moment may hold a copy
+    ::shutdown(socket.get(), SHUT_RDWR);  // close() alone would not end a connection of which a forked child has a copy
   }
 
-  // Messages that this seat sends to itself.
+  // Delivers messages that this seat has sent to itself.
   void match_own() {
     for (std::size_t at = 0; at < own_receives_.size(); ++at) {
       Operation& receive = operations_[own_receives_[at]];
@@ -242,7 +244,7 @@ class TcpLink final : public Link {
     }
   }
 
-  // Why the operation failed.
+  // Records why the operation failed.
   void explain(const Operation& operation) {
     const std::string peer = describe(world_, group_.rank_at(operation.peer));
     if (operation.actual_bytes != operation.bytes) {
@@ -288,8 +290,8 @@ class TcpLink final : public Link {
   const std::string name_;
   std::vector<Operation> operations_;  // by ticket - 1
   std::vector<std::uint32_t> unused_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by index_of(); null until it is first used
-  std::vector<std::size_t> active_;               // those with something to send or to wait for
+  std::vector<std::unique_ptr<Stream>> streams_;  // by index_of(); null until first used
+  std::vector<std::size_t> active_;               // the streams that have something to send or wait for something
   std::vector<std::uint32_t> own_sends_, own_receives_;
   std::vector<std::pair<Seat, Error>> unreachable_;
   std::optional<Error> failure_;

@@ -7,8 +7,8 @@
 
 namespace hvd::transport::tcp {
 
-// A connection to a seat is made when something is first sent to it or received from it: a group of thousands starts as
-// fast as a group of two.
+// A connection to a seat is made when something is first sent to that seat or received from it. So a group of thousands
+// of ranks starts as fast as a group of two.
 std::unique_ptr<Link> make_link(const Surroundings& surroundings, const Group& group, std::string name);
 
 }  // namespace hvd::transport::tcp

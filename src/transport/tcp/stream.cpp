@@ -13,12 +13,13 @@
 namespace hvd::transport::tcp {
 namespace {
 
-// This much is moved in one direction before the other has its turn: both ends should work at the same time.
+// The most bytes that are moved in one direction before it is the other direction's turn. A limit lets both ends work
+// at the same time.
 constexpr std::size_t stride_bytes = 1 << 20;
-// A small message with its header, and those that follow, come in one call.
+// A small message with its header and the messages behind it are read by one call.
 constexpr std::size_t stage_bytes = 16 << 10;
 constexpr std::size_t most_messages_per_call = 8;
-// With the kernel's first window a message of 64 KB and its header would need two turns.
+// The size of the kernel's window. With the kernel's default a message of 64 KB and its header would need two turns.
 constexpr int window_bytes = 2 << 20;
 
 bool would_block(int error) {
@@ -50,7 +51,7 @@ void Stream::send(std::uint32_t operation) {
 
 void Stream::recv(std::uint32_t operation) {
   Operation& wanted = (*operations_)[operation];
-  // The last of them may still be coming in.
+  // The last early message may not have arrived completely.
   auto complete = early_.end() - (is_inside_ && target_ < 0 ? 1 : 0);
   auto found =
       std::find_if(early_.begin(), complete, [&](const Early& each) { return each.channel == wanted.channel; });
@@ -145,7 +146,7 @@ bool Stream::pull() {
   return has_moved;
 }
 
-// False if no message has come, or if nobody waits for it and for none behind it.
+// Reads the header of the next message and finds the receive for it. Returns false if the header has not arrived.
 bool Stream::read_header() {
   if (staged() < sizeof(Header)) return fill();
   Header header;
@@ -177,7 +178,7 @@ bool Stream::read_header() {
 }
 
 bool Stream::read_body() {
-  std::byte* to = nullptr;  // null: a message of the wrong size, which is dropped
+  std::byte* to = nullptr;  // null: the message has a wrong size and is dropped
   if (target_ < 0) to = early_.back().bytes.data();
   else if (Operation& wanted = (*operations_)[static_cast<std::size_t>(target_)]; wanted.bytes == header_.bytes)
     to = wanted.data;
@@ -203,9 +204,10 @@ bool Stream::read_body() {
   return true;
 }
 
-// Reads more into the stage. False if nothing has come. True at the end of the connection, since that is news.
+// Reads more bytes into the stage. Returns false if no bytes have come. Returns true at the end of the connection, so
+// that the caller looks again.
 bool Stream::fill() {
-  if (!can_receive_) {  // half a message, and nothing more will come
+  if (!can_receive_) {  // only half a message is there, and no more bytes will come
     stage_begin_ = stage_end_ = 0;
     return true;
   }
@@ -235,7 +237,7 @@ void Stream::end_message() {
     target_ = -1;
     return;
   }
-  // A receive for it may have begun while it came in.
+  // A receive for this message may have begun while the message came in.
   Early& message = early_.back();
   std::int64_t waiting = take_waiting(message.channel);
   if (waiting < 0) return;
@@ -247,7 +249,8 @@ void Stream::end_message() {
   settle(static_cast<std::uint32_t>(waiting), actual);
 }
 
-// The oldest receive that waits for the channel; it no longer waits afterwards. -1 if there is none.
+// Returns the oldest receive that waits for the channel, and removes it from the waiting ones. Returns -1 if there is
+// none.
 std::int64_t Stream::take_waiting(const Channel& channel) {
   auto found = std::find_if(waiting_.begin(), waiting_.end(),
                             [&](std::uint32_t number) { return (*operations_)[number].channel == channel; });

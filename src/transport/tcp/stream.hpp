@@ -1,15 +1,16 @@
 #pragma once
-// The connection to one seat of a link: what waits to be sent, what is expected, and what came too early.
+// The connection to one seat of a link, with the messages that wait to be sent, the receives that wait, and the
+// messages that came too early.
 //
 //  1. Messages leave in the order of the sends: a header, then the bytes, as the socket has room.
-//  2. What arrives is read only while a receive waits for it. So a peer that runs ahead fills the kernel's buffers and
-//     then waits: no memory of ours grows with what it sends.
-//  3. A message that a receive waits for is read straight into the receive's memory (up to the few KB that come along
-//     with its header).
-//  4. A message that nobody waits for yet, but that stands before one that is waited for, is put aside in private
-//     memory. Nothing else is.
-//  5. When the connection ends, whatever had arrived before is still delivered; then the receives fail. The sends fail
-//     as soon as the kernel takes no more.
+//  2. Arrived bytes are read only while a receive waits for something. So if a peer runs ahead, it fills the kernel's
+//     buffers and then waits. This process's memory does not grow with the peer's messages.
+//  3. If a receive waits for a message, the message is read directly into the receive's memory, except for a few KB
+//     that come together with its header.
+//  4. A message that no receive waits for is moved into private memory if a receive waits for a later message. No other
+//     message is moved there.
+//  5. When the connection ends, everything that had arrived before is still delivered; then the receives fail. The
+//     sends fail as soon as the kernel takes no more bytes.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,13 +23,13 @@
 
 namespace hvd::transport::tcp {
 
-// Operations are numbers in a table that the link owns. Used by one thread.
+// Operations are numbers in a table that the link owns. Only one thread uses a stream.
 class Stream {
  public:
-  // Why the connection ended.
+  // The reason why the connection ended.
   struct End {
-    int error = 0;             // errno; 0 if the other end closed it
-    std::string abort_reason;  // why the other end aborted the link; empty if it did not say
+    int error = 0;             // errno; 0 if the other end closed the connection
+    std::string abort_reason;  // why the other end aborted the link; empty if it gave no reason
   };
 
   explicit Stream(std::vector<Operation>& operations) : operations_(&operations) {}
@@ -40,24 +41,24 @@ class Stream {
   posix::FileDescriptor take_socket();
 
   void send(std::uint32_t operation);
-  // Takes a message that came too early, or waits for one.
+  // Takes a message that came too early. If there is none, waits for a message.
   void recv(std::uint32_t operation);
   bool has_to_send() const { return first_ < outgoing_.size(); }
   bool expects_anything() const { return !waiting_.empty() || target_ >= 0; }
   bool is_idle() const { return !has_to_send() && !expects_anything(); }
 
-  // How often push() has found no room since something last went out.
+  // Returns how often push() has found no room since the last bytes went out.
   unsigned blocked_looks() const { return blocked_looks_; }
-  // Moves what can be moved now, up to a few hundred KB in each direction. True if anything was.
+  // Move what can be moved now, up to a few hundred KB in each direction. Return true if anything was moved.
   bool push();
   bool pull();
 
-  // The other end has closed its half. It does so only when it wants nothing more that is sent to it.
+  // True if the other end has closed its half. It does so only when it does not need any more messages.
   bool is_left() const;
-  // Everything that waits fails; there is no connection.
+  // There is no connection: everything that waits fails.
   void fail(End end);
-  // Tells the other end that this one has aborted the link, and why; not while a message is half sent, for this would
-  // be taken for a part of it.
+  // Tells the other end that this end has aborted the link, and why. Does nothing while a message is half sent, because
+  // the text would be taken for a part of that message.
   void tell_abort(const std::string& why);
   const std::optional<End>& end() const { return end_; }
 
@@ -84,19 +85,19 @@ class Stream {
 
   std::vector<std::uint32_t> outgoing_;  // oldest first, from first_ on
   std::size_t first_ = 0;
-  std::size_t sent_ = 0;  // of the first, header included
+  std::size_t sent_ = 0;  // bytes of the first operation that were sent, including the header
   unsigned blocked_looks_ = 0;
   bool can_send_ = true, can_receive_ = true;
 
   std::vector<std::uint32_t> waiting_;  // receives, oldest first
-  std::unique_ptr<std::byte[]> stage_;  // read and not looked at yet
+  std::unique_ptr<std::byte[]> stage_;  // bytes that were read but not used yet
   std::size_t stage_begin_ = 0, stage_end_ = 0;
-  bool is_inside_ = false;  // a header was read; its bytes follow
+  bool is_inside_ = false;  // a header was read and its bytes are still coming in
   Header header_;
   std::size_t received_ = 0;
-  std::int64_t target_ = -1;  // the receive that the bytes go to; -1: early_.back()
+  std::int64_t target_ = -1;  // the receive that gets the bytes; -1: early_.back() gets them
   std::vector<Early> early_;
-  std::vector<Buffer> spare_;  // memory of early messages, kept for the next
+  std::vector<Buffer> spare_;  // memory of earlier early messages, kept for later ones
 };
 
 }  // namespace hvd::transport::tcp

@@ -1,5 +1,5 @@
 #pragma once
-// What travels on a connection of a link: headers, each followed by the bytes it announces.
+// The format of a link's connection: headers, each followed by the bytes that it announces.
 #include <cstdint>
 
 #include "transport/transport.hpp"
@@ -9,7 +9,7 @@ namespace hvd::transport::tcp {
 struct Header {
   enum class Kind : std::uint16_t {
     message,
-    abort,  // the sender has aborted the link; the bytes say why. Nothing follows
+    abort,  // the sender has aborted the link; the bytes give the reason. Nothing follows
   };
   std::uint64_t batch = 0;
   std::uint64_t bytes = 0;
@@ -28,10 +28,10 @@ struct Operation {
   enum class State : std::uint8_t { unused, waiting, done, failed };
   State state = State::unused;
   Seat peer;
-  std::byte* data = nullptr;  // never written to for a send
+  std::byte* data = nullptr;  // only read if the operation is a send
   std::size_t bytes = 0;
   Channel channel;
-  std::size_t actual_bytes = 0;  // of the message that a receive was given
+  std::size_t actual_bytes = 0;  // size of the message that a receive got
 };
 
 }  // namespace hvd::transport::tcp

@@ -1,5 +1,6 @@
-"""Checkpointer writes a folder of checkpoints while the training goes on."""
+"""Checkpointer: writes checkpoints of a training into a folder while the training goes on."""
 import os
+import signal
 import sys
 import threading
 import time
@@ -8,11 +9,14 @@ import torch
 
 from horovod import _core
 from horovod.checkpoint import collective
+from horovod.common.stops import should_stop, stop_cause, stop_reason
 from horovod.torch._job import rank
+
+AGAIN = 75  # EX_TEMPFAIL: saved before the end, and another run of the job goes on from there
 
 
 class Checkpointer:
-    """Saves a training into a folder at regular times, and restores it from there.
+    """Saves a training into a folder at regular steps or times, and restores it from there.
 
         checkpointer = hvd.checkpoint.Checkpointer("run", model, optimizer, every_steps=500, scheduler=scheduler)
         start = checkpointer.restore()["step"] or 0
@@ -21,14 +25,21 @@ class Checkpointer:
             checkpointer.step(step)
         checkpointer.close()
 
-    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are
-    kept.
+    When all ranks are to stop (hvd.should_stop), step() saves, and `stopped` is true on all of them:
 
-    every_steps, every_minutes: give one of them, or both; then the one that comes first counts.
-    asynchronous: step() copies the state on rank 0 (snapshot_bytes of memory, used again each time) and returns; a
-    thread writes the copy. There is one write at a time: a save waits for the write before it. An error of a
-    write is raised by the next save(), wait() or close(), on all ranks.
-    objects, compression, random_numbers, sharded: as for save(). Shards are never written asynchronously.
+            if checkpointer.stopped:
+                break
+
+    In a with block the process then ends by itself, with `exit_code`: AGAIN if it would go on in another run of the
+    job, so that horovodrun (--max-requeues) or the job script puts the job back into the queue.
+
+    All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are kept.
+
+    every_steps, every_minutes: how often step() saves. Given both, it saves when the first of them is reached.
+    asynchronous: step() copies the state on rank 0 into memory (snapshot_bytes, used again for each copy) and returns;
+    a thread writes the copy. There is one write at a time: a save waits until the write before has ended. The next
+    save(), wait() or close() raises the error of a write, on all ranks.
+    objects, compression, random_numbers, sharded: as for save(). Shards are always written before save() returns.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,
@@ -39,8 +50,8 @@ class Checkpointer:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}; expected a positive number, or None")
         self.folder = collective.path_text(folder)
-        self.stall_seconds = 0.0  # seconds that the training of this rank stood still for checkpoints
-        self.snapshot_bytes = 0  # bytes that the copy takes, on rank 0
+        self.stall_seconds = 0.0  # seconds that the training of this rank has stood still for checkpoints
+        self.snapshot_bytes = 0  # bytes of rank 0's copy of the state
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
         self._asynchronous, self._sharded = asynchronous and not sharded, sharded
@@ -49,7 +60,11 @@ class Checkpointer:
         self._writing = None
         self._first_step = None
         self._saved_step = None
+        self.restored_step = None  # that the training goes on from
+        self.stopped = False  # all ranks were to stop: the loop has to end
+        self.exit_code = 0  # that the program should end with then
         self._clock = _Clock(every_minutes) if every_minutes is not None else None
+        should_stop()  # from now on a warning is heard
         collective.on_rank_0(self._prepare_folder)
 
     def _prepare_folder(self):
@@ -61,24 +76,45 @@ class Checkpointer:
     # ---- saving ---------------------------------------------------------------------------------------------------
 
     def step(self, step, extra=None):
-        """Call it after each step of the training. Saves if it is time to, and returns whether it saved."""
-        if not self._is_due(step):
-            return False
-        self.save(step, extra)
-        return True
+        """Call this after each step of the training. Saves if a checkpoint is due; returns True if it has saved.
+
+        It also saves when all ranks are to stop. It then returns when the checkpoint is safe on the disk, and `stopped`
+        is true.
+        """
+        stops = should_stop() and not self.stopped
+        is_due = self._is_due(step)
+        if stops or is_due:
+            self.save(step, extra)
+        if stops:
+            self.wait()
+            self.stopped = True
+            self.exit_code, text = self._how_to_end(step)
+            if rank() == 0:
+                print(f"horovod: stopped at step {step}, since {stop_reason()}; {text}", file=sys.stderr, flush=True)
+        return stops or is_due
+
+    def _how_to_end(self, step):
+        if stop_cause() == "program":  # which had its reasons, and may end otherwise
+            return 0, "saved"
+        if stop_cause() == "terminated":  # who sent it decides whether the job runs again
+            return 128 + signal.SIGTERM, "saved"
+        if self.restored_step is not None and step <= self.restored_step:
+            return 1, (f"saved, but no step was done: this run began with step {self.restored_step}. Another one would "
+                       "not get further, so the job is not put back into the queue")
+        return AGAIN, f"saved; exit code {AGAIN} asks for another run of the job"
 
     def _is_due(self, step):
         if self._first_step is None:
             self._first_step = step - 1
         since = step - (self._first_step if self._saved_step is None else self._saved_step)
-        if since < 0:  # the steps began again
+        if since < 0:  # the step numbers began anew
             self._saved_step, since = step, 0
         if self._every_steps is not None and since >= self._every_steps:
             return True
         return self._clock is not None and self._clock.is_due()
 
     def save(self, step, extra=None):
-        """Saves now. An asynchronous save writes while the training goes on."""
+        """Saves now. If asynchronous, a thread does the writing after save() has returned."""
         began = time.monotonic()
         self.wait()
         if self._sharded:
@@ -114,7 +150,8 @@ class Checkpointer:
                          keep=self._keep)
 
     def wait(self):
-        """Returns when the save that was begun is safe on the disk. Raises the error of this save, on all ranks."""
+        """Returns when the checkpoint that was begun is safe on the disk. Raises the error of its write, on all
+        ranks."""
         if not self._asynchronous:
             return
         collective.on_rank_0(self._finish)
@@ -125,7 +162,8 @@ class Checkpointer:
             writing.finish()
 
     def close(self):
-        """Waits for the save, then lets other jobs use the folder. The checkpointer may be used again afterwards."""
+        """Waits, then gives up the right to write to the folder, so that other jobs may. The checkpointer may be
+        used again afterwards."""
         try:
             self.wait()
         finally:
@@ -139,23 +177,25 @@ class Checkpointer:
     def __exit__(self, kind, *_):
         if kind is None:
             self.close()
+            if self.stopped:
+                _end_undisturbed(self.exit_code)
         elif rank() == 0 and self._writing is not None:
-            try:  # other ranks may not come here, so only the save that was begun is finished
+            try:  # other ranks may not come here: only ends this rank's write
                 self._finish()
-            except Exception as error:  # the first failure is shown
+            except Exception as error:  # the exception of the `with` block is the one to raise
                 print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
 
     # ---- restoring ------------------------------------------------------------------------------------------------
 
     def restore(self, **options):
-        """Loads the newest whole checkpoint. Returns what restore() returns, or {"step": None} if there is no
-        checkpoint."""
+        """Loads the newest whole checkpoint. Returns the dict of hvd.checkpoint.restore(), or {"step": None} if
+        there is none."""
         self.wait()
         if collective.on_rank_0(self._is_empty):
             return {"step": None}
         rest = collective.restore(self.folder, self._model, self._optimizer, random_numbers=self._random_numbers,
                                   **options, **self._objects)
-        self._saved_step = rest["step"]
+        self._saved_step = self.restored_step = rest["step"]
         return rest
 
     def _is_empty(self):
@@ -168,8 +208,16 @@ class Checkpointer:
         return collective.latest(self.folder)
 
 
+def _end_undisturbed(code):
+    """All is saved. Launchers that see one rank end with a code (srun --kill-on-bad-exit) end the others by SIGTERM,
+    whose code would then stand for all."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
+
+
 class _Writing:
-    """A write in a thread of its own. The interpreter waits for the thread before it ends."""
+    """A write on its own thread. The interpreter does not end before this thread has ended."""
 
     def __init__(self, write):
         self._error = None
@@ -179,7 +227,7 @@ class _Writing:
     def _run(self, write):
         try:
             write()
-        except Exception as error:  # raised by finish()
+        except Exception as error:  # finish() raises it
             self._error = error
 
     def finish(self):
@@ -189,10 +237,10 @@ class _Writing:
 
 
 class _Clock:
-    """Saves after a number of minutes by rank 0's clock, without asking rank 0 in each step.
+    """Tells all ranks when `minutes` have passed by rank 0's clock, without asking rank 0 in each step.
 
-    All ranks agree on the step at which they ask rank 0 next: the step at which half of the time that is left will have
-    passed, at the pace so far.
+    Whenever the ranks ask rank 0, it also tells them the step at which to ask again: the step when half of the time
+    that is left will have passed, at the speed so far.
     """
 
     def __init__(self, minutes):

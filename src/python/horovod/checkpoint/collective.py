@@ -1,5 +1,5 @@
-"""save, restore and latest. They are collective: rank 0 opens the files, and the others get the content by broadcasts.
-"""
+"""save, restore and latest: collective functions. Only rank 0 opens files; the other ranks get the contents by
+broadcasts."""
 import contextlib
 import datetime
 import importlib.util
@@ -19,7 +19,7 @@ from horovod.torch.functions import allgather_object
 
 FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
-# Names at the top of the tree that belong to Horovod. The user names the other objects there.
+# The names at the top of the tree that are not names of the user's objects.
 _OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards")
 
 
@@ -32,7 +32,7 @@ def _broadcast(name, address, count, keep):
 
 
 def share(value=None):
-    """Returns rank 0's JSON value on every rank."""
+    """Returns rank 0's value, which JSON can express, on every rank."""
     text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8) if rank() == 0 else None
     length = torch.tensor([text.numel() if rank() == 0 else 0], dtype=torch.int64)
     _ops.finish(_broadcast("length", length.data_ptr(), 8, length))
@@ -43,7 +43,7 @@ def share(value=None):
 
 
 def share_outcome(failure, value=None):
-    """Raises rank 0's failure on every rank. If there is none, returns rank 0's value. `failure` is an exception or
+    """Raises rank 0's failure on every rank, or returns rank 0's value if it has none. `failure`: an exception, or
     None."""
     told = share([type(failure).__name__, str(failure)] if failure else ["", value]) if size() > 1 else \
         ["", value] if failure is None else None
@@ -55,24 +55,23 @@ def share_outcome(failure, value=None):
 
 
 def _tried_on_rank_0(do):
-    """Returns the result of do() on rank 0 and the exception that it raised; (None, None) on other ranks."""
+    """(the result of do(), the exception that do() raised) on rank 0; (None, None) elsewhere."""
     if rank() != 0:
         return None, None
     try:
         return do(), None
-    except Exception as error:  # the others wait for any kind of exception
+    except Exception as error:  # of any kind: the other ranks wait for it
         return None, error
 
 
 def on_rank_0(do):
-    """Calls do() on rank 0. Returns its result, which is plain data, on every rank, or raises its exception on every
-    rank."""
+    """Runs do() on rank 0. Every rank returns its result, which must be plain data, or raises its exception."""
     value, failure = _tried_on_rank_0(do)
     return share_outcome(failure, value)
 
 
 def _refuse_together(problem):
-    """Raises on all ranks if any rank has a problem, so that no rank waits for the others."""
+    """Raises on all ranks if any rank has a problem. Otherwise the other ranks would wait for that rank."""
     answers = allgather_object(problem, "checkpoint.problems") if size() > 1 else [problem]
     for who, found in enumerate(answers):
         if found:
@@ -109,8 +108,7 @@ def _library_of_h5py():
 
 
 def collect(model, optimizer, step, extra, objects, with_random):
-    """Returns the whole state as a tree.Tensors on rank 0, None on other ranks. Collective if random numbers are
-    wanted."""
+    """Returns the whole state as tree.Tensors on rank 0, None elsewhere. Collective if random numbers are wanted."""
     generators = None
     if with_random:
         mine = training.random_state()
@@ -120,7 +118,7 @@ def collect(model, optimizer, step, extra, objects, with_random):
 
 
 def on_this_rank_0(do):
-    """Returns the result of do() on rank 0, None on other ranks. An exception is raised on all ranks."""
+    """Runs do() on rank 0. Returns its result there and None elsewhere; all ranks raise its exception."""
     value, failure = _tried_on_rank_0(do)
     share_outcome(failure)
     return value
@@ -158,17 +156,17 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
          random_numbers=True, sharded=False, **objects):
     """Saves the training's state as one file. Collective: all ranks call it, rank 0 writes.
 
-    path: of the file, "run/model.h5". A file that was there is kept as path + ".previous" (keep_previous).
-    model, optimizer: rank 0's are saved. extra: any structure of numbers, texts, tensors, lists and dicts.
-    objects: objects that have a state_dict(), under names that you choose: scheduler=…, scaler=…, sampler=….
-    compression: None, "gzip", "gzip:9"; also "zstd" or "lz4" if the HDF5 library has the filter.
+    path: the file, for example "run/model.h5". An older file there is kept as path + ".previous" if keep_previous.
+    model, optimizer: rank 0's are saved. extra: any numbers, texts, tensors, lists and dicts.
+    objects: objects with a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
+    compression: None, "gzip", "gzip:9", or, if the HDF5 library has the filter, "zstd" or "lz4".
     random_numbers: save the random number generators of all ranks.
-    sharded: every rank has a model of its own, or a part of one. The ranks of a node write one file, in the folder
-    path + ".shards"; the file at `path` has the list of them.
+    sharded: for ranks that have different models, or parts of one. The ranks of a node write one file, in the folder
+    path + ".shards"; the file at `path` lists these files.
 
-    Returns when the file is safe on the disk. Raises OSError (no room, no permission), ValueError (a path that is no
-    file, or belongs to another running job), TypeError (something that has no place in a checkpoint) on all ranks; the
-    file that was there is then untouched.
+    Returns when the file is safe on the disk. Raises on all ranks, and then leaves the older file untouched: OSError
+    (no room, no permission), ValueError (the path is no file, or belongs to another running job), TypeError (an object
+    that cannot be stored in a checkpoint).
     """
     if sharded:
         save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
@@ -179,7 +177,7 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
 
 
 def write(path, entries, kept, step, compression, keep_previous, lease=None, keep=0):
-    """Called on the one process that writes. `kept`: the tensors behind the addresses."""
+    """Runs on the one process that writes. `kept`: the tensors that the addresses in `entries` point to."""
     find_library()
     _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease, keep)
     del kept
@@ -192,7 +190,7 @@ def save_sharded(path, model, optimizer, step, extra, objects, compression, keep
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
-        _core.checkpoint_release(file)  # nobody else knows the name of this file
+        _core.checkpoint_release(file)  # no other save can use this file's name
 
     shards, mark = sharded_files.save_shards(path, state, write_shard)
 
@@ -217,16 +215,16 @@ def _open(path):
 
 
 def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
-    """Loads a checkpoint into the given objects, on all ranks. Returns the rest as a dict, with "step". Collective.
+    """Loads a checkpoint into the given objects, on all ranks. Returns the rest as a dict with "step". Collective.
 
-    path: of a file, or of a folder, whose newest whole checkpoint is loaded. If one is damaged, the one before it
-    is loaded, with a warning. The number of ranks may differ from that of the save.
-    strict: fail if the checkpoint does not have exactly the model's tensors; if false, load those that fit.
-    random_numbers: set the random number generators of ranks that the saved job had.
-    objects: as for save(); their load_state_dict() is called.
+    path: a file, or a folder: then its newest whole checkpoint is loaded. If a checkpoint is damaged, the one before it
+    is loaded, with a warning. The number of ranks may differ from the number when it was saved.
+    strict: refuse a checkpoint that does not have exactly the model's tensors; otherwise load the tensors that fit.
+    random_numbers: set the random number generators of the ranks that had saved theirs.
+    objects: objects as given to save(); their load_state_dict() is called.
 
-    The dict has what was saved as `extra`, "step" (None if it was not given to save), and the state of objects that
-    were saved and are not given here. Nothing is loaded if anything does not fit: ValueError, on all ranks.
+    The dict has the items that were saved as `extra`, "step" (None if save() was not given one), and the state of
+    saved objects that are not given here. If anything does not fit, nothing is loaded and all ranks raise ValueError.
     """
     path = path_text(path)
     tried = []
@@ -250,7 +248,8 @@ class _ShardsDamaged(Exception):
 
 
 def _one_before(index, tried):
-    """Returns the index of shards before this one: the one that it replaced, else the next by name in its folder."""
+    """The index of shards that comes before this one: the file that this one replaced, or the next older name in its
+    folder."""
     if os.path.exists(f"{index}.previous"):
         return f"{index}.previous"
     around = os.path.dirname(index) or "."
@@ -311,7 +310,8 @@ def _problem_with(root, path, model, optimizer, strict, objects):
 
 
 def _read(opened, wanted, places):
-    """Fills the tensors. Rank 0 reads, and broadcasts each tensor to the others while it reads the next one."""
+    """Fills the tensors. While rank 0 reads a tensor from the file, the broadcasts of earlier ones are already under
+    way."""
     handles, failure = [], None
     for item in wanted:
         item.tensor = places.get(item.path)
@@ -325,8 +325,8 @@ def _read(opened, wanted, places):
 
 
 def _fetch(opened, item, failure):
-    """Reads a tensor. After a failure nothing is read, but the broadcasts continue, because the others have started
-    theirs."""
+    """Reads one tensor on rank 0. After a failure it reads no more, but its caller still starts the broadcasts,
+    because the other ranks have started theirs."""
     if opened is None or failure is not None or not item.bytes():
         return failure
     try:
@@ -337,8 +337,8 @@ def _fetch(opened, item, failure):
 
 
 def _read_own(opened, generators):
-    """Returns this rank's generators. The generators of all ranks travel in one piece. None if the saved job had no
-    such rank."""
+    """Returns this rank's random number generators, None if none were saved for it. The generators of all ranks are
+    broadcast in one piece."""
     items = list(generators.tensors())
     memory = torch.empty(sum(tree.aligned(item.bytes()) for item in items), dtype=torch.uint8)
     at, failure = 0, None
@@ -382,7 +382,7 @@ def _rest_of(root, objects):
 
 
 def latest(folder):
-    """Returns the path of the newest whole checkpoint of a folder, on all ranks; None if there is none. Collective."""
+    """Returns the path of the newest whole checkpoint in a folder, on all ranks; None if there is none. Collective."""
     folder = path_text(folder)
 
     def find():
@@ -392,6 +392,6 @@ def latest(folder):
         try:
             return _core.checkpoint_open(folder)[2]
         except ValueError:
-            return None  # the warnings have said why
+            return None  # the warnings have told the reason
 
     return on_rank_0(find)

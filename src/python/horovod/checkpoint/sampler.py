@@ -1,11 +1,11 @@
-"""A sampler whose position is saved with the training, and found again by another number of ranks."""
+"""A sampler whose position is saved with the training. Another number of ranks can go on from there."""
 import torch
 
 from horovod.torch._job import rank, size
 
 
 class Sampler(torch.utils.data.Sampler):
-    """Shares a data set out among the ranks, and stores the position of the job in it.
+    """Divides a data set among the ranks, and knows how much of it the job has already used.
 
         sampler = hvd.checkpoint.Sampler(dataset)
         loader = torch.utils.data.DataLoader(dataset, batch_size=32, sampler=sampler)
@@ -13,26 +13,27 @@ class Sampler(torch.utils.data.Sampler):
             sampler.set_epoch(epoch)
             for batch in loader:
                 …
-                sampler.advance(len(batch))         # not by itself: loaders read ahead
+                sampler.advance(len(batch))         # the sampler cannot know: loaders read ahead
                 checkpointer.step(step)             # Checkpointer(…, sampler=sampler)
 
-    Each rank advances by its own share of a step. All ranks must advance equally. After a restore the rest of the epoch
-    is shared out among the ranks of the new job: no sample comes twice, and none is left out. The order depends on seed
-    and epoch alone. The last samples of an epoch are repeated so that all ranks get equally many.
+    Each rank calls advance() with the number of its own samples of a step, which must be equal on all ranks. After a
+    restore the rest of the epoch is divided among the ranks of the new job: no sample is repeated or left out. The
+    order of the samples depends only on seed and epoch. The last samples of an epoch are repeated so that all ranks get
+    equally many.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
         self.epoch = 0
-        self.position = 0  # samples of this epoch that all ranks of the job together have done
+        self.position = 0  # how many samples of this epoch the job has used, over all ranks
         self._count, self._shuffle, self._seed = len(dataset), shuffle, seed
 
     def set_epoch(self, epoch):
-        """Begins an epoch. The epoch in which a checkpoint was made continues at the saved position."""
+        """Begins an epoch. The epoch of a restored checkpoint goes on at its saved position."""
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
 
     def advance(self, samples):
-        """Adds the number of samples that this rank has trained on."""
+        """This rank has trained on `samples` more samples."""
         self.position = min(self._count, self.position + samples * size())
 
     def _rest(self):

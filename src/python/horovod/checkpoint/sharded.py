@@ -1,10 +1,10 @@
-"""Checkpoints of models of which every rank has a part: one file per node, and a small index that names these files.
+"""Checkpoints of models of which every rank has a part: one file per node, and a small file that lists these files.
 
     run/big.h5                        the index: a checkpoint whose group `shards` names the files
-    run/big.h5.shards/node-0-MARK.h5  what the ranks of the first node have, each under /rank_N
+    run/big.h5.shards/node-0-MARK.h5  the states of the first node's ranks, each under /rank_N
 
-The ranks of a node hand their parts to the lowest rank of the node, which writes them. The index is written last. Until
-then the index names the shards of the generation before, so a checkpoint counts as a whole or not at all.
+The ranks of a node send their state to the node's lowest rank, which writes the file. The index is written last.
+Therefore a save takes effect as a whole or not at all: until then the old index names the shards of the last save.
 """
 import contextlib
 import os
@@ -22,7 +22,7 @@ from horovod.torch.mpi_ops import alltoall
 
 
 class Nodes:
-    """Tells which ranks share a host, and which rank acts for them: the lowest one."""
+    """Tells which ranks share a host. The lowest of them is their leader."""
 
     def __init__(self, own=None):
         self.of_rank = allgather_object(socket.gethostname() if own is None else own, "checkpoint.nodes")
@@ -36,9 +36,10 @@ class Nodes:
 
 
 def _send(what, data):
-    """Sends bytes to each rank, {rank: uint8 tensor of a multiple of 64}. Returns what came, as a list by rank.
+    """Sends bytes to ranks and returns the bytes received, as a list by sender. `data` is {rank: uint8 tensor}.
 
-    The bytes travel as rows of 64 bytes, because the number of rows has to fit into 32 bits.
+    The size of each tensor is a multiple of 64. The bytes are sent as rows of 64, because the number of rows must fit
+    32 bits.
     """
     rows = {who: data[who].view(-1, 64) for who in sorted(data)}
     splits = [len(rows[who]) if who in rows else 0 for who in range(size())]
@@ -57,11 +58,11 @@ def _text(tensor):
 
 
 def agree(do):
-    """Calls do() on this rank. If it fails on any rank, the first failure is raised on all ranks."""
+    """Runs do() on this rank. If do() fails on any rank, all ranks raise the first failure."""
     value = failure = None
     try:
         value = do()
-    except Exception as error:  # the others wait for any kind of exception
+    except Exception as error:  # of any kind: the other ranks wait for it
         failure = error
     for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)),
                                                  "checkpoint.agree")):
@@ -77,7 +78,7 @@ def agree(do):
 
 
 def save_shards(path, state, write, nodes=None):
-    """Writes the ranks' tree.Tensors, one file per node. Returns {node: the index's entry about it} and the mark of the
+    """Writes the ranks' tree.Tensors, one file per node. Returns {node: its entry in the index} and the mark of the
     files."""
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
@@ -110,7 +111,7 @@ def save_shards(path, state, write, nodes=None):
 
 
 def _shard(descriptions, parts, members, mark):
-    """Returns the entries of a node's file, and the objects that have to live until the file is written."""
+    """Returns the entries of a node's file, and the tensors that must live until the file is written."""
     entries, kept = [("/", "dict", tree.GROUP, None), ("/mark", "", tree.TEXT, mark)], []
     for who in members:
         part = parts[who].contiguous()
@@ -135,7 +136,7 @@ def remove_shards(path, ending):
 
 
 def remove_old_shards(path):
-    """Called on rank 0 when the index is in its place. Removes shards that neither this index nor the one before it
+    """Runs on rank 0 when the new index is in its place: removes shards that neither it nor the previous index
     names."""
     named = set()
     for index in (path, f"{path}.previous"):
@@ -157,7 +158,8 @@ def remove_old_shards(path):
 
 
 def read_own(path, shards, open_file, nodes=None):
-    """Returns this rank's tree.Node with tensors in memory. Collective; fails on all ranks if a shard is not whole."""
+    """Returns this rank's tree.Node with its tensors in memory. Collective; fails on all ranks if a shard is not
+    whole."""
     nodes = Nodes() if nodes is None else nodes
     count = sum(len(each["ranks"].split()) for each in shards.values())
     if count != size():

@@ -1,4 +1,4 @@
-"""The parts of a training that are saved: models and optimizers, by the names of parameters, and random numbers."""
+"""The parts of a training that are saved: models, optimizers by the names of their parameters, and random numbers."""
 import random
 import sys
 
@@ -8,7 +8,7 @@ from horovod.checkpoint.tree import Node, Read
 
 
 def unwrapped(model):
-    """Returns the model that torch.compile() has put into another one."""
+    """Returns the model inside the wrapper that torch.compile() makes, or the model itself."""
     return getattr(model, "_orig_mod", model)
 
 
@@ -16,7 +16,8 @@ def unwrapped(model):
 
 
 def names_of_parameters(optimizer, model):
-    """Returns the optimizer's parameters in its order, and their names: the model's names, else param.0 and so on."""
+    """Returns the optimizer's parameters in its order, and a name for each: the model's name for it, else param.0
+    and so on."""
     known = {}
     if model is not None:
         for name, parameter in unwrapped(model).named_parameters():
@@ -27,7 +28,7 @@ def names_of_parameters(optimizer, model):
 
 
 def optimizer_state(optimizer, model):
-    """Returns the optimizer's state_dict(), with the names of parameters in place of numbers."""
+    """The optimizer's state_dict(), with the names of parameters instead of their numbers."""
     parameters, names = names_of_parameters(optimizer, model)
     state = optimizer.state_dict()
     groups = state["param_groups"]
@@ -40,12 +41,12 @@ def optimizer_state(optimizer, model):
     return named
 
 
-# State that optimizers keep in the shape of the parameter.
+# The parts of an optimizer's state that have the shape of the parameter.
 _LIKE_PARAMETERS = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg")
 
 
 def problem_with_optimizer(found, optimizer, model):
-    """Returns the reason why the saved optimizer (a Node) cannot be loaded into this one; None if it can."""
+    """Returns the reason why this optimizer cannot load the saved one (a Node), or None."""
     parameters, names = names_of_parameters(optimizer, model)
     groups = found.get("param_groups")
     if not isinstance(found.get("state"), Node) or not isinstance(groups, Node):
@@ -53,7 +54,7 @@ def problem_with_optimizer(found, optimizer, model):
     if len(groups) != len(optimizer.param_groups):
         return f"{len(groups)} parameter groups were saved, this optimizer has {len(optimizer.param_groups)}"
     saved = _saved_names(groups)
-    if saved is None:  # the names were too many for a text: they are a tensor that is read later
+    if saved is None:  # such long lists are saved as a tensor, which is not read yet
         return None
     missing = sorted(set(names) - set(saved))
     surplus = sorted(set(saved) - set(names))
@@ -85,7 +86,7 @@ def _listed(what, names):
 
 
 def load_optimizer(optimizer, model, saved):
-    """The inverse of optimizer_state(). It is exact to the bit, whatever types the state has."""
+    """The inverse of optimizer_state(). The values stay the same bit for bit, whatever types the state has."""
     parameters, names = names_of_parameters(optimizer, model)
     number_of = {name: number for number, name in enumerate(names)}
     of_name = dict(zip(names, parameters))
@@ -93,7 +94,7 @@ def load_optimizer(optimizer, model, saved):
     state["state"] = {number_of.get(name, name): value for name, value in saved["state"].items()}
     state["param_groups"] = []
     for ours, group in zip(optimizer.param_groups, saved["param_groups"]):
-        # The order is that of this optimizer. It may differ from the order when the state was saved.
+        # In the order of this optimizer, which may differ from the order when the state was saved.
         numbers = [number_of[names[_position(parameters, parameter)]] for parameter in ours["params"]]
         state["param_groups"].append({**group, "params": numbers})
     optimizer.load_state_dict(state)
@@ -103,8 +104,8 @@ def load_optimizer(optimizer, model, saved):
             continue
         for key, value in values.items():
             now = loaded.get(key)
-            # load_state_dict() gives moments the type of their parameter, which may be less precise than the saved
-            # type.
+            # load_state_dict() converts moments to the type of their parameter, which may be less precise than the
+            # saved type.
             if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor) and now.dtype != value.dtype:
                 loaded[key] = value.to(now.device)
 
@@ -117,7 +118,7 @@ def _position(parameters, wanted):
 
 
 def problem_with_model(found, model):
-    """Returns the reason why the saved model (a Node) cannot be loaded into this one; None if it can."""
+    """Returns the reason why this model cannot load the saved one (a Node), or None."""
     own = unwrapped(model).state_dict()
     missing = sorted(set(own) - set(found))
     surplus = sorted(set(found) - set(own))
@@ -133,8 +134,8 @@ def problem_with_model(found, model):
 
 
 def places_in_model(found, model):
-    """Returns {path: tensor} of the tensors that can be read into the model's own memory, and whether these are all
-    tensors."""
+    """Returns {path: tensor} for what can be read directly into the model's memory, and whether this is the whole
+    model."""
     module = unwrapped(model)
     own = module.state_dict()
     memory = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers())}
@@ -152,7 +153,7 @@ def places_in_model(found, model):
 
 
 def random_state():
-    """Returns the states of this process's generators: torch's, Python's, and NumPy's if NumPy is loaded."""
+    """Returns the states of this process's generators: torch's, Python's, and NumPy's if it is loaded."""
     state = {"torch": torch.get_rng_state(), "python": list(random.getstate())}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -164,7 +165,7 @@ def random_state():
 
 
 def set_random_state(state):
-    torch.set_rng_state(state["torch"].clone())  # some versions of torch crash if the state is a part of another tensor
+    torch.set_rng_state(state["torch"].clone())  # copied: some versions of torch crash on a part of another tensor
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     if "cuda" in state and torch.cuda.is_available():

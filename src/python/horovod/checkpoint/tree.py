@@ -1,7 +1,7 @@
-"""Makes the entries of a checkpoint from Python objects, and the reverse. The tree is typed; reading it runs no code.
+"""Turns Python objects into the entries of a checkpoint and back. Reading such a tree runs no code from the file.
 
-An entry is (path, kind, type, value), as in horovod.h. Nothing is pickled: saving an object that has no place in the
-tree fails with its name. docs/checkpoint-layout.md lists the kinds.
+An entry is (path, kind, type, value), as in horovod.h. Nothing is pickled. An object that cannot be stored is refused
+when it is saved, and the error names it. docs/checkpoint-layout.md lists the kinds.
 """
 import collections
 import collections.abc
@@ -14,9 +14,9 @@ import torch
 GROUP, NONE, BOOL, INTEGER, NUMBER, TEXT, TENSOR = range(7)
 
 DEEPEST = 100
-LONGEST_TEXT = 32 << 10  # longer texts are datasets of bytes
+LONGEST_TEXT = 32 << 10  # longer texts are stored as datasets of bytes
 
-# The file uses torch's names of types.
+# torch's names of the types are also their names in the file.
 DTYPES = {
     str(dtype).split(".")[1]: dtype
     for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
@@ -35,7 +35,7 @@ _RESERVED = ("kind", "dtype", "unit", ".", "..")
 
 
 def escape(name):
-    """Escapes a name for a path; see escape() in src/checkpoint/state.hpp."""
+    """Writes a name so that it can be part of a path; see escape() in src/checkpoint/state.hpp."""
     if not name:
         return "%"
     if name in _RESERVED:
@@ -49,7 +49,7 @@ def unescape(part):
 
 
 class Tensors:
-    """Entries whose values may be torch tensors on any device. Tensors become addresses when they are about to be
+    """Entries whose tensors are torch tensors on any device. Their addresses are filled in just before they are
     written."""
 
     def __init__(self):
@@ -62,12 +62,12 @@ class Tensors:
         return sum(value.numel() * value.element_size() for _, _, type_, value in self.entries if type_ == TENSOR)
 
     def on_host(self):
-        """Returns (entries with addresses, objects that live until the entries are written). Copies only tensors that
-        are not contiguous in this host's memory."""
+        """Returns (entries with addresses, the tensors that must live until they are written). Copies only tensors
+        that are not contiguous in the host's memory."""
         return self._addressed(lambda tensor: tensor.to("cpu").contiguous())
 
     def copied_into(self, memory):
-        """Like addressed(), but copies all tensors into `memory` (a uint8 tensor of at least room_for(...) bytes)."""
+        """Like on_host(), but all tensors are copied into `memory`, a uint8 tensor of at least room_needed() bytes."""
         at = 0
 
         def copy(tensor):
@@ -106,7 +106,7 @@ def aligned(size):
 
 
 def flatten(value, path="/", into=None):
-    """Returns the entries of a value. A TypeError names an object that cannot be an entry."""
+    """Returns the entries of a value. A TypeError names the part that cannot be an entry."""
     into = Tensors() if into is None else into
     _put(value, path, into, 0)
     return into
@@ -224,7 +224,7 @@ def _put_numpy(value, path, into):
     if name not in DTYPES or not value.dtype.isnative:
         raise TypeError(
             f"the checkpoint's {path} is of NumPy's type {value.dtype}; expected one of {', '.join(DTYPES)}")
-    array = numpy.array(value, order="C")  # a copy, because torch takes no array that is read-only
+    array = numpy.array(value, order="C")  # a copy, because torch refuses read-only arrays
     kind = "ndarray" if isinstance(value, numpy.ndarray) else "numpy"
     tensor = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
     into.add(path, kind, TENSOR, tensor.view(DTYPES[name]).reshape(array.shape))
@@ -238,7 +238,7 @@ def _bytes_of(tensor):
 
 
 class Read:
-    """A tensor that is to be read: its description, and its memory once it is read."""
+    """A tensor that is to be read: its description, and later its memory."""
 
     def __init__(self, path, kind, dtype, shape):
         self.path, self.kind, self.shape = path, kind, tuple(shape)
@@ -271,7 +271,7 @@ class Read:
 
 
 class Node(dict):
-    """A group that is read: names to nodes, Read tensors and values."""
+    """A group that is read. Maps names to Nodes, Read tensors and values."""
 
     def __init__(self, kind=""):
         super().__init__()
@@ -285,7 +285,7 @@ class Node(dict):
                 yield item
 
     def value(self):
-        """Returns the Python object. Its tensors must have been read."""
+        """Returns the Python object. All its tensors must have been read before."""
         items = {name: item.value() if isinstance(item, (Node, Read)) else item for name, item in self.items()}
         kind, _, key = self.kind.partition(" of ")
         if self.kind.startswith("sparse_"):
@@ -307,7 +307,7 @@ def _sparse(kind, parts):
 
 
 def unflatten(entries):
-    """Returns the root Node of entries that were read. A tensor's value is (dtype, shape)."""
+    """Returns the root Node of entries that were read. The value of a tensor's entry is (dtype, shape)."""
     nodes = {"/": Node()}
     for path, kind, type_, _ in entries:
         if type_ == GROUP:
@@ -343,7 +343,7 @@ def _text_of(kind, value):
 
 
 def as_text(entries):
-    """Encodes the entries for the other ranks."""
+    """Turns entries into text, to send them to the other ranks."""
     return json.dumps(entries)
 
 

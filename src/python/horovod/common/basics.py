@@ -9,7 +9,7 @@ from horovod.common.util import get_extension_full_path
 
 
 class HorovodBasics:
-    """Has the functions init, rank, size, … A framework's module exports its bound methods."""
+    """The functions init, rank, size, … of a framework's module are bound methods of one HorovodBasics."""
 
     Average = _core.AVERAGE
     Sum = _core.SUM
@@ -19,26 +19,26 @@ class HorovodBasics:
     Product = _core.PRODUCT
 
     def __init__(self, pkg_path=None, *args):
-        """The arguments say in which file the extension with the C functions is; see MPI_LIB_CTYPES."""
+        """The arguments tell where the extension with the C functions is; see MPI_LIB_CTYPES."""
         self._extension = (pkg_path, *args)
         if _process_sets._basics is None:
             _process_sets._setup(self)
 
     @functools.cached_property
     def MPI_LIB_CTYPES(self):
-        """The C functions horovod_rank() and so on, through ctypes."""
+        """The C functions horovod_rank() and so on, opened with ctypes."""
         return ctypes.CDLL(get_extension_full_path(*self._extension), mode=ctypes.RTLD_GLOBAL)
 
     def init(self, comm=None, process_sets=None):
-        """Joins the job that this process was launched into; blocks until all ranks are there.
+        """Joins the job that this process was launched for. Blocks until all ranks have joined.
 
-        Nothing happens if Horovod is initialised already. Raises ValueError if joining fails.
+        Does nothing if Horovod is already initialised. Raises ValueError if joining fails.
 
         comm: None for all processes; an mpi4py communicator, whose processes become the ranks (it is copied and may be
-        freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Only its members call this.
-        process_sets: a list of ProcessSet that exist from the start. It is the same on all ranks, but sets of
-        communicators may differ. Or "dynamic": sets may be added and removed later. If Horovod is initialised
-        already, the sets of the list get the ids that they have.
+        freed); or a list of ranks of MPI.COMM_WORLD, in the order of the new ranks. Only those processes call init().
+        process_sets: a list of ProcessSet that exist from the start, the same on all ranks. Only sets of communicators
+        may differ between ranks. Or "dynamic": then sets may be added and removed later. If Horovod is already
+        initialised, the sets of the list get the ids of the existing equal sets.
         """
         sets = _requested_process_sets(process_sets)
         _check_communicator(comm)
@@ -59,16 +59,16 @@ class HorovodBasics:
         _process_sets._init_process_sets(sets)
 
     def shutdown(self):
-        """Ends Horovod on all ranks; afterwards init() may be called again. Nothing happens if it is not running."""
+        """Ends Horovod on all ranks. init() may be called again afterwards. Does nothing if Horovod is not
+        initialised."""
         _ops.shutdown()
 
     def is_initialized(self):
-        """True between init() and shutdown(), also in children that were forked meanwhile: they know their parent's
-        rank."""
+        """True between init() and shutdown(), and in children that were forked then: they know their parent's rank."""
         return _core.has_place()
 
     def rank(self):
-        """This process's number among all; ValueError before init()."""
+        """The number of this process among all processes. ValueError before init()."""
         return _core.world()[0]
 
     def size(self):
@@ -76,7 +76,7 @@ class HorovodBasics:
         return _core.world()[1]
 
     def local_rank(self):
-        """This process's number among those of its node."""
+        """The number of this process among the processes of its node."""
         return _core.world()[2]
 
     def local_size(self):
@@ -84,11 +84,11 @@ class HorovodBasics:
         return _core.world()[3]
 
     def cross_rank(self):
-        """This node's number among the nodes that have this local rank."""
+        """The number of this node among the nodes that have a process with this local rank."""
         return _core.world()[4]
 
     def cross_size(self):
-        """The number of nodes that have a process of this local rank."""
+        """The number of nodes that have a process with this local rank."""
         return _core.world()[5]
 
     def is_homogeneous(self):
@@ -96,30 +96,32 @@ class HorovodBasics:
         return _core.world()[6]
 
     def mpi_threads_supported(self):
-        """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError without MPI."""
+        """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError if no MPI
+        does."""
         level = _core.mpi_thread_level()  # ValueError before init()
         if level < 0:
             raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
         return level == 3
 
     def mpi_enabled(self):
-        """True if the ranks are connected by an MPI; False before init()."""
+        """True if an MPI connects the ranks. False before init()."""
         return _core.has_place() and _core.mpi_thread_level() >= 0
 
     def mpi_built(self):
         return _core.mpi_built()
 
     def gloo_enabled(self):
-        """True if only our sockets and shared memory connect the ranks, as Gloo does elsewhere; False before init()."""
+        """True if only our sockets and shared memory connect the ranks, which other Horovods do by Gloo. False
+        before init()."""
         return _core.has_place() and _core.mpi_thread_level() < 0
 
     def gloo_built(self):
-        """True always: what Gloo means elsewhere, to meet at a store and to communicate without an MPI, is always
-        there."""
+        """Always true: what Gloo does elsewhere, meeting at a store and communicating without an MPI, is always
+        built in."""
         return True
 
     def nccl_built(self):
-        """NCCL's version code, 0 without NCCL."""
+        """The version code of NCCL, or 0 if built without NCCL."""
         return 0
 
     def ddl_built(self):
@@ -135,14 +137,14 @@ class HorovodBasics:
         return False
 
     def start_timeline(self, file_path, mark_cycles=False):
-        """Writes what happens to every operation to a file from now on; all ranks call it, rank 0 writes.
+        """From now on rank 0 writes the events of all its operations to a file. All ranks call this.
 
         ValueError unless HOROVOD_TIMELINE was set (to a path, or DYNAMIC) when Horovod was initialised.
         """
         _core.timeline_start(os.fspath(file_path), mark_cycles)
 
     def stop_timeline(self):
-        """Closes the timeline's file. Nothing happens if no timeline is being written."""
+        """Closes the timeline's file. Does nothing if no timeline is being written."""
         _core.timeline_stop()
 
     # ---- process sets ---------------------------------------------------------------------------------------------
@@ -176,13 +178,13 @@ class HorovodBasics:
         return place
 
     def _check_dynamic(self):
-        _core.process_set_ids()  # ValueError before init()
+        _core.process_set_ids()  # raises ValueError before init()
         if not _ops.are_sets_dynamic:
             raise ValueError("process sets can only be added and removed if HOROVOD_DYNAMIC_PROCESS_SETS=1 is set when "
                              'Horovod is initialised, or by init(process_sets="dynamic")')
 
     def _add_process_set_impl(self, ranks):
-        """Makes a set and returns its id."""
+        """Makes a process set and returns its id."""
         self._check_dynamic()
         everyone = range(self.size())
         wrong = [rank for rank in ranks if rank not in everyone]
@@ -197,7 +199,8 @@ class HorovodBasics:
         return process_set_id
 
     def _comm_process_set_id(self, comm):
-        """Returns the id of the set that has the processes of an mpi4py communicator; ValueError if there is none."""
+        """Returns the id of the set that has exactly the ranks of an mpi4py communicator. ValueError if there is
+        none."""
         ranks = _process_sets._ranks_of(comm, _process_sets.global_process_set.mpi_comm)
         for number, found in self._get_process_set_ids_and_ranks().items():
             if found == ranks:
@@ -206,7 +209,7 @@ class HorovodBasics:
 
 
 def _requested_process_sets(process_sets):
-    """Returns the process sets that init() was asked for. The string "dynamic" asks for no set yet."""
+    """Returns the process sets that the caller of init() gave. The string "dynamic" gives none."""
     if process_sets is None:
         return []
     if isinstance(process_sets, str):
@@ -232,7 +235,7 @@ def _check_communicator(comm):
 
 
 def _handle_of(comm):
-    """Returns the address of an mpi4py communicator's MPI_Comm, and its size."""
+    """Returns the address of the MPI_Comm in an mpi4py communicator, and the size of that MPI_Comm in bytes."""
     from mpi4py import MPI
 
     return MPI._addressof(comm), MPI._sizeof(comm)

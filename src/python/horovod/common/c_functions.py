@@ -1,5 +1,5 @@
-"""The answers of the C functions horovod_rank() and so on of the extension mpi_lib_v2: numbers, or an error code if
-there is no answer. Pointers come as numbers."""
+"""The results of the C functions horovod_rank() and so on of the extension mpi_lib_v2: numbers, or codes for errors.
+Pointers are passed as numbers."""
 import ctypes
 import os
 import sys
@@ -10,7 +10,7 @@ from horovod.common.basics import HorovodBasics
 
 _NOT_INITIALIZED = HorovodBasics.HOROVOD_PROCESS_SET_ERROR_INIT
 _basics = HorovodBasics()
-_made = {}  # id -> ProcessSet that was added by this module
+_made = {}  # id -> ProcessSet; only sets that were added here
 
 
 def _ints(address, count):
@@ -50,7 +50,7 @@ def _communicator(handle):
 
 
 def init_multi_comm(comms, count, set_ranks, set_sizes, set_count):
-    """Returns the members of the job and its process sets. The first communicator is the job, the others are sets."""
+    """The first communicator contains the ranks of the job. The others are process sets of this rank."""
     from mpi4py import MPI
     step = MPI._sizeof(MPI.Comm)
     kind = ctypes.c_int if step == ctypes.sizeof(ctypes.c_int) else ctypes.c_size_t
@@ -70,7 +70,8 @@ def is_initialized():
 
 
 def start_timeline(path, mark_cycles):
-    """Returns 1 if started, -1 if Horovod is not initialised, -2 if the timeline was not enabled at init."""
+    """Returns 1 if the timeline was started, -1 if Horovod is not initialised, -2 if the timeline was not enabled at
+    init()."""
     if not _core.is_initialized():
         return -1
     try:
@@ -111,7 +112,7 @@ for _name in ("rank size local_rank local_size cross_rank cross_size is_homogene
 
 
 def _problem_with(process_set_id):
-    """Returns the error code that says why nothing can be said about the set; None if the set exists."""
+    """Returns the code that says why nothing is known about the set; None if the set exists."""
     if not _core.is_initialized():
         return _NOT_INITIALIZED
     if process_set_id not in _core.process_set_ids():
@@ -139,7 +140,7 @@ def _why_not_changed():
 
 
 def add_process_set(ranks, count):
-    """Collective over all ranks. Returns the id of the set, or an error code."""
+    """Collective over all ranks. Returns the id of the set, or a code."""
     ranks = sorted(_ints(ranks, count))
     try:
         if ranks in _basics._get_process_set_ids_and_ranks().values():
@@ -153,7 +154,7 @@ def add_process_set(ranks, count):
 
 
 def remove_process_set(process_set_id):
-    """Collective over all ranks. Returns the id that the set had, or an error code."""
+    """Collective over all ranks. Returns the id that the set had, or a code."""
     problem = _problem_with(process_set_id)
     if problem is not None:
         return problem

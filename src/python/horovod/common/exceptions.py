@@ -8,7 +8,7 @@ class HorovodInternalError(RuntimeError):
 class HostsUpdatedInterrupt(RuntimeError):
     """The hosts of an elastic job changed.
 
-    skip_sync: hosts were only removed, so the state of the remaining ones need not be synchronised.
+    skip_sync: hosts were only removed. Therefore the state of the remaining ranks need not be synchronised.
     """
 
     def __init__(self, skip_sync=False):

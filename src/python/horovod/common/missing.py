@@ -1,5 +1,4 @@
-"""The parts of Horovod that this version lacks. A program that asks for one gets an error that says so, and what to do.
-"""
+"""The names of Horovod that this version does not have. A program that uses one gets an error that says what to do."""
 
 _INSTEAD = {
     "horovod.tensorflow": "Its binding is to come; horovod.torch is there",
@@ -18,6 +17,6 @@ def text_about(name):
 
 
 def not_here(name):
-    """Returns the exception that the module of that name raises."""
-    # The exception has no attribute `name`: with it `from package import name` would take it for an ordinary absence.
+    """Returns the error that the module of that name must raise."""
+    # The error has no attribute `name`. With it, `from package import name` would report an ordinary missing name.
     return ModuleNotFoundError(text_about(name))

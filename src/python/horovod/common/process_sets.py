@@ -4,7 +4,7 @@ import weakref
 from horovod.common.util import is_iterable
 
 _basics = None  # HorovodBasics of the first framework module that was imported
-_registered = weakref.WeakSet()  # sets that have an id of this job, without the global set
+_registered = weakref.WeakSet()  # sets with an id in this job, except the global set
 
 
 def _is_communicator(x):
@@ -37,30 +37,32 @@ class ProcessSet:
         self.ranks = sorted(ranks)
 
     def _invalidate(self):
-        """Called when it is no set of the job any more. It may be added again."""
+        """The set no longer belongs to the job. It may be added again."""
         self.process_set_id = None
 
     def _check_id(self):
-        """Returns this set's id; TypeError if it has none. The C library checks whether it is usable."""
+        """Returns this set's id. TypeError if it has none. The C library checks whether operations can run in the
+        set."""
         if self.process_set_id is None:
             raise TypeError(f"{self} is not registered: give it to hvd.init() or hvd.add_process_set(), and do not use "
                             "it after hvd.remove_process_set()")
         return self.process_set_id
 
     def size(self):
-        """The number of ranks; None if not registered."""
+        """The number of ranks; None if the set is not registered."""
         if self.process_set_id is None:
             return None
         return _basics._process_set_size(self.process_set_id)
 
     def rank(self):
-        """This process's place in the set; None if not registered, ValueError if this process is not in it."""
+        """This process's place in the set; None if the set is not registered, ValueError if this process is not in
+        the set."""
         if self.process_set_id is None:
             return None
         return _basics._process_set_rank(self.process_set_id)
 
     def included(self):
-        """True if this process is in the set. None if the set's ranks are not known yet."""
+        """True if this process is in the set; None if the set's ranks are not known yet."""
         if self.ranks is None:
             return None
         return _basics.rank() in self.ranks
@@ -74,7 +76,7 @@ global_process_set.process_set_id = 0
 
 
 def _temp_process_set_object(process_set_id):
-    """Returns a ProcessSet that has an id and nothing else."""
+    """Makes a ProcessSet that has only an id."""
     temporary = ProcessSet([])
     temporary.ranks = None
     temporary.process_set_id = process_set_id
@@ -90,10 +92,10 @@ def _setup(basics):
 
 
 def _lists_of_ranks(process_sets, comm):
-    """Returns the ranks of each set that init() is to make, in the order of ids. The sets of communicators come first,
-    sorted.
+    """Returns the ranks of each set that init() will make, in the order of the sets' ids. Sets of communicators come
+    first, sorted.
 
-    Collective over the communicator, if any set has one: every rank knows only its own sets.
+    Collective over the communicator `comm`, if there is one: each rank knows only the sets of its own communicators.
     """
     lists = [process_set.ranks for process_set in process_sets if process_set.mpi_comm is None]
     own = [_ranks_of(process_set.mpi_comm, comm) for process_set in process_sets if process_set.mpi_comm is not None]
@@ -103,12 +105,12 @@ def _lists_of_ranks(process_sets, comm):
             raise ValueError("init(process_sets=...): the communicator of a ProcessSet has processes that are not in "
                              "the communicator comm")
         lists = [list(ranks) for ranks in sorted(found)] + lists
-    return [ranks for ranks in lists if ranks]  # an empty list stands for all ranks, which have a set already
+    return [ranks for ranks in lists if ranks]  # an empty list means all ranks, which already have a set
 
 
 def _ranks_of(comm, world):
-    """Returns the ranks that the processes of an mpi4py communicator have in the job of another one; negative: not
-    there."""
+    """Returns the ranks that the processes of `comm` have in the communicator `world`; negative if one is not in
+    `world`."""
     from mpi4py import MPI
 
     group, of_world = comm.Get_group(), world.Get_group()
@@ -120,7 +122,7 @@ def _ranks_of(comm, world):
 
 
 def _begin_anew(comm):
-    """Called when a job has begun: the ids of the job before it mean nothing any more."""
+    """A new job has begun: the ids of the last job are no longer valid."""
     for process_set in list(_registered):
         process_set._invalidate()
     _registered.clear()
@@ -128,11 +130,11 @@ def _begin_anew(comm):
 
 
 def _init_process_sets(process_sets):
-    """Called after init. Gives the global set its ranks, and each of these sets its id. KeyError if there is no set of
-    its ranks."""
+    """Runs after init: stores the global set's ranks and the ids of `process_sets`. KeyError if no set has the ranks
+    of one."""
     try:
         sets = _basics._get_process_set_ids_and_ranks()
-    except ValueError:  # it was shut down meanwhile
+    except ValueError:  # Horovod was shut down meanwhile
         return
     everyone = global_process_set.ranks = sets[0]
     ids = {tuple(ranks): number for number, ranks in sets.items()}
@@ -157,9 +159,10 @@ def _init_process_sets(process_sets):
 
 
 def add_process_set(process_set):
-    """Makes a set of these ranks; returns it. Every rank of the job calls this, members or not, in the same order.
+    """Makes a set of these ranks and returns it. All ranks of the job must call this in the same order, also those
+    outside of the set.
 
-    process_set: a ProcessSet, or rank numbers. Raises ValueError if there is a set of the same ranks, or if process
+    process_set: a ProcessSet, or rank numbers. Raises ValueError if another set has the same ranks, or if process
     sets are not dynamic (HOROVOD_DYNAMIC_PROCESS_SETS=1, or init(process_sets="dynamic")).
     """
     if not isinstance(process_set, ProcessSet):
@@ -173,8 +176,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Removes the set and returns True. Returns False for the global set and for sets that are not registered, which
-    cannot be removed. Every rank calls this."""
+    """Removes the set. Every rank calls this. Returns False for the global set and for sets that are not registered."""
     number = process_set.process_set_id
     if number is None or number == 0:
         return False

@@ -24,9 +24,10 @@ def get_ext_suffix():
 
 
 def get_extension_full_path(pkg_path, *args):
-    """args: the folders below the folder of the file pkg_path, and last the extension's name without its suffix."""
+    """Returns the path of an extension. args: folders below the folder of the file pkg_path, then the extension's
+    name without suffix."""
     base = os.path.join(os.path.dirname(os.path.abspath(pkg_path)), *args)
-    for_all_pythons = base + ".abi3.so"  # our extensions have this name
+    for_all_pythons = base + ".abi3.so"  # our extensions work with all versions of Python 3
     return for_all_pythons if os.path.exists(for_all_pythons) else base + get_ext_suffix()
 
 
@@ -38,17 +39,17 @@ def check_extension(ext_name, ext_env_var, pkg_path, *args):
 
 
 def check_installed_version(name, version, exception=None):
-    """HorovodVersionMismatchError if the installed metadata says that Horovod was built for another version.
+    """Raises HorovodVersionMismatchError if the installed metadata says that Horovod was built for another version.
 
-    One build of Horovod serves every version of a framework, so that there is nothing to compare; `exception`, the
-    reason why an extension could not be imported, is raised again.
+    One build of Horovod works with every version of a framework. Therefore there is nothing to compare, and only
+    `exception` is raised again: the reason why an extension could not be imported.
     """
     if exception is not None:
         raise exception
 
 
 def _cache(f):
-    """Stores what f returned, and returns it again for the same arguments."""
+    """Stores the results of f and returns the stored result for the same arguments."""
     results = {}
 
     @functools.wraps(f)
@@ -62,7 +63,8 @@ def _cache(f):
 
 
 def _answer_in_fork(question, verbose):
-    """Returns what question() returns in a forked child; None if it fails. In this process no framework is imported."""
+    """Returns the result of question() in a forked child; None if it fails. In a child, because importing a
+    framework would leave traces in this process."""
     import multiprocessing
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -74,7 +76,7 @@ def _answer_in_fork(question, verbose):
             os.dup2(silence, 2)
         try:
             answer = question()
-        except Exception:  # any exception means "no"
+        except Exception:  # every reason means "no"
             if verbose:
                 import traceback
                 traceback.print_exc()
@@ -103,7 +105,7 @@ def gpu_available(ext_base_name, verbose=False):
 
 
 def _built(question, verbose):
-    """Returns the first answer of an extension that can be imported; None if none can be imported."""
+    """Asks the first extension that can be imported. None if none can."""
     for extension in EXTENSIONS:
         answer = _answer_in_fork(lambda: getattr(importlib.import_module(f"horovod.{extension}"), question)(), verbose)
         if answer is not None:
@@ -138,7 +140,7 @@ def ccl_built(verbose=False):
 
 @contextmanager
 def env(**kwargs):
-    """Sets environment variables (None: does not change it) and restores the previous values afterwards."""
+    """Sets environment variables (None: leaves one unchanged). Restores their old values afterwards."""
     changes = {name: value for name, value in kwargs.items() if value is not None}
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
@@ -153,7 +155,7 @@ def env(**kwargs):
 
 
 def get_average_backwards_compatibility_fun(reduce_ops):
-    """Returns a function (op, average) -> op, where `average` is the old spelling of Average and Sum."""
+    """Returns a function (op, average) -> op. `average` is the old way to ask for Average or Sum."""
 
     def resolve(op, average):
         if average is None:
@@ -172,15 +174,15 @@ def num_rank_is_power_2(num_rank):
 
 
 def split_list(items, num_parts):
-    """Returns num_parts consecutive chunks of nearly equal length, the longer ones first. Some are empty if there are
-    few items."""
+    """Returns num_parts consecutive chunks of nearly equal length, longer ones first. Some are empty if there are
+    too few items."""
     length, longer = divmod(len(items), num_parts)
     starts = [part * length + min(part, longer) for part in range(num_parts + 1)]
     return [items[start:end] for start, end in zip(starts, starts[1:])]
 
 
 def is_version_greater_equal_than(ver, target):
-    """Compares a version such as 2.13.0+cpu with a target a.b.c."""
+    """True if a version such as 2.13.0+cpu is at least the target a.b.c."""
     if not isinstance(ver, str) or not isinstance(target, str):
         raise ValueError("This function only accepts string arguments. Received:\n"
                          f"ver (type={type(ver)}) and target (type={type(target)})")

@@ -1,4 +1,4 @@
-"""Loaders of data for training loops."""
+"""Data loaders for training loops."""
 from horovod.data.data_loader_base import AsyncDataLoaderMixin, BaseDataLoader
 
 __all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]

@@ -1,21 +1,21 @@
-"""A base class of loaders of batches, and a mixin that prepares batches ahead in a thread."""
+"""A base class for loaders of batches, and a mixin that prepares batches ahead in a thread."""
 import queue
 import threading
 
 
 class BaseDataLoader:
-    """Derived classes define _iterate(), which yields the batches, and __len__(), the number of batches."""
+    """A derived class defines _iterate(), which makes the batches, and __len__(), their number."""
 
     def __len__(self):
-        """The number of batches of an epoch."""
+        """The number of batches in an epoch."""
         raise NotImplementedError()
 
     def _iterate(self):
-        """An iterator over the batches of one epoch."""
+        """Returns an iterator over the batches of one epoch."""
         raise NotImplementedError()
 
     def _process_batch(self, batch):
-        """Returns what the program gets in place of a batch. It runs in the program's thread."""
+        """Turns a batch into the object that the program gets. Runs in the program's thread."""
         return batch
 
     def __iter__(self):
@@ -24,20 +24,20 @@ class BaseDataLoader:
 
 
 class _Failure:
-    """An exception from the thread. It is raised where the program uses batches."""
+    """An exception of the thread, to be raised where the batches are used."""
 
     def __init__(self, error):
         self.error = error
 
 
 class AsyncDataLoaderMixin:
-    """Makes batches in a thread while the program uses earlier ones. Write it before the loader's class:
+    """A mixin, named before a loader's class. It makes batches in a thread while the program uses earlier ones:
 
         class AsyncLoader(AsyncDataLoaderMixin, Loader): ...
 
-    The thread begins with the first iteration and makes one epoch after the other, also ahead of the program.
-    async_loader_queue_size: how many batches may wait; 0: no thread.
-    debug_data_loader: say on standard output what happens.
+    The thread begins with the first iteration and makes one epoch after another. It may be epochs ahead of the program.
+    async_loader_queue_size: how many finished batches may wait; 0 means no thread.
+    debug_data_loader: print what happens to standard output.
     """
 
     def __init__(self, async_loader_queue_size=64, debug_data_loader=False, *args, **kwargs):
@@ -63,23 +63,23 @@ class AsyncDataLoaderMixin:
             except queue.Empty:
                 if self.thread.is_alive() or not self.queue.empty():
                     continue
-                return  # it was closed, or failed before
+                return  # the loader was closed, or has failed before
             if isinstance(batch, _Failure):
                 self._say("failed")
                 raise batch.error
-            if batch is None:  # the epoch has ended
+            if batch is None:  # the end of an epoch
                 self._say("epoch done")
                 return
             yield self._process_batch(batch)
 
     def close_async_loader(self):
-        """Ends the thread. Batches that it has made and nobody has used are dropped."""
+        """Ends the thread. Batches that nobody has used are dropped."""
         self._say("closing")
         if self.async_loader_queue_size <= 0 or not self.started:
             return
         self.finished_event.set()
         while self.thread.is_alive():
-            self._drop_what_is_there()  # the thread may be waiting for room
+            self._drop_what_is_there()  # the thread may be waiting for room in the queue
             self.thread.join(0.05)
         self._drop_what_is_there()
 
@@ -98,7 +98,7 @@ class AsyncDataLoaderMixin:
                         return
                     self.queue.put(batch)
                 self.queue.put(None)
-        except Exception as error:  # the program has to get any kind of exception
+        except Exception as error:  # of any kind: the program must get it
             self.queue.put(_Failure(error))
 
     def _say(self, what):

@@ -1,4 +1,4 @@
-"""Starting Horovod jobs. The launcher is the program `horovodrun`."""
+"""Starts Horovod jobs. The launcher itself is the program `horovodrun`."""
 from horovod.common.missing import text_about
 
 
@@ -7,5 +7,6 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         ssh_identity_file=None, disable_cache=None, output_filename=None, verbose=None, use_gloo=None, use_mpi=None,
         mpi_args=None, network_interface=None, network_interfaces=None, executable=None, np=None, min_np=None,
         max_np=None):
-    """Not there yet: runs func(*args, **kwargs) in num_proc processes of a job and returns the results by rank."""
+    """Not available yet. Will call func(*args, **kwargs) in num_proc processes of a job and return their results by
+    rank."""
     raise NotImplementedError(text_about("horovod.run"))

@@ -1,5 +1,4 @@
-"""allgather and its variants. Their results are as large as the ranks' tensors together. Sparse tensors are reduced
-with allgather, too."""
+"""allgather and its variants: a result has the rows of all ranks' tensors. Also reduces sparse tensors."""
 import torch
 
 from horovod import _core, _ops
@@ -11,14 +10,13 @@ from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name
 
 
 def _operation(tensor, name, full_name, set_id, group=None):
-    """Returns the prepared operation. The number of rows may differ between ranks and calls, so it is no part of the
-    key."""
+    """The number of rows may differ between ranks and calls. Therefore it is not part of the key."""
     return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name,
                     _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group)
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
-    """Starts the concatenation of all ranks' tensors along the first dimension, in which they may differ. Returns a
+    """Starts the concatenation of all ranks' tensors along the first dimension, whose length may differ. Returns a
     handle."""
     check_tensor(tensor, "allgather", name)
     set_id = process_set._check_id()
@@ -48,7 +46,7 @@ def _count(rows):
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """Returns all ranks' tensors, concatenated along the first dimension in the order of ranks. Differentiable."""
+    """Returns all ranks' tensors, concatenated along the first dimension in the order of the ranks. Differentiable."""
     if wants_gradient([tensor]):
         return HorovodAllgather.apply(tensor, name, process_set)
     return _ops.finish(allgather_async(tensor, name, process_set))
@@ -87,7 +85,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    """Returns a tuple of the tensors gathered from all ranks. Differentiable."""
+    """Returns the tuple of the gathered tensors. Differentiable."""
     tensors = list(tensors)
     if wants_gradient(tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
@@ -95,8 +93,8 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
-    """Starts the reduction (Sum or Average) of a sparse tensor. Returns a function that waits for the result and
-    returns it."""
+    """Starts the reduction (Sum or Average) of a sparse tensor. Returns a function that waits and returns the
+    result."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:

@@ -1,4 +1,5 @@
-"""allreduce and its variants: one tensor, or several that become ready together; into new tensors or in place."""
+"""allreduce and its variants: for one tensor, or for several that become ready together; into new tensors or in
+place."""
 import torch
 
 from horovod import _core, _ops
@@ -48,9 +49,8 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
                     process_set=global_process_set):
     """Starts the reduction of a tensor over all ranks into a new tensor. Returns a handle for poll and synchronize.
 
-    The input must not change before synchronize has returned. Operations are matched between ranks by name. Operations
-    without a name are matched by the order in which they are started. op: Average (default), Sum, Adasum, Min, Max,
-    Product.
+    The input must not change before synchronize has returned. Ranks match their operations by name, or by the order of
+    start if they have no name. op: Average (default), Sum, Adasum, Min, Max, Product.
     """
     return _allreduce_async(tensor, False, name, average, op, prescale_factor, postscale_factor, process_set)
 
@@ -58,7 +58,7 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Like allreduce_async, but in place."""
-    if average is None:  # _allreduce_async does this, too; doing it here saves a tenth of a step of tiny gradients
+    if average is None:  # as _allreduce_async does first; here it saves a tenth of the time of tiny gradients
         handle = _core.start_again(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
         if handle is not None:
             return handle
@@ -85,24 +85,24 @@ class HorovodAllreduce(torch.autograd.Function):
 
 
 def _gradient_by_values(gradient, tensor, result, op, prescale_factor, postscale_factor, process_set):
-    """The gradient of this rank's tensor through Min, Max or Product, as if one process held all ranks' tensors.
+    """Returns the gradient of this rank's tensor through Min, Max or Product, as if one process held all tensors.
 
-    Min and Max: the ranks that hold the extremum get it in equal shares. Product: it is multiplied with the product of
-    the other ranks' tensors.
+    Min and Max: the ranks that hold the extremum get equal shares of the result's gradient. Product: the result's
+    gradient is multiplied by the product of all other ranks' tensors.
     """
     def over_ranks(x, op):
         return allreduce(x.contiguous(), op=op, process_set=process_set)
 
     gradient = over_ranks(gradient, Sum)
-    if op == Product and (result != 0).all():  # all ranks find the same
+    if op == Product and (result != 0).all():  # the same decision on all ranks
         return gradient * (result / tensor)
     scaled = tensor if prescale_factor == 1.0 else tensor * prescale_factor
     if op == Product:
         is_zero = scaled == 0
         zeros = over_ranks(is_zero.to(torch.int32), Sum)
         others = over_ranks(torch.where(is_zero, torch.ones_like(scaled), scaled), Product)
-        # `others` is a product without zeros. It is the share of a rank that has the only zero. If no rank has a zero,
-        # this rank's own value is divided out. Otherwise the share is 0.
+        # If this rank has the only zero, its share is the product of the others. If another rank has a zero, its share
+        # is 0.
         share = torch.where(is_zero, others, others / scaled) * (zeros == is_zero)
     else:
         extremum = result if prescale_factor == postscale_factor == 1.0 else over_ranks(scaled, op)
@@ -113,9 +113,9 @@ def _gradient_by_values(gradient, tensor, result, op, prescale_factor, postscale
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
               postscale_factor=1.0, process_set=global_process_set):
-    """Returns the tensor reduced over all ranks, in a new tensor. Differentiable, as in one process.
+    """Returns the tensor reduced over all ranks, as a new tensor. Differentiable, as in one process.
 
-    The gradient is that of the sum of the values that the ranks compute from the result.
+    The gradient is the gradient of the sum of the values that all ranks compute from the result.
     """
     op = handle_average_backwards_compatibility(op, average)
     compressed, context = compression.compress(tensor)
@@ -129,7 +129,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
-    """Like allreduce, but in place (and not differentiable)."""
+    """Like allreduce, but in place and not differentiable."""
     return _ops.finish(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -138,7 +138,7 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
 
 def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_factor, postscale_factor, process_set):
     tensors = tuple(tensors)
-    known_as = None if name is None else f"{name}#{len(tensors)}"  # must not be confused with the name of a tensor
+    known_as = None if name is None else f"{name}#{len(tensors)}"  # differs from the name of a single tensor
     if average is None:
         handle = _core.start_group_again(tensors, in_place, known_as, op, prescale_factor, postscale_factor,
                                          process_set)
@@ -198,7 +198,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
-    """Returns a list of the tensors reduced over all ranks. Differentiable."""
+    """Returns the list of the reduced tensors. Differentiable."""
     op = handle_average_backwards_compatibility(op, average)
     tensors = list(tensors)
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
@@ -212,6 +212,6 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                        process_set=global_process_set):
-    """Like grouped_allreduce, but in place (and not differentiable). Returns the tensors as a tuple."""
+    """Like grouped_allreduce, but in place and not differentiable. Returns the tensors as a tuple."""
     return _ops.finish(
         grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))

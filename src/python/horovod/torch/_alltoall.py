@@ -1,4 +1,4 @@
-"""alltoall: every rank gets rows of every rank's tensor."""
+"""alltoall: every rank sends rows of its tensor to every rank."""
 import operator
 
 import torch
@@ -10,7 +10,8 @@ from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_res
 
 
 def _read_splits(splits, rows, size):
-    """Returns the number of rows for each rank; None for equal parts. ValueError if the numbers are not possible."""
+    """Returns the number of rows for each rank as integers, None for equal parts. ValueError if the splits are not
+    valid."""
     if splits is None:
         if rows % size:
             raise ValueError(f"alltoall: expected a first dimension that is a multiple of the number of ranks, {size}, "
@@ -34,17 +35,17 @@ def _read_splits(splits, rows, size):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Starts sending rows of the tensor to every rank. Returns a handle, whose result is (output, received_splits).
+    """Starts sending rows of the tensor to every rank. Returns a handle; its result is (output, received_splits).
 
-    splits: the number of rows for each rank of the set, in the order of ranks; rows that are left over go to no rank.
-    None: equal parts. received_splits are the numbers of rows that came from each rank, as int32, on the device of
-    `splits` if that is a tensor.
+    splits: the number of rows for each rank of the set, in the order of ranks; further rows are not sent. None: equal
+    parts. received_splits: the number of rows that came from each rank, as int32, on the device of `splits` if that is
+    a tensor.
     """
     check_tensor(tensor, "alltoall", name)
     set_id = process_set._check_id()
     _, size = place_in(set_id)
     rows = rows_of(tensor)
-    parts = _read_splits(splits, rows, size) if tensor.dim() else None  # what has no rows fails when the ranks compare
+    parts = _read_splits(splits, rows, size) if tensor.dim() else None  # a scalar fails when the ranks compare
     full_name = full_name_of("alltoall", name, set_id)
     found = prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:], "alltoall"), full_name,
                      _core.ALLTOALL, DTYPES[tensor.dtype], tensor.shape, process_set=set_id)

@@ -1,4 +1,4 @@
-"""broadcast copies the root's tensor to every rank: into a new tensor or in place."""
+"""broadcast: gives the root's tensor to all ranks, in new tensors or in place."""
 import operator
 
 import torch
@@ -24,9 +24,9 @@ def _broadcast_async(tensor, output, root_rank, name, process_set):
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
-    """Starts the copy of the root's tensor into a new tensor of every rank. Returns a handle.
+    """Starts the copy of the root's tensor into a new tensor on every rank. Returns a handle.
 
-    root_rank: the number of a rank in the job, also for a process set.
+    root_rank: the root's rank in the whole job, even if process_set is not the global set.
     """
     return _broadcast_async(tensor, None, root_rank, name, process_set)
 
@@ -49,12 +49,12 @@ class HorovodBroadcast(torch.autograd.Function):
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """Returns the root's tensor in a new tensor. Differentiable."""
+    """Returns the root's tensor as a new tensor. Differentiable."""
     if wants_gradient([tensor]):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
     return _ops.finish(broadcast_async(tensor, root_rank, name, process_set))
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Like broadcast, but in place (and not differentiable)."""
+    """Like broadcast, but in place and not differentiable."""
     return _ops.finish(broadcast_async_(tensor, root_rank, name, process_set))

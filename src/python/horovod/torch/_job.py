@@ -1,4 +1,4 @@
-"""The job, this process's place in it, and the names of reductions, for horovod.torch."""
+"""The functions about the job and this process's place in it, and the reductions, under horovod.torch's names."""
 from horovod.common.basics import HorovodBasics
 from horovod.common.util import get_average_backwards_compatibility_fun
 

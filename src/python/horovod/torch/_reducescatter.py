@@ -25,7 +25,8 @@ def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_fac
 
 
 def _own_share(tensor, set_id):
-    """Returns an empty tensor for this rank's rows. If the rows cannot be shared equally, the first ranks get more."""
+    """Makes an empty tensor for this rank's rows. If the rows cannot be divided evenly, the first ranks get one
+    more."""
     place, size = place_in(set_id)
     each, more = divmod(tensor.shape[0], size)
     return tensor.new_empty((each + (place < more), *tensor.shape[1:]))
@@ -33,7 +34,8 @@ def _own_share(tensor, set_id):
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                         postscale_factor=1.0):
-    """Starts the reduction (Average or Sum) of a tensor. Every rank gets its rows of the result. Returns a handle."""
+    """Starts the reduction (Average or Sum) of a tensor. Every rank gets its own rows of the result. Returns a
+    handle."""
     check_tensor(tensor, "reducescatter", name)
     set_id = process_set._check_id()
     _check([tensor], op, "reducescatter")
@@ -55,7 +57,7 @@ class HorovodReducescatter(torch.autograd.Function):
 
 
 def _factor(op, process_set, prescale_factor, postscale_factor):
-    """Returns the number by which gradients are multiplied. It is the same as in the Horovod that users know."""
+    """Returns the factor by which gradients are multiplied; its value is the one that Horovod's users expect."""
     return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
 
 
@@ -100,7 +102,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,
                           process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """Returns a list of this rank's rows of the reduced tensors. Differentiable."""
+    """Returns the list of this rank's rows of the reduced tensors. Differentiable."""
     tensors = list(tensors)
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors]) if tensors else ((), ())
     how = (name, op, process_set, prescale_factor, postscale_factor)

@@ -1,4 +1,4 @@
-"""The common part of all collectives on torch tensors: checks them, finds the prepared operation, starts it."""
+"""The steps that every collective does with torch tensors: check them, find the prepared operation, start it."""
 import sys
 
 import torch
@@ -16,7 +16,7 @@ if hasattr(torch, "uint16"):
 
 
 def check_tensor(tensor, verb, name):
-    """Raises unless the tensor can be communicated from where it is in memory."""
+    """Raises unless the tensor can be communicated directly from its memory."""
     if not isinstance(tensor, torch.Tensor):
         of = "" if name is None else f" of tensor {name!r}"
         raise TypeError(f"{verb}{of}: expected a torch.Tensor, found {type(tensor).__name__}")
@@ -32,7 +32,7 @@ def _has_no_shape(tensor):
 
 
 def _what_is_in_the_way_of(tensor):
-    """Returns why the tensor cannot be communicated, and what to do; None if it can be communicated."""
+    """Says why the tensor cannot be communicated, and what to do. None if it can."""
     if torch.nn.parameter.is_lazy(tensor):
         return "the parameter has no values yet; run the model once, from which lazy modules learn their shapes"
     if tensor.is_nested:
@@ -56,9 +56,9 @@ def _what_is_in_the_way_of(tensor):
 
 
 def _why_without_memory(tensor):
-    """Returns None for a tensor that has memory of its own, or needs none; else what kind of tensor it is."""
+    """Returns None for a tensor that has its own memory or needs none; else the reason why it has none."""
     kind = type(tensor)
-    computes = kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # what it shows, from what it wraps
+    computes = kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # its values come from a wrapped tensor
     fakes = sys.modules.get("torch._subclasses.fake_tensor")
     if fakes is not None and isinstance(tensor, fakes.FakeTensor):
         return "a FakeTensor stands for a tensor while a program is traced, and has no values; call Horovod outside " \
@@ -114,15 +114,15 @@ def full_name_of(prefix, name, set_id):
 
 
 def prepared(name, key, *description, **more):
-    """Returns the prepared operation of a tensor. If the user gave no name, it is an operation for this use only.
+    """Returns the prepared operation of a tensor. If the user gave no name, the operation serves this use only.
 
-    key: distinguishes the operation from all others. `description` and `more` are the arguments of _ops.operation.
+    key: distinguishes this operation from all others. `description` and `more` are arguments of _ops.operation.
     """
     return _ops.transient(*description, **more) if name is None else _ops.operation(key, *description, **more)
 
 
 def names_of_group(prefix, name, count, set_id):
-    """Returns the name of the group, and the names of its members."""
+    """Returns the name of the group and the names of its members."""
     base = full_name_of(prefix, name, set_id)
     return base, [f"{base}_{i}of{count}" for i in range(1, count + 1)]
 
@@ -136,14 +136,14 @@ def on_host(tensor):
 
 
 def kept_result(handle, index, like):
-    """Returns the index-th result of an operation that is done. The result stays in the memory in which it was
-    received, or moves to the device of `like`."""
+    """Returns result number `index` of an operation that is done: in the memory that received it, or on the device
+    of `like`."""
     result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
     return result if like.is_cpu else result.to(like.device)
 
 
 def place_in(set_id):
-    """Returns (this rank's place, size) of the set in which an operation is to run."""
+    """Returns (this rank's place, size) of the set in which an operation will run."""
     try:
         return _ops.place_in(set_id)
     except ValueError as error:
@@ -153,7 +153,7 @@ def place_in(set_id):
 
 
 def submit(operation, tensor, output):
-    """Starts an operation from `tensor` into `output`. Tensors on a device go through the host's memory."""
+    """Starts an operation from `tensor` into `output`. Tensors on a device are copied through the host's memory."""
     if tensor.is_cpu:
         return _ops.submit(operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
     host = on_host(tensor)
@@ -180,7 +180,7 @@ def submit_group(operations, tensors, outputs):
 
 
 def _target_on_host(source, output):
-    """Returns the tensor that receives the result: the sent one, if it is as large as the result."""
+    """Returns the host tensor that receives the result: `source` itself if it has the shape of the result."""
     if output.is_cpu:
         return output
     return source if output.shape == source.shape else torch.empty(output.shape, dtype=output.dtype, device="cpu")

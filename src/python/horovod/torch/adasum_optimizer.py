@@ -1,5 +1,5 @@
-"""The optimizer with op=hvd.Adasum. Each rank makes a step with its own gradients. Adasum then combines the moves of
-the ranks' parameters: it adds what is orthogonal and averages what is parallel."""
+"""The optimizer with op=hvd.Adasum. Each rank steps by its own gradients. Then Adasum combines the moves of all
+ranks' parameters: it adds orthogonal moves and averages parallel ones."""
 import weakref
 
 import torch
@@ -11,19 +11,19 @@ from horovod.torch.mpi_ops import Adasum, Max, allreduce_, allreduce_async_
 
 
 class _DistributedAdasumOptimizer:
-    """The methods that differ from those of optimizer._DistributedOptimizer. No gradient is communicated."""
+    """The methods that replace those of optimizer._DistributedOptimizer. No gradient is communicated."""
 
     _combines_steps = True
 
     def synchronize(self):
-        """Does nothing: nothing is under way before step()."""
+        """Does nothing: before step() no communication has begun."""
 
     def skip_synchronize(self):
         raise AssertionError("skip_synchronize() is for optimizers that average gradients: with op=hvd.Adasum the "
                              "changes of a step are combined, so gradients may be changed before step() as they are")
 
     def step(self, closure=None, *args, **kwargs):
-        self._opt_called = True  # schedulers look for this
+        self._opt_called = True  # learning rate schedulers look for this
         distributed = self._distributed
         distributed.take_back_shown_gradients()
         self._listen()
@@ -53,7 +53,7 @@ class _DistributedAdasumOptimizer:
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
 
     def _listen(self):
-        """Counts backward passes; also those of parameters that have been added."""
+        """Watches for backward passes, also of parameters that were added."""
         distributed = self._distributed
         if distributed.passes is None:
             distributed.passes = _Passes()
@@ -64,7 +64,8 @@ class _DistributedAdasumOptimizer:
                     distributed.passes.listen_to(parameter)
 
     def _agree_about_infinities(self, found):
-        """For a gradient scaler. Its findings are tensors of one number; this gives all ranks the greatest value."""
+        """For a gradient scaler: replaces what it found on this rank, tensors of one number, by what all ranks
+        found."""
         greatest = max((value.item() for value in found), default=0.0)
         name = self._distributed.names.of("infinities")
         greatest = allreduce_(torch.tensor([greatest], device="cpu"), None, name, Max).item()
@@ -73,7 +74,7 @@ class _DistributedAdasumOptimizer:
 
 
 class _Passes:
-    """True if a backward pass has come since the last step."""
+    """Tells whether a backward pass has happened since the last step."""
 
     def __init__(self):
         self.are_there = False
@@ -93,7 +94,7 @@ class _Passes:
 
 
 def _combine(parameters, starts, compression):
-    """Moves every parameter by the combination of all ranks' moves, even if this rank has no gradient of it."""
+    """Moves every parameter by the combination of all ranks' moves, also if this rank has no gradient of it."""
     moves = []
     for (parameter, name), start in zip(parameters, starts):
         move, context = compression.compress((parameter - start).contiguous())

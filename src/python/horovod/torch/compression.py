@@ -3,15 +3,15 @@ import torch
 
 
 class Compressor:
-    """A way to compress a tensor and to restore it."""
+    """A way to compress a tensor and to decompress it."""
 
     @staticmethod
     def compress(tensor):
-        """Returns the compressed tensor and what decompress needs to know."""
+        """Returns the compressed tensor and the context that decompress needs."""
 
     @staticmethod
     def decompress(tensor, ctx):
-        """Returns the tensor as it was before compress, except for the precision that was lost."""
+        """Returns the tensor as it was before compress, except for lost precision."""
 
 
 class NoneCompressor(Compressor):
@@ -27,7 +27,7 @@ class NoneCompressor(Compressor):
 
 
 class _Narrower(Compressor):
-    """Communicates floating-point tensors as a smaller type, and integers unchanged."""
+    """Sends floating-point tensors as a smaller type. Leaves integer tensors as they are."""
 
     dtype = None
 
@@ -43,19 +43,19 @@ class _Narrower(Compressor):
 
 
 class FP16Compressor(_Narrower):
-    """float16 has more digits than bfloat16."""
+    """float16: has more digits than bfloat16."""
 
     dtype = torch.float16
 
 
 class BF16Compressor(_Narrower):
-    """bfloat16 has the range of float32, so nothing overflows."""
+    """bfloat16: has the range of float32, so that no value overflows."""
 
     dtype = torch.bfloat16
 
 
 class Compression:
-    """The values for `compression=`."""
+    """The values of the argument `compression=`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,4 +1,4 @@
-"""Making models, optimizers and objects equal on all ranks."""
+"""Makes models, optimizers and objects equal on all ranks."""
 import collections
 import io
 import itertools
@@ -14,7 +14,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """Copies the root's parameters to all ranks, in place.
 
     params: model.state_dict(), a list of tensors, or a list of (name, tensor) such as model.named_parameters().
-    root_rank: the number of a rank in the job, also for a process set.
+    root_rank: the root's rank in the whole job, even if process_set is not the global set.
     """
     if isinstance(params, dict):
         params = sorted(params.items())
@@ -27,7 +27,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
     started = []
     for name, tensor in params:
         if not isinstance(tensor, torch.Tensor):
-            continue  # a state_dict may hold other objects than tensors (get_extra_state)
+            continue  # other entries of a state_dict (get_extra_state)
         name = name or f"broadcast_parameters.noname.{next(unnamed)}"
         started.append(_start_broadcast(tensor, root_rank, name, process_set))
     for finish in started:
@@ -35,10 +35,10 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 
 def _start_broadcast(tensor, root_rank, name, process_set):
-    """Starts an in-place broadcast of the tensor, or of a copy if it is not contiguous. Returns a function that
-    finishes it."""
+    """Starts an in-place broadcast, of a copy if the tensor is not contiguous. Returns a function that waits for its
+    end."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    # Types that the library cannot reduce (complex, small floating-point types) travel as bytes.
+    # Types that the library cannot reduce (complex, small floating-point types) are sent as bytes.
     sent = dense if dense.dtype in DTYPES else dense.reshape(-1).view(torch.uint8)
     handle = broadcast_async_(sent, root_rank, name, process_set)
 
@@ -54,8 +54,8 @@ def _start_broadcast(tensor, root_rank, name, process_set):
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Copies the root's optimizer state and options (learning rate, …) to all ranks.
 
-    Every rank takes the root's state, whatever state it had. No step is made: an optimizer that has no state at the
-    root has no state on any rank. model: not needed any more.
+    Every rank takes over the root's state, whatever its own was. No step is made. If the root's optimizer is fresh, so
+    are all others. model: no longer needed.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state: it is not a set of tensors of known shape")
@@ -67,8 +67,8 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
 
 
 def show_zero_gradients(optimizer, parameters, model):
-    """Gives a new distributed optimizer zero gradients, which scripts written for Horovod expect. These gradients will
-    cause no step."""
+    """Sets zero gradients at a fresh distributed optimizer. Scripts written for Horovod expect these; no step is
+    made with them."""
     if not hasattr(optimizer, "_distributed") or isinstance(optimizer, torch.optim.SparseAdam):
         return
     sparse = {id(module.weight) for module in model.modules() if getattr(module, "sparse", False) is True} \
@@ -80,10 +80,9 @@ def show_zero_gradients(optimizer, parameters, model):
 
 
 def _describe(optimizer, parameters):
-    """Returns what the root tells: the options of each group, its parameters, and their state, in which tensors are
-    replaced by their shape and dtype.
+    """Returns what the root sends: options per group, its parameters, and their state with tensors as shape and dtype.
 
-    An optimizer may have state under keys that are no parameters. Such state is sent unchanged.
+    An optimizer may have state under other keys than parameters. Such state is sent unchanged.
     """
     options = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     states = []
@@ -97,18 +96,20 @@ def _describe(optimizer, parameters):
 
 
 def _known_as(optimizer, parameters):
-    """Returns name (None if it has none) and shape of each parameter."""
+    """The name (None if there is none) and the shape of each parameter."""
     names = optimizer._parameter_names if hasattr(optimizer, "_distributed") else {}
     return [(names.get(parameter), tuple(parameter.shape)) for parameter in parameters]
 
 
 def _is_dense(value):
-    """True for a tensor that is broadcast. A sparse tensor (momentum of an embedding) travels with the other values."""
+    """True for a tensor that is broadcast by itself. A sparse one (momentum of an embedding) is sent with the other
+    values."""
     return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 class _TensorLike:
-    """Shape and dtype of a tensor, and whether it is on the host. Adam's step, for example, stays on the host."""
+    """The shape and dtype of a tensor, and whether it is on its parameter's device. Adam's step, for example, stays
+    on the host."""
 
     def __init__(self, tensor):
         self.shape, self.dtype, self.on_host = tensor.shape, tensor.dtype, tensor.is_cpu
@@ -121,7 +122,8 @@ class _TensorLike:
 
 
 def _in_the_order_of(known_as, optimizer, parameters):
-    """Returns this rank's parameters in the root's order; by name, if they have names. Or a text on differences."""
+    """Returns this rank's parameters in the root's order, matched by name if they have names. Or a text that tells
+    what differs."""
     own = _known_as(optimizer, parameters)
     if len(own) != len(known_as):
         return f"{len(known_as)} parameters there, {len(own)} here"
@@ -144,7 +146,7 @@ def _adopt(optimizer, parameters, described, root_rank, process_set):
         problem = parameters if isinstance(parameters, str) else None
     answers = allgather_object(problem, "broadcast_optimizer_state", process_set)
     problems = {who: found for who, found in zip(process_set.ranks, answers) if found}
-    if problems:  # all ranks raise, so that none waits for the others
+    if problems:  # known on all ranks, so that all raise
         who, found = next(iter(problems.items()))
         raise ValueError(f"broadcast_optimizer_state: the optimizers of rank {root_rank} (there) and rank {who} (here) "
                          f"differ: {found}; build the optimizer in the same way on all ranks")
@@ -192,9 +194,9 @@ def _from_bytes(data):
 
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """Returns the root's object on every rank. The root gets its own object back. The other ranks may pass anything.
+    """Returns the root's object on every rank; the root gets its own object back. Other ranks may pass any object.
 
-    name: distinguishes several calls that run at the same time.
+    name: distinguishes several calls that are in flight.
     """
     name = name or "broadcast_object"
     at_root = rank() == root_rank
@@ -208,7 +210,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
-    """Returns a list of all ranks' objects, in the order of ranks."""
+    """Returns the list of all ranks' objects, in the order of ranks."""
     name = name or "allgather_object"
     data = _to_bytes(obj)
     lengths = allgather(torch.tensor([data.numel()], device="cpu"), f"{name}.sz", process_set)

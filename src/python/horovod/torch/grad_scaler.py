@@ -1,8 +1,8 @@
-"""torch's gradient scaler with distributed optimizers.
+"""torch's gradient scaler and distributed optimizers.
 
-A scaler divides the gradients and looks for infinities among them. It has to do this with the gradients of all ranks,
-also with those that only other ranks have computed. Therefore the scaler waits for them first. If each rank makes its
-own step (Adasum), all ranks leave the step out if one of them found an infinity.
+A scaler divides the gradients and looks for infinities in them. It must do that with the gradients of all ranks, also
+with those that only other ranks have computed. Therefore the scaler waits for them first. With Adasum, where each rank
+makes its own step, all ranks skip the step if one of them found an infinity.
 """
 import functools
 
@@ -10,7 +10,7 @@ import torch
 
 
 def wait_for_gradients():
-    """Changes every GradScaler of torch in this way. A second call changes nothing."""
+    """From now on every GradScaler of torch waits for the gradients first. A second call changes nothing."""
     scaler_class = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
     if hasattr(scaler_class.step, "_of_horovod"):
         return
@@ -32,7 +32,7 @@ def wait_for_gradients():
             return step(self, optimizer, *args, **kwargs)
         finally:
             gradients = _gradients_of(optimizer)
-            if gradients is not None:  # None if the step was left out
+            if gradients is not None:  # None if the step was skipped
                 gradients.is_synchronized = gradients.is_ahead = False
             elif getattr(optimizer, "_combines_steps", False):
                 optimizer._distributed.passes.are_there = False

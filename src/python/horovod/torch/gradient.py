@@ -1,4 +1,4 @@
-"""One parameter's gradient: counts its backward passes, submits it, waits for the result."""
+"""One parameter's gradient: counts backward passes, submits it, waits for the result."""
 import weakref
 
 import torch
@@ -19,25 +19,25 @@ class Gradient:
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
-        self.place = 0  # its place among the optimizer's parameters by name; the same on all ranks
+        self.place = 0  # its index among the optimizer's parameters sorted by name, the same on all ranks
         self.group = None
         self.hook = None
-        self.left = self.settings.passes  # backward passes that are left until it is submitted
-        self.tensor = None  # the tensor that is in flight, or that waits for its group
-        self.version = 0  # the version counter of `tensor` at its submission
+        self.left = self.settings.passes  # backward passes until the gradient is submitted
+        self.tensor = None  # the tensor that is in flight or waits for its group
+        self.version = 0  # the version counter of `tensor` when it was submitted
         self.handle = None
-        self.store = None  # stores the result in `tensor`; None if that was reduced in place
-        self.is_done = False  # True if the result is there before the round has ended
-        self.seen = None  # weak: the tensor of the last backward pass, or one that was used early
+        self.store = None  # copies the result into the tensor if that was not reduced in place
+        self.is_done = False  # the result arrived before the end of the round
+        self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
         self.used_version = 0  # the version counter of `seen` at that time
-        self.kept_back = 0  # backward passes that were summed here and are not submitted yet
-        self.summed = None  # weak: under Sum, the tensor with the last round's result
+        self.kept_back = 0  # backward passes that are summed on this rank and not yet submitted
+        self.summed = None  # weak, under Sum: the tensor with the last round's result
         self.summed_version = 0
 
     # ---- the backward pass --------------------------------------------------------------------------------------
 
     def hook_up(self):
-        """Registers the hook for backward passes."""
+        """Gets has_accumulated() called after every backward pass."""
         self.hook = on_gradient(self.parameter, weakref.ref(self))
 
     def unhook(self):
@@ -48,7 +48,7 @@ class Gradient:
     def has_accumulated(self, tensor):
         """The hook: a backward pass has added to the parameter's gradient."""
         if tensor is None:
-            return  # a hook that the program had set before has removed it
+            return  # an earlier hook of the program has removed the gradient
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
         if self.summed is not None:
@@ -68,11 +68,12 @@ class Gradient:
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
-        """Begins a round again if the program has replaced the gradient or set it to zero: the program does not want
-        the old gradient, so this backward pass is the first of its round."""
+        """A program that removes a gradient or sets it to zero does not want it any more. Then the next pass is the
+        first of its round."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
-        # A backward pass changes the tensor once. If the program changed a mean in other ways, all ranks did so in the
-        # same way.
+        # The backward pass itself has changed the tensor once. A further change means that the program has changed the
+        # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
+        # average it again.
         was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
         if self.left < self.settings.passes and (seen is not tensor or was_changed):
             self.discard()
@@ -86,7 +87,7 @@ class Gradient:
     # ---- starting -----------------------------------------------------------------------------------------------
 
     def start(self, tensor):
-        """Starts the reduction of the tensor, which is the parameter's gradient or takes the place of one."""
+        """Starts the reduction of `tensor`: the parameter's gradient, or a tensor that replaces it."""
         if tensor.requires_grad:
             raise AssertionError(
                 f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced "
@@ -96,7 +97,7 @@ class Gradient:
         of_all, settings = self.of_all, self.settings
         of_all.submitted += 1
         self.kept_back = 0
-        if type(tensor) is InFlight:  # another optimizer has the parameter, too, and was first
+        if type(tensor) is InFlight:  # another optimizer with this parameter was first
             self.is_done = True
             self.seen = None
             return
@@ -115,8 +116,8 @@ class Gradient:
         take_off(tensor, self)
 
     def start_leftover(self, tensor):
-        """Starts a gradient that no backward pass of this round has submitted: the program set it, or it is left from
-        an earlier round."""
+        """Starts a gradient that no backward pass of this round has submitted: the program has set it, or an earlier
+        round left it."""
         is_sum = self.summed is not None and self.summed() is tensor and version_of(tensor) == self.summed_version
         was_changed = self.kept_back > 0 and version_of(tensor) != self.used_version and not tensor._is_view()
         if was_changed and self.seen() is tensor:
@@ -126,7 +127,7 @@ class Gradient:
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize(); "
                 "or optimizer.set_backward_passes_per_step() before the backward pass of a step of fewer passes.")
         if is_sum and type(tensor) is not InFlight:
-            tensor.div_(self.settings.process_set.size())  # every rank has the whole sum
+            tensor.div_(self.settings.process_set.size())  # each rank has the sum: divide it
         self.start(tensor)
 
     def start_with_nothing(self, kind):
@@ -141,7 +142,8 @@ class Gradient:
         self.start(torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False))
 
     def _start_the_long_way(self, tensor):
-        """Starts a gradient that is sparse, compressed, to be moved to a view, or here for the first time."""
+        """Starts a gradient that is sparse or compressed, that has to move into a view, or that is submitted for the
+        first time."""
         self.of_all.take_names()
         if is_gathered(tensor, self.settings):
             return None, self.start_gathering(tensor)
@@ -151,15 +153,15 @@ class Gradient:
                                 settings.process_set), tensor
 
     def start_gathering(self, tensor):
-        """Starts a sparse gradient, which is sent as rows."""
+        """Communicates a sparse gradient as rows."""
         self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
         wait = sparse_allreduce_async(tensor.detach(), self.name, self.settings.op, self.settings.process_set)
         self.store = lambda gradient: gradient.copy_(wait().coalesce())
         return tensor
 
     def prepare(self, tensor):
-        """Returns the gradient, and the dense tensor that is reduced for it. If this is another tensor, sets how its
-        result is stored."""
+        """Returns the gradient and the dense tensor that is reduced for it. If these are two tensors, sets `store`,
+        which copies the result."""
         views, compression = self.of_all.views, self.settings.compression
         if views is not None:
             views.take_in(self.parameter, tensor)
@@ -183,7 +185,7 @@ class Gradient:
     # ---- the result ---------------------------------------------------------------------------------------------
 
     def settle(self):
-        """Waits for the result, because somebody uses the gradient before the round has ended."""
+        """Waits for the result, because code uses the gradient before the round has ended."""
         flight = self
         if self.group is not None:
             flight = self.group
@@ -196,14 +198,14 @@ class Gradient:
         failure = None
         if handle is not None:
             try:
-                _ops.synchronize(handle)  # an exception of a signal's handler leaves everything unchanged
+                _ops.synchronize(handle)  # if a signal's handler raises here, nothing has changed
             except HorovodInternalError as error:
-                if _ops.is_forked and not _core.is_initialized():  # half done for ever; a lost thread may have the lock
+                if _ops.is_forked and not _core.is_initialized():  # forked: never done, `landing` may be locked
                     raise
                 failure = error
                 self.of_all.failures.append(error)
         with self.of_all.landing:
-            if self.tensor is not None and self.tensor is tensor:  # otherwise another thread was first
+            if self.tensor is not None and self.tensor is tensor:  # else another thread has done this before
                 self.is_done = True
                 self.land()
                 self.seen = weakref.ref(tensor)
@@ -212,12 +214,12 @@ class Gradient:
             raise failure
 
     def land(self):
-        """Called when the result is there: the gradient becomes an ordinary tensor again."""
+        """The result has arrived. Makes the gradient an ordinary tensor again."""
         tensor, self.tensor = self.tensor, None
         store, self.store = self.store, None
         self.handle = None
         land(tensor)
-        was_changed = version_of(tensor) != self.version and not tensor._is_view()  # views share their base's counter
+        was_changed = version_of(tensor) != self.version and not tensor._is_view()  # views share a counter
         if store is not None:
             with torch.no_grad():
                 store(tensor)
@@ -227,7 +229,7 @@ class Gradient:
                 "before gradients are changed, and step() within optimizer.skip_synchronize().")
 
     def take_result(self):
-        """Called at the end of the round."""
+        """Runs at the end of the round."""
         was_replaced = self.parameter.grad is not self.tensor
         self.land()
         if was_replaced:
@@ -238,9 +240,9 @@ class Gradient:
                 "gradients of a step, call optimizer.zero_grad() after optimizer.synchronize().")
 
     def check_early_use(self, others_have_more):
-        """Called at the end of the round for a gradient whose result was used before."""
+        """Runs at the end of the round, for a gradient whose result was used before."""
         tensor = self.parameter.grad
-        if type(tensor) is InFlight:  # another optimizer has it, too
+        if type(tensor) is InFlight:  # another optimizer has this gradient in flight
             in_flight_with(tensor).settle()
         elif others_have_more and self.seen is not None and (
                 tensor is not self.seen() or version_of(tensor) != self.used_version):
@@ -251,7 +253,7 @@ class Gradient:
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
 
     def discard(self):
-        """Drops what this round has brought so far and starts the count again."""
+        """The program does not want what this round has brought so far. The count of passes begins anew."""
         self.left = self.settings.passes
         self.kept_back = 0
         if self.tensor is None and not self.is_done:
@@ -262,14 +264,14 @@ class Gradient:
         self.is_done = False
 
     def let_go(self):
-        """Called when the optimizer does not step this parameter any more."""
+        """The optimizer does not step this parameter any more."""
         self.unhook()
         self.discard()
         if self.group is not None:
             self.group.members.remove(self)
 
     def leave_group(self):
-        """Called when the optimizer is gone. A gradient that waits for others of its group will not be reduced."""
+        """The optimizer no longer exists. A gradient that waits for others of its group will not be reduced."""
         if self.group is not None and not self.group.is_started:
             if self.tensor is not None:
                 land(self.tensor)
@@ -285,12 +287,12 @@ class Gradient:
             return False
         try:
             self.settle()
-        except RuntimeError:  # nobody is left to be told
+        except RuntimeError:  # nobody is left to tell
             pass
         return True
 
     def lose(self):
-        """Gives up a gradient in flight that nobody will reduce."""
+        """No rank will finish the reduction that is in flight: removes the gradient."""
         tensor, self.tensor = self.tensor, None
         self.store = self.handle = None
         if tensor is not None:
@@ -318,7 +320,7 @@ def is_gathered(tensor, settings):
 
 
 def on_gradient(parameter, reference):
-    """Calls has_accumulated() of the referenced object whenever a backward pass has added to the parameter's gradient.
+    """Whenever a backward pass has added to the gradient of `parameter`, calls has_accumulated() of the Gradient.
 
     The reference is weak, because parameters live longer than optimizers.
     """
@@ -329,7 +331,7 @@ def on_gradient(parameter, reference):
 
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
         return parameter.register_post_accumulate_grad_hook(call)
-    # For torch before 2.1: the graph's node that accumulates the gradient. The hook keeps it alive.
+    # Before torch 2.1: hooks the node of the graph that accumulates the gradient. The hook keeps this node alive.
     node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     weak = weakref.ref(parameter)
     handle = node.register_hook(lambda *_: call(weak()))

@@ -1,4 +1,4 @@
-"""A group of gradients that are reduced together, when the last of them is there."""
+"""Gradients that are reduced together, as soon as the last of them has been computed."""
 from horovod.torch.gradient import is_gathered
 from horovod.torch.gradients_in_flight import land, take_off, version_of
 from horovod.torch.mpi_ops import grouped_allreduce_async_

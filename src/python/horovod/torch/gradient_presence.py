@@ -1,18 +1,18 @@
-"""Once per round the ranks tell each other of which parameters they have a gradient, and of what kind."""
+"""Once per round the ranks tell each other for which parameters they have a gradient, and of which kind it is."""
 import torch
 
 from horovod import _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.mpi_ops import Max, allreduce_async_
 
-NONE, DENSE = 0, 1  # a sparse gradient is DENSE + the number of its sparse dimensions
+NONE, DENSE = 0, 1  # a sparse gradient's kind is DENSE plus its number of sparse dimensions
 
 
 class Presence:
-    """Finds for each parameter the greatest kind that any rank has; a kind is one byte.
+    """One byte per parameter: the greatest kind of gradient that any rank has.
 
-    So ranks may use different parameters. A rank that lacks a gradient which another rank has takes part with zeros. A
-    parameter that no rank has used stays without a gradient, as in one process.
+    With it, ranks may use different parameters. If a rank has no gradient but another rank has one, it takes part with
+    zeros. A parameter that no rank used stays without a gradient, as in one process.
     """
 
     def __init__(self, name, count, process_set):
@@ -30,18 +30,18 @@ class Presence:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
 
     def hear(self):
-        """Returns the greatest kinds of all ranks. Waits until all ranks have told theirs."""
+        """Returns the greatest kinds over all ranks. Waits until all ranks have told theirs."""
         if self._handle is not None:
             try:
                 _ops.synchronize(self._handle)
             except HorovodInternalError:
                 self._handle, self.is_told = None, False
                 raise
-            self._handle = None  # not before this point, because a signal's handler may end the wait
+            self._handle = None  # not before the wait has ended: a signal's handler may interrupt it
         return self._kinds
 
     def forget(self):
-        """Called when the round is over, or when the kinds are told again. Waits for an exchange that is under way."""
+        """Ends the exchange of this round, or waits for its end if it is under way. Another exchange may follow."""
         if self.is_told:
             self.hear()
             self.is_told = False

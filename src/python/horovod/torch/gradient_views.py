@@ -1,4 +1,4 @@
-"""Gradients in memory that the ranks of a node share. There they are reduced without being packed."""
+"""Gradients in memory that the ranks of a node share. There they are reduced without packing."""
 import ctypes
 import weakref
 
@@ -13,13 +13,13 @@ _ALIGNMENT_BYTES = 64
 class GradientViews:
     """One block of shared memory with a place for each parameter's gradient.
 
-    Collective over the ranks of a node: all make a block for the same parameters. Autograd leaves a gradient where it
-    computed it, which costs nothing. The gradient is moved to its place when it is submitted, which costs a copy. To
-    keep it there would cost zeroing and an addition. The memory lasts as long as any tensor is in it, also after
-    hvd.shutdown(). It is given back when no rank has such a tensor any more and the ranks make other blocks.
+    Collective over the ranks of a node: all make it for the same parameters. Autograd leaves a gradient in the memory
+    where it was computed. When the gradient is submitted, it is copied to its place. Keeping it there from the start
+    would cost more: zeroing and an addition. The shared memory stays while any tensor is in it, also after
+    hvd.shutdown(). It is freed when no rank has such tensors any more and the ranks make new blocks.
 
-    The tensor that is the gradient stays the same object, but its memory changes. A gradient of an earlier step that
-    the program keeps gets memory of its own. Gradients that are parts of a buffer of the program are not moved.
+    The gradient stays the same tensor object, but in other memory. A gradient that the program keeps from an earlier
+    step gets its own memory. Gradients that are parts of the program's own buffer stay where they are.
     """
 
     def __init__(self, parameters):
@@ -33,14 +33,14 @@ class GradientViews:
         block = _blocks.make(max(end, _ALIGNMENT_BYTES))
         self._views = {}
         for parameter, place in zip(parameters, places):
-            # Each place is a tensor of its own, because views of one tensor would share a version counter.
+            # Each view is a separate tensor: views of one tensor would share its version counter.
             flat = torch.frombuffer(block, dtype=parameter.dtype, count=parameter.numel(), offset=place) \
                 if parameter.numel() else torch.empty(0, dtype=parameter.dtype)
             self._views[parameter] = flat.view(parameter.shape).detach()
-        self._taken_in = {}  # parameter -> the tensor whose memory is the parameter's view; weak
+        self._taken_in = {}  # parameter -> the tensor that uses its view; weak
 
     def take_in(self, parameter, gradient):
-        """Moves the gradient to its place, if it has one."""
+        """Moves the gradient to its place in the shared memory, if it has one."""
         view = self._views.get(parameter)
         if view is None or gradient.layout != torch.strided or gradient._is_view() or gradient.dtype != view.dtype:
             return
@@ -55,7 +55,7 @@ class GradientViews:
 
 
 class _Blocks:
-    """The shared memory of this job, in the order in which all ranks have made it."""
+    """The blocks of shared memory of this job, in the order in which all ranks have made them."""
 
     def __init__(self):
         self._blocks = []  # (address, weak reference to the array)
@@ -65,7 +65,7 @@ class _Blocks:
         self._blocks = []
 
     def make(self, size):
-        """Returns an array of `size` bytes, from which tensors are made. Collective."""
+        """Returns `size` bytes of shared memory as an array, from which tensors are made. Collective."""
         self._free_what_nobody_has()
         address, owner = _core.shared_allocate(size)
         memory = (ctypes.c_uint8 * size).from_address(address)
@@ -74,10 +74,9 @@ class _Blocks:
         return memory
 
     def _free_what_nobody_has(self):
-        """Frees blocks that no rank uses. Only all ranks together can do this, and each rank collects its garbage at
-        another time.
+        """Frees the blocks that no rank uses. All ranks must do that together, but each has its own garbage collector.
 
-        Here a rank waits for the others in a way that signals can interrupt. After that the others come at once.
+        Here a rank waits for the others and reacts to signals. After this wait the others come without delay.
         """
         is_gone = torch.tensor([True] + [memory() is None for _, memory in self._blocks], dtype=torch.uint8,
                                device="cpu")

@@ -1,10 +1,10 @@
 """The gradients of one optimizer's parameters, and their rounds from one step to the next.
 
-1. backward() accumulates a gradient. The gradient's hook counts down from backward_passes_per_step. At zero it submits
-   the gradient, in place, while backward() continues (gradient).
-2. Before the step (close) the remaining gradients are submitted. The ranks tell each other which gradients they have
-   (gradient_presence). A rank that lacks a gradient which others have takes part with zeros.
-3. collect() waits for all gradients. Code that uses a gradient before that waits for it (gradients_in_flight).
+1. backward() accumulates a gradient. The hook of the gradient counts down from backward_passes_per_step. At zero it
+   submits the gradient for a reduction in place, while backward() goes on (gradient).
+2. Before the step, close() submits the remaining gradients. The ranks tell each other which gradients they have
+   (gradient_presence). If a rank lacks a gradient that others have, it takes part with zeros.
+3. collect() waits for all of them. Code that uses a gradient earlier waits for this gradient (gradients_in_flight).
 """
 import operator
 import threading
@@ -21,8 +21,8 @@ from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandon
 from horovod.torch.mpi_ops import Average, Sum
 
-# How long a rank that uses a gradient in flight waits before it assumes that another rank waits for a gradient which
-# this rank lacks.
+# A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
+# the others what it has, so that the other rank can take part.
 PATIENCE_SECONDS = 10.0
 
 
@@ -40,29 +40,30 @@ class Gradients:
     def __init__(self, settings, names):
         self.settings = settings
         self.names = names
-        self._has_names = False  # True once they have the names by which the ranks match them
+        self._has_names = False  # the ranks match gradients by names
         self.views = None
-        self.is_plain = False  # True if they are reduced where they are in memory
-        self.is_synchronized = False  # synchronize() was called, and no gradient has come since
-        self.is_ahead = False  # that call did not come from the program
-        self.is_closed = False  # the other ranks know what this rank has in this round
+        self.is_plain = False  # gradients are reduced in their own memory
+        self.is_synchronized = False  # synchronize() was called, and no gradient has been computed since
+        self.is_ahead = False  # the gradient scaler has called synchronize(), not the program
+        self.is_closed = False  # this rank has told the others which gradients it has in this round
         self.submitted = 0
         self.kinds = bytearray()  # kinds of the submitted gradients, by place
         self._all = []
         self._groups = []
         self._parameters = []  # in the order of the optimizer's groups
         self._unhooked = []
-        self._lacking = None  # those missing when the round was closed; None after the others told theirs
-        self._filled = []  # those that only other ranks have
-        self.failures = []  # errors of gradients that were used early
-        self.landing = threading.RLock()  # several threads may use and wait for one gradient
+        self._lacking = None  # gradients that this rank lacked when it closed the round, until it hears of the others'
+        self._filled = []  # gradients that only other ranks have
+        self.failures = []  # failures of gradients that were used early
+        self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
         _ops.to_begin_anew.add(self)
 
     # ---- which parameters ---------------------------------------------------------------------------------------
 
     def follow(self, param_groups):
-        """Adapts to the optimizer's parameters: some may have been added, removed, frozen or thawed."""
+        """Follows the parameters that the optimizer steps now: a program may add, remove, freeze and unfreeze
+        parameters."""
         parameters = [parameter for group in param_groups for parameter in group["params"]]
         if len(parameters) != len(self._parameters) or not all(map(operator.is_, parameters, self._parameters)):
             self._adopt(param_groups)
@@ -87,10 +88,10 @@ class Gradients:
         self._sort()
         for gradient in known.values():
             self._unhooked = [other for other in self._unhooked if other is not gradient]
-            gradient.let_go()  # may wait, and tell the others which of the remaining ones are there
+            gradient.let_go()  # may wait, and then tells the others about the remaining gradients
 
     def take_names(self):
-        """Gives names to the gradients, by which the ranks match them. A second call changes nothing."""
+        """From now on the ranks can match the gradients by name. A second call changes nothing."""
         if self._has_names:
             return
         self._has_names = True
@@ -123,7 +124,7 @@ class Gradients:
                 self._groups.append(group)
 
     def let_go(self):
-        """Called when the optimizer is gone, or wrapped again. A gradient in flight lands when it is used."""
+        """The optimizer no longer exists, or is wrapped again. A gradient in flight lands when it is used."""
         for gradient in self._all:
             gradient.unhook()
             gradient.leave_group()
@@ -132,12 +133,12 @@ class Gradients:
         self.is_closed = True
 
     def begin_anew(self):
-        """Called after hvd.shutdown() and hvd.init(). Gradients that were in flight are lost and half reduced: they are
-        removed."""
+        """Runs after hvd.shutdown() and hvd.init(). Removes the gradients that were in flight, because they are only
+        half reduced."""
         for gradient in self._all:
             gradient.lose()
         self._filled = []
-        self._sort()  # what the ranks told each other is lost, too
+        self._sort()  # also replaces the lost exchange of kinds
         self._end_round()
         self.is_synchronized = self.is_ahead = False
 
@@ -154,27 +155,27 @@ class Gradients:
         return self.submitted > 0 and any(gradient.tensor is not None for gradient in self._all)
 
     def begin_round(self):
-        """Called when the gradients were emptied."""
+        """The program has removed the gradients or set them to zero."""
         self.is_synchronized = False
         if self.submitted or self.settings.passes > 1:
             self._presence.forget()
             self._end_round()
 
     def synchronize(self, param_groups):
-        """Waits for the gradients of all ranks; afterwards p.grad holds the result."""
+        """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
         self.follow(param_groups)
         failures = []
         try:
             self.close()
-        except HorovodInternalError as error:  # the others are in flight, too: wait for them before raising
+        except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
         self._collect(failures)
         self.is_synchronized = True
 
     def wait_for_others(self, handle):
-        """Called before code uses a gradient in the middle of a round.
+        """Runs before code uses a gradient in the middle of a round.
 
-        A rank that lacks this gradient takes part when it closes its round. For that it has to hear what this rank has.
+        A rank that lacks the gradient takes part when it closes its round. That rank must first hear what this one has.
         """
         if self.is_closed:
             return
@@ -190,12 +191,13 @@ class Gradients:
                 time.sleep(0.0002)
 
     def close(self):
-        """Submits gradients that are there and were not submitted. Takes part in those that only other ranks have."""
+        """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
+        have."""
         if not self.is_closed:
             self._lacking = self._submit_what_is_there()
             self._tell()
             self.is_closed = True
-        if self._lacking is not None:  # also after a signal's handler has interrupted an earlier call
+        if self._lacking is not None:  # also if a signal's handler has interrupted an earlier call
             kinds = self._presence.hear()
             lacking, self._lacking = self._lacking, None
             if kinds != self.kinds:
@@ -203,7 +205,7 @@ class Gradients:
             self._fill(lacking, kinds)
 
     def _submit_what_is_there(self):
-        """Submits what is there. Returns the gradients that are missing."""
+        """Returns the gradients that this rank lacks."""
         self.take_names()
         lacking = []
         if self.submitted < len(self._all):
@@ -216,7 +218,7 @@ class Gradients:
                     else:
                         gradient.start_leftover(tensor)
             if lacking:
-                self._presence.forget()  # it told that all are there, and some were removed since
+                self._presence.forget()  # an exchange said that all are there, but some were removed since
         return lacking
 
     def _tell(self):
@@ -236,7 +238,7 @@ class Gradients:
     def _fill(self, lacking, kinds):
         for gradient in lacking:
             kind = kinds[gradient.place]
-            # The gradients of a group are all reduced together, also those that no rank has.
+            # The members of a group are reduced together, also those that no rank has.
             if kind != NONE or gradient.group is not None and gradient.group.is_in(kinds):
                 gradient.start_with_nothing(kind or DENSE)
                 self._filled.append(gradient)
@@ -263,11 +265,11 @@ class Gradients:
                     gradient.take_result()
                 elif gradient.is_done:
                     gradient.check_early_use(others_have_more)
-            except (RuntimeError, ValueError) as error:  # raised after all others have landed, too
+            except (RuntimeError, ValueError) as error:  # raised after all others have landed
                 failures.append(error)
 
     def _take_what_others_have(self):
-        """True if another rank has a gradient that this rank lacks."""
+        """Sets the gradients that only other ranks had computed. True if there are any."""
         kinds = self._presence.hear()
         found = False
         filled, self._filled = self._filled, []

@@ -1,20 +1,19 @@
-"""Gradients that are being reduced. Code that uses such a gradient waits for it first.
+"""Gradients that are being reduced: code that uses one waits for its result first.
 
 From its submission until its result is there, a gradient is of the class InFlight. It is the same object in the same
-memory, but torch calls this class before it does anything with the object. So gradient clipping, a hook of the program
-or a gradient scaler sees the result of all ranks, and never changes memory that is being reduced. Code in C++ that gets
-the tensor in other ways (torch.vmap, torch.func.grad, TorchScript, extensions) does not call this class. Nor does code
-that uses a view made earlier, or a numpy array. Of the changes that such code makes, the reducer notices only those
-that count in the tensor's version.
+memory, but torch calls this module before it uses the tensor. Therefore clipping, the program's own hooks and gradient
+scalers see the reduced gradient, and never change memory that is being reduced. C++ code that reads the tensor
+otherwise (torch.vmap, torch.func.grad, TorchScript, extensions) does not wait, nor does code that uses a numpy array or
+an older view of the tensor. Changes by such code are noticed only if they increase the tensor's version.
 """
 import torch
 
-_waiting = {}  # id of a tensor -> the object with settle(), which holds the tensor
-_abandoned = []  # gradients whose optimizer is gone
+_waiting = {}  # id of a tensor -> the object with settle() that its users wait for; this object holds the tensor
+_abandoned = []  # gradients whose optimizer no longer exists
 
 
 class InFlight(torch.Tensor):
-    """The class of a gradient while it is reduced."""
+    """The class of a gradient while it is being reduced."""
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -27,10 +26,10 @@ class InFlight(torch.Tensor):
 
 
 def take_off(tensor, gradient):
-    """Puts a tensor into flight: code that uses it waits by calling settle() of the gradient."""
+    """From now on code that uses the tensor first calls settle() of `gradient`."""
     base = tensor._base
     _waiting[id(tensor)] = gradient
-    if type(tensor) is torch.Tensor:  # a tensor of a class of the program keeps its class
+    if type(tensor) is torch.Tensor:  # a program's own class stays unchanged
         tensor.__class__ = InFlight
     if base is not None:
         _buffer_at(base).gradients[id(tensor)] = gradient
@@ -38,7 +37,7 @@ def take_off(tensor, gradient):
 
 def land(tensor):
     """Makes the tensor an ordinary one again."""
-    if type(_waiting.get(id(tensor))) is _Buffer:  # parts of it are in flight, too
+    if type(_waiting.get(id(tensor))) is _Buffer:  # parts of the tensor are in flight, too
         _leave_buffer(tensor, tensor)
         return
     _waiting.pop(id(tensor), None)
@@ -50,7 +49,7 @@ def land(tensor):
 
 
 class _Buffer:
-    """A tensor whose parts are gradients in flight. Code that uses it waits for all of them."""
+    """A tensor with parts that are gradients in flight. Code that uses it waits for all of them."""
 
     def __init__(self, base):
         self.base = base
@@ -81,12 +80,13 @@ def _leave_buffer(base, part):
 
 
 def abandon(gradients):
-    """Called when their optimizer is gone. They land when somebody uses them, or at the next call after the end."""
+    """The optimizer of these gradients no longer exists. They land when they are used, or at the first call of
+    abandon() after they are done."""
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 
 def version_of(tensor):
-    """Returns a number that grows with every change of the tensor. Tensors made in inference mode have none."""
+    """Returns a number that grows with every change of the tensor; 0 for tensors made in inference mode."""
     try:
         return tensor._version
     except RuntimeError:
@@ -94,7 +94,7 @@ def version_of(tensor):
 
 
 def in_flight_with(tensor):
-    """Returns the object that the tensor's users wait for; None if the tensor is not in flight."""
+    """Returns the object that users of the tensor wait for; None if the tensor is not in flight."""
     return _waiting.get(id(tensor))
 
 
@@ -120,7 +120,7 @@ def _methods(*names):
     return {getattr(torch.Tensor, name) for name in names if hasattr(torch.Tensor, name)}
 
 
-# Attributes that do not depend on a tensor's values.
+# The functions that read other properties of a tensor than its values.
 _LEAVES_VALUES_ALONE = frozenset(
     _getters("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_sparse_csr", "is_cpu", "is_cuda", "is_meta",
              "is_mkldnn", "is_nested", "is_quantized", "is_leaf", "requires_grad", "grad_fn", "_version", "names",

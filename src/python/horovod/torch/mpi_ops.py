@@ -1,8 +1,8 @@
-"""The collectives on torch tensors in one module. The part that all frameworks share is in horovod/_ops.py."""
+"""The collectives on torch tensors, all in this module. horovod/_ops.py has the parts that all frameworks share."""
 from collections.abc import Mapping
 
 from horovod import _core, _ops
-from horovod.common.exceptions import HorovodInternalError  # noqa: F401  others import these names from here, too
+from horovod.common.exceptions import HorovodInternalError  # noqa: F401  other modules import these names from here
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
                                          remove_process_set)
 from horovod.common.util import check_installed_version, gpu_available, num_rank_is_power_2  # noqa: F401
@@ -32,23 +32,22 @@ synchronize_all = _ops.synchronize_all
 
 
 def barrier(process_set=global_process_set):
-    """Returns when every rank of the set has called barrier()."""
+    """Returns when every rank of the set has called it."""
     _ops.barrier(process_set._check_id())
 
 
 def join(device=-1):
-    """Tells that this rank has nothing more to contribute. Returns when all ranks have told so: the number of the last
-    one.
+    """Says that this rank has nothing more to contribute. Returns when all ranks have said so; the result is the last.
 
-    Until then zeros take this rank's place in every allreduce, and the other collectives fail on the ranks that start
-    them. device: the GPU where the zeros are to be; host tensors do not need it.
+    Until then this rank contributes zeros to every allreduce. Other collectives fail on the ranks that start them.
+    device: the GPU that holds the zeros; host tensors do not need it.
     """
     return _ops.join()
 
 
 class _Handles(Mapping):
-    """Operations that were started and not synchronised yet: handle -> output, or None if the output is not known
-    before."""
+    """The operations that were started and not yet synchronised: handle -> output, None if the output is not known
+    yet."""
 
     def __getitem__(self, handle):
         return _core.pending_outputs()[handle]

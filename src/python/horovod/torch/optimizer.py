@@ -1,7 +1,7 @@
 """DistributedOptimizer: an optimizer that averages the gradients of all ranks before each step.
 
-The given object gets a class that is derived from its own class, so it keeps its state, its options, its hooks and its
-schedulers. What is added is in one attribute, `_distributed`. gradients.py describes what happens to gradients.
+The given optimizer's class is replaced by one derived from it. Therefore the optimizer keeps its state, options, hooks
+and schedulers. Everything that is added is in one attribute, `_distributed`. gradients.py handles the gradients.
 """
 import collections
 import copy
@@ -26,15 +26,16 @@ from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_bu
 
 
 class _Names:
-    """The names by which ranks match gradients: the names that the user gave, or names made of places in the groups."""
+    """The names by which the ranks match gradients: the user's names, or names made of the places in the groups."""
 
     def __init__(self, of_parameters, process_set):
         self.of_parameters = of_parameters
         self.process_set = process_set
-        self.number = 0  # its number among the set's optimizers with parameters of these names
+        self.number = 0  # counts the optimizers of the process set whose parameters have these names
 
     def take_number(self):
-        """Takes the next number. All ranks of the set make its optimizers in the same order."""
+        """Takes the next number. It is the same on all ranks, because they make the set's optimizers in the same
+        order."""
         keys = [(self.process_set.process_set_id, name) for name in self.of_parameters.values()]
         self.number = max((_ops.optimizers_with[key] for key in keys), default=0)
         for key in keys:
@@ -51,15 +52,15 @@ class _Names:
 
 
 class _Distributed:
-    """What a distributed optimizer has in addition to what it had before."""
+    """The additional state of a distributed optimizer."""
 
     def __init__(self, settings, names, groups, gradient_views, inner_step):
         self.settings = settings
         self.names = names
         self.groups = groups  # lists of parameters, or None
         self.gradient_views = gradient_views
-        self.inner_step = inner_step  # a step that the program had put in place of the class's step, or None
-        self.gradients = None  # None if there are no other ranks, or if steps are combined
+        self.inner_step = inner_step  # a step method that the program had set on the object, or None
+        self.gradients = None  # None without other ranks, or if steps are combined instead
         self.passes = None  # set by adasum_optimizer
         self.should_synchronize = True
         self.shown = []  # set by functions.show_zero_gradients
@@ -73,7 +74,8 @@ class _Distributed:
 
 
 class _Shown:
-    """An attribute that Horovod's users read. If the optimizer itself has one of this name, that one is used."""
+    """An attribute that Horovod's users read. If the optimizer already has an attribute of this name, that one is
+    used."""
 
     def __init__(self, find):
         self._find = find
@@ -96,11 +98,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def find_duplicates(lst):
-        """Returns the elements that occur more than once."""
+        """Returns the entries that occur more than once."""
         return {entry for entry, times in collections.Counter(lst).items() if times > 1}
 
     def set_backward_passes_per_step(self, passes):
-        """Sets how many backward passes are summed locally before gradients are communicated."""
+        """From now on the gradients of `passes` backward passes are summed locally before they are communicated."""
         _check_passes(passes)
         self._distributed.settings.passes = passes
         if self._distributed.gradients is not None:
@@ -109,8 +111,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def synchronize(self):
         """Waits for the gradients of all ranks; afterwards p.grad holds the result.
 
-        Called by step(). To change gradients in between (clipping): synchronize(), change them, then step() within
-        skip_synchronize().
+        step() calls it. To change gradients before the step (clipping): call synchronize(), change them, then call
+        step() within skip_synchronize().
         """
         self._distributed.take_back_shown_gradients()
         if self._distributed.gradients is not None:
@@ -118,7 +120,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self):
-        """Inside of this context, step() does not call synchronize():
+        """A context in which step() does not call synchronize():
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -132,13 +134,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._distributed.should_synchronize = True
 
     def step(self, closure=None, *args, **kwargs):
-        self._opt_called = True  # schedulers look for this
+        self._opt_called = True  # learning rate schedulers look for this
         distributed, gradients = self._distributed, self._distributed.gradients
         distributed.take_back_shown_gradients()
         if gradients is not None:
             if distributed.should_synchronize:
                 if not gradients.is_synchronized:
-                    # A closure computes gradients, and adds them to those that were accumulated before.
+                    # A closure computes gradients. Gradients that were accumulated earlier are part of them.
                     if not callable(closure) or _are_outstanding_anywhere(distributed):
                         self.synchronize()
                 elif not gradients.is_ahead:
@@ -151,13 +153,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 closure = _of_all_ranks(self, closure)
         return self._step_of_its_own(closure, *args, **kwargs)
 
-    # The step of the wrapped class runs the hooks of register_step_pre_hook and similar; they must run only once. A
-    # scheduler that was made before would replace this step by one of the plain optimizer.
+    # The wrapped class's step runs the hooks of register_step_pre_hook and similar ones. `hooked` avoids that they run
+    # twice. `_wrapped_by_lr_sched` keeps a scheduler from replacing this step by one of the plain optimizer.
     step.hooked = True
     step._wrapped_by_lr_sched = True
 
     def _step_of_its_own(self, *args, **kwargs):
-        """Makes the step that the optimizer made before it was distributed."""
+        """The step that the optimizer made before it was distributed."""
         if args == (None,):
             args = ()  # some optimizers have a step without a closure
         if self._distributed.inner_step is not None:
@@ -185,7 +187,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         gradients = self._distributed.gradients
         if gradients is not None:
             if gradients.are_outstanding:
-                self.synchronize()  # otherwise a gradient in flight would change a gradient of the next step
+                self.synchronize()  # else results in flight would land in gradients of the next step
             gradients.begin_round()
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
 
@@ -195,7 +197,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return (object.__new__, (self._wrapped_class,), *rest)
 
     def __deepcopy__(self, memo):
-        """The copy is distributed, too, and uses the copies of the parameters."""
+        """The copy is distributed, too. It follows the copies of the parameters."""
         make, arguments, state, *_ = self.__reduce_ex__(4)
         copied = make(*arguments)
         memo[id(self)] = copied
@@ -204,8 +206,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         new = dict(zip(_parameters_of(self), _parameters_of(copied)))
         names = {new[parameter]: name for parameter, name in mine.names.of_parameters.items() if parameter in new}
         groups = mine.groups and [[new[parameter] for parameter in group if parameter in new] for group in mine.groups]
-        # A rank may keep a copy that it never steps. Such a copy takes part in nothing, so a copy gets its number at
-        # its first use.
+        # A rank may keep a copy and never step it. Therefore a copy gets its number only when it is used.
         return _distribute(copied, copy.copy(mine.settings), names, groups, mine.gradient_views, is_numbered=False)
 
 
@@ -218,7 +219,8 @@ def _are_outstanding_anywhere(distributed):
 
 
 def _of_all_ranks(optimizer, closure):
-    """Returns the closure for the step. It computes gradients and the loss; they have to be those of all ranks, too."""
+    """A closure computes gradients and the loss within the step. Returns a closure whose gradients and loss are
+    those of all ranks."""
     distributed = optimizer._distributed
 
     @functools.wraps(closure)
@@ -234,8 +236,7 @@ def _of_all_ranks(optimizer, closure):
 
 
 def _averaged(loss, distributed):
-    """Returns the mean of all ranks' losses, by which an optimizer may search. If gradients are summed, returns the
-    sum."""
+    """Returns the mean of all ranks' losses (their sum under op=hvd.Sum). An optimizer may use it in a search."""
     op = Sum if distributed.settings.op == Sum else Average
     name, process_set = distributed.names.of("loss"), distributed.settings.process_set
     if isinstance(loss, torch.Tensor) and loss.dtype.is_floating_point:
@@ -253,20 +254,20 @@ def _averaged(loss, distributed):
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1,
                          op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False,
                          process_set=global_process_set, gradient_views=None):
-    """Makes an optimizer use the gradients of all ranks in its steps; returns it.
+    """Makes an optimizer use the gradients of all ranks in its steps, and returns the optimizer.
 
-    optimizer: any torch optimizer. It is the object that is returned, now of a class derived from its own.
-    named_parameters: model.named_parameters(); names match the gradients between ranks.
+    optimizer: any torch optimizer. The same object is returned. Its class is then one derived from the old class.
+    named_parameters: model.named_parameters(); the ranks match gradients by these names.
     compression: hvd.Compression.fp16 communicates gradients as float16.
     backward_passes_per_step: how many backward passes are summed locally before gradients are communicated.
     op: hvd.Average, hvd.Sum, …; with hvd.Adasum each rank makes its own step, and the parameters' changes are combined.
-    gradient_predivide_factor: with Average, gradients are divided by it before and multiplied after the sum.
-    groups: a number of groups, or lists of parameters, that are communicated together.
+    gradient_predivide_factor: with Average, gradients are divided by it before the sum and multiplied by it after it.
+    groups: a number of groups, or lists of parameters. The gradients of a group are communicated together.
     sparse_as_dense: communicate sparse gradients as dense ones.
-    process_set: the ranks that average their gradients; on all other ranks the optimizer stays a plain one.
-    gradient_views: keep gradients in memory shared by the ranks of a node, where they are reduced without packing:
-    faster
-        with zero_grad(set_to_none=False), slower with torch's default. The default is HOROVOD_GRADIENT_VIEWS.
+    process_set: the ranks that share their gradients. On all other ranks the optimizer stays a plain one.
+    gradient_views: keep gradients in memory that the ranks of a node share. There they are reduced without packing.
+        This is faster with zero_grad(set_to_none=False) and slower with torch's default. If None,
+        HOROVOD_GRADIENT_VIEWS decides.
     """
     if gradient_predivide_factor != 1.0:
         if rocm_built():
@@ -289,7 +290,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if gradient_views and not is_global:
         raise ValueError("gradient_views: all ranks of the job share that memory; use it with the global process set")
     if gradient_views is None:
-        gradient_views = is_global and os.environ.get("HOROVOD_GRADIENT_VIEWS", "0") == "1"
+        gradient_views = is_global and _ops.setting("HOROVOD_GRADIENT_VIEWS") == "1"
     settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set,
                         backward_passes_per_step)
     if isinstance(groups, int):
@@ -327,7 +328,7 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
         gradients.use_views(GradientViews([parameter for parameter in _parameters_of(optimizer)
                                           if parameter.requires_grad]))
     distributed.gradients = gradients
-    # The hooks are removed with the optimizer, because parameters outlive optimizers.
+    # Parameters may live longer than the optimizer. Without this, their hooks would too.
     distributed.let_go = weakref.finalize(optimizer, gradients.let_go)
     distributed.let_go.atexit = False
     tracing.leave_us_alone()
@@ -336,9 +337,9 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
 
 
 def _become_distributed(optimizer, combines_steps):
-    """Gives the optimizer a class derived from its own. Returns the step that the program had put in place of the
-    class's step."""
-    if hasattr(type(optimizer), "_wrapped_class"):  # it is distributed, as in a notebook's cell that is run again
+    """Gives the optimizer a class derived from its own. Returns the step method that the program had set on the
+    object, or None."""
+    if hasattr(type(optimizer), "_wrapped_class"):  # already distributed: a notebook's cell ran again
         optimizer._distributed.let_go()
         optimizer.__class__ = _class_over(optimizer._wrapped_class, combines_steps)
         return optimizer._distributed.inner_step
@@ -348,7 +349,7 @@ def _become_distributed(optimizer, combines_steps):
         raise TypeError(f"DistributedOptimizer: an object of class {type(optimizer).__name__} cannot become one of a "
                         f"class derived from it ({error})") from None
     inner_step = vars(optimizer).pop("step", None)
-    # The step of a scheduler only notes that it was called. Our step does this, too.
+    # A scheduler's step only notes that it was called. Our step does that, too.
     return None if hasattr(inner_step, "_wrapped_by_lr_sched") else inner_step
 
 
@@ -410,8 +411,8 @@ def _check_groups(groups):
 
 
 def _split(optimizer, names, count, process_set):
-    """Makes so many groups of parameters. Ranks may have made parameters in different orders; the order of the set's
-    first rank counts."""
+    """Divides the parameters into `count` groups. Ranks may have ordered theirs differently: the order of the set's
+    first rank is used."""
     by_name = {names[parameter]: parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad}
     order = broadcast_object(list(by_name), process_set.ranks[0], "DistributedOptimizer.groups", process_set)
     return split_list([by_name[name] for name in order], count)

@@ -7,11 +7,10 @@ from horovod.torch.mpi_ops import Sum, allgather, allreduce, size
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Like torch.nn.BatchNorm1d/2d/3d over the batch that all ranks have together. Each rank may have any part of this
-    batch.
+    """Like torch.nn.BatchNorm1d/2d/3d, over the batches of all ranks together. Their sizes may differ.
 
-    Input: at least two dimensions; the second one is that of the channels. The layer's operations have fixed names, so
-    only one such layer may work at a time, the same one on all ranks.
+    Input: at least two dimensions; the second one counts the channels. The operations of all such layers have the same
+    names. Therefore only one layer may run at a time, the same one on all ranks.
     """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
@@ -28,7 +27,7 @@ class SyncBatchNorm(_BatchNorm):
         tracks = self.training and self.track_running_stats
         if tracks and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # the mean of all batches so far
+            if self.momentum is None:  # None: the mean of all batches so far
                 momentum = 1.0 / float(self.num_batches_tracked)
         mean, variance = (self.running_mean, self.running_var) if not self.training or tracks else (None, None)
         if not uses_batch or size() == 1:
@@ -46,7 +45,7 @@ def _move_towards(running, found, momentum):
 
 
 class _Normalise(torch.autograd.Function):
-    """input, weight, bias, eps -> output, and mean, variance (divided by count, not by count - 1) and count."""
+    """input, weight, bias, eps -> output, mean, variance (divided by count, not count - 1) and count."""
 
     @staticmethod
     def forward(ctx, input, weight, bias, eps):
@@ -73,14 +72,14 @@ class _Normalise(torch.autograd.Function):
         of_bias, of_weight = g.sum(over), (g * normal).sum(over)
         of_input = None
         if ctx.needs_input_grad[0]:
-            # The input changes the mean and the variance of all ranks, so its gradient needs the sums of all ranks.
+            # The input changes the mean and the variance, and so the output on all ranks.
             sums = allreduce(torch.stack([of_bias, of_weight]), name="sync_batch_norm.sum_dy", op=Sum) / ctx.count
             of_input = g - _along_channels(sums[0], g) - normal * _along_channels(sums[1], g)
             of_input = of_input * _along_channels(inverse if weight is None else inverse * weight.to(g.dtype), g)
             of_input = of_input.to(gradient.dtype)
         if weight is None:
             return of_input, None, None, None
-        # These gradients are local. The optimizer averages them like those of all other parameters.
+        # Not summed over ranks: the optimizer averages them like the gradients of all other parameters.
         return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None
 
 
@@ -93,7 +92,7 @@ def _along_channels(values, x):
 
 
 def _statistics(x):
-    """Returns mean and variance of each channel, and its number of values, on all ranks together."""
+    """Returns the mean and variance of each channel, and its number of values, over all ranks together."""
     over = [0, *range(2, x.dim())]
     count = x.numel() // x.shape[1] if x.shape[1] else 0
     own = torch.zeros(2 * x.shape[1] + 1, dtype=torch.float64, device=x.device)
@@ -106,6 +105,7 @@ def _statistics(x):
     total = counts.sum()
     share = counts / total.clamp(min=1)
     mean = (means * share).sum(0)
-    # The sum of the variances within the parts and the variance of the parts' means: no large numbers are subtracted.
+    # The variance within each rank's part, plus that of the parts' means around the whole mean. No large numbers are
+    # subtracted from each other.
     variance = ((variances + (means - mean) ** 2) * share).sum(0)
     return mean.to(x.dtype), variance.to(x.dtype), float(total)

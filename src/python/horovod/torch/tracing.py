@@ -1,12 +1,13 @@
-"""Makes torch.compile leave this package alone."""
+"""How torch.compile treats this package."""
 import importlib.util
 import sys
 
 
 def leave_us_alone():
-    """If a step is compiled as a whole, hooks and communication run uncompiled between the compiled parts."""
+    """If a step is compiled as a whole, torch does not compile the hooks and the communication. They run between
+    compiled parts."""
     if "torch._dynamo" not in sys.modules or not hasattr(sys.modules["torch._dynamo"], "trace_rules"):
-        return  # torch._dynamo is loaded by every torch optimizer, if this torch has it
+        return  # every torch optimizer imports torch._dynamo if torch has it
     rules = sys.modules["torch._dynamo"].trace_rules
     if not _is_told(rules):
         rules.add("horovod")

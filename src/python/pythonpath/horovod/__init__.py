@@ -1,6 +1,7 @@
-"""What a module puts into PYTHONPATH in place of the package itself. PYTHONPATH comes before the folders of a Python,
-so the package there would hide a package that somebody installed into an environment. This file avoids that: it becomes
-the first horovod that Python finds without it. If there is none, it becomes the horovod of this installation."""
+"""This package stands in PYTHONPATH instead of the real package. PYTHONPATH is searched before the folders of a
+Python. Therefore the real package there would hide one that a user has installed in an environment. This package
+replaces itself by the first other horovod that Python finds, or by the one of this installation if there is no
+other."""
 import importlib.machinery
 import importlib.util
 import os
@@ -20,7 +21,7 @@ def _other_horovod():
     return None
 
 
-# It is added at the end. importlib.metadata, and processes that get this path, find the installation there, too.
+# At the end of sys.path, so that importlib.metadata and processes that inherit this path find the installation, too.
 if _package not in sys.path:
     sys.path.append(_package)
 _spec = _other_horovod()

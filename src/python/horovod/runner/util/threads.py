@@ -1,4 +1,4 @@
-"""Threads for one call, for an event, and for many calls."""
+"""Runs one call in a thread, a call when an event is set, or many calls in several threads."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,7 +19,8 @@ def _quietly(function, silent):
 
 
 def in_thread(target, args=(), name=None, daemon=True, silent=False):
-    """Starts target(*args) in a thread and returns it. silent: an exception ends the thread without a message."""
+    """Starts target(*args) in a thread and returns the thread. silent: an exception ends the thread without a
+    message."""
     _check_arguments(args)
     thread = threading.Thread(target=_quietly(target, silent), args=args, name=name, daemon=daemon)
     thread.start()
@@ -27,7 +28,7 @@ def in_thread(target, args=(), name=None, daemon=True, silent=False):
 
 
 def on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=True, silent=False):
-    """Starts a thread that calls func(*args) when `event` is set, unless the event `stop` is set before that."""
+    """Starts a thread that calls func(*args) when the event is set, unless the event `stop` is set before."""
     if event is None:
         raise ValueError("Event must not be None")
     _check_arguments(args)
@@ -44,9 +45,9 @@ def on_event(event, func, args=(), stop=None, check_stop_interval_s=1.0, daemon=
 
 
 def execute_function_multithreaded(fn, args_list, block_until_all_done=True, max_concurrent_executions=1000):
-    """Calls fn(*args) for each args of the list, in threads. Returns the results by their place in the list.
+    """Calls fn(*args) for each args of the list, in threads. Returns the results by the index of args in the list.
 
-    block_until_all_done: if false, only starts the threads, and returns None.
+    block_until_all_done: if false, only starts the calls and returns None.
     """
     if not args_list:
         return {} if block_until_all_done else None

@@ -1,4 +1,4 @@
-"""What a process can read about its launcher in the environment."""
+"""Reads the environment variables that a launcher sets for a process."""
 import os
 
 _LAUNCHERS = (("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -6,8 +6,8 @@ _LAUNCHERS = (("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_C
 
 
 def get_env_rank_and_size():
-    """Returns (rank, size) as the launcher set them, (0, 1) without a launcher; RuntimeError if only one of the two is
-    set."""
+    """Returns (rank, size) as the launcher set them, or (0, 1) without a launcher. RuntimeError if only one of them
+    is set."""
     for names in _LAUNCHERS:
         found = [name for name in names if name in os.environ]
         if len(found) == 2:
