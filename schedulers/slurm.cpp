@@ -92,7 +92,8 @@ class Slurm final : public Scheduler {
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
     auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
-    if (end && *end > 0 && !sources.asks_anew) return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
+    if (end && *end > 0 && !sources.asks_anew)
+      return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
     std::string job = sources.environment.get("SLURM_JOB_ID").value_or("");
     std::string text = sources.ask({"squeue", "--noheader", "--jobs", job, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));

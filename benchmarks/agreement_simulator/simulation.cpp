@@ -83,6 +83,7 @@ class Node final : public AgreementEffects {
   void scheduled(SlotId) override {}
   void heard_ballot(runtime::OpNameView, Rank) override { ++items_; }
   void heard_stall(Rank, const runtime::StallRequest&) override {}
+  void heard_heeded(Rank) override {}
   void lost(Rank, std::string_view why) override {
     has_ended = true;
     told = why;

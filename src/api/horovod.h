@@ -276,7 +276,7 @@ typedef struct hvd_shared_hold_s hvd_shared_hold_t;
 HVD_API hvd_shared_hold_t* hvd_shared_hold(hvd_runtime* runtime, void* memory);
 HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time */
 
-/* ---- the end of a job ---------------------------------------------------------------------------------------------- */
+/* ---- the end of a job -------------------------------------------------------------------------------------------- */
 
 /* Why all ranks leave their loops. */
 typedef enum hvd_stop_cause {

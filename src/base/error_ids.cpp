@@ -8,7 +8,7 @@ namespace {
 
 // A row and a comment between rows have one line each: docs/errors reads them, and writes docs/errors.md.
 // clang-format off
-constexpr ErrorRow rows[] = {
+constexpr ErrorRow error_table[] = {
     // The launcher.
     {"HVD1001", "wrong flags", "A flag is unknown, malformed, out of range, or contradicts another one. The message names the flag and the nearest known one. `horovodrun --help` lists all; flags of the command itself come after the command."},
     {"HVD1002", "faulty file of --config-file", "The file cannot be read, is no block YAML of sections with `key: value` lines, or has a value that its key does not take. The message has the line. Correct it, or leave the flag out."},
@@ -54,7 +54,7 @@ Error identified(Error error, std::string_view id) {
 }
 
 std::span<const ErrorRow> error_rows() {
-  return rows;
+  return error_table;
 }
 
 }  // namespace hvd

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training with a time limit that is too short for it, under a real Slurm: it saves before its end, goes back into the
-queue as often as it takes, and gets the losses of one that nothing interrupts. stops_test.py BUILD [Class.test]
+"""A training with too little time, under a real Slurm: it saves before its end, goes back into the queue as often as it
+takes, and gets the losses of one that nothing interrupts. stops_test.py BUILD [Class.test]
 
 PYTHON has torch. RUNS: how often each is done (1).
 """

@@ -9,9 +9,10 @@ set(program_sources ${programs}/generator.cpp ${programs}/numbers.cpp ${programs
 
 # The C functions are compiled into this program, so that they work on runtimes that the test has made.
 set(api ${PROJECT_SOURCE_DIR}/src/api)
-add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api}/horovod.cpp ${api}/answer.cpp)
+add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api}/horovod.cpp ${api}/answer.cpp
+               ${api}/stops.cpp)
 target_include_directories(test_programs PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src/api)
-target_link_libraries(test_programs PRIVATE hvd_runtime GTest::gtest GTest::gtest_main)
+target_link_libraries(test_programs PRIVATE hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
 target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")
 target_link_options(test_programs PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map)
 set(options TEST_PREFIX "programs." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)

@@ -71,20 +71,20 @@ int steps_until_the_stop(Runtime& runtime, int wisher, int wishes_at) {
   signature.shape = {8};
   std::vector<float> data(8);
   for (int step = 1; step < 10'000; ++step) {
-    std::vector<Submission> submissions;
+    std::vector<Start> starts;
     for (const char* name : {"a", "b", "c"}) {
       auto operation = runtime.prepare(name, signature);
       if (!operation) return -1;
-      submissions.push_back({*operation, data.data(), data.data(), 0, nullptr, 0});
+      starts.push_back({*operation, data.data(), data.data()});
     }
-    for (Submission& submission : submissions) {
-      auto number = runtime.submit({&submission, 1});
+    for (const Start& use : starts) {
+      auto number = runtime.submit({&use, 1});
       if (!number) return -1;
       HandleCell* cell = runtime.handles().find(*number);
       if (!runtime.wait(*cell, Deadline::after(60s)) || cell->error) return -1;
       runtime.note_synchronised(*cell);
       runtime.handles().release(*cell);
-      runtime.release(*submission.operation);
+      runtime.release(*use.operation);
     }
     if (runtime.world().rank.value == wisher && step == wishes_at)
       runtime.wish_stop_point(StopCause::program, "enough");
@@ -154,20 +154,20 @@ struct Scheduler {
     };
   }
 };
-const Clock::time_point start{1000h};
+const Clock::time_point began{1000h};
 
 TEST(EndOfJob, comes_when_what_is_left_is_less_than_write_steps_and_margin) {
   Scheduler scheduler{{1000s, 500s, 111s, 109s}};
   Lead lead(30s);
   lead.wrote_for(40s);
-  lead.asked(start);
-  lead.asked(start + 10s);  // 30 + 60 + 20
+  lead.asked(began);
+  lead.asked(began + 10s);  // 30 + 60 + 20
   EndOfJob end(scheduler.time_left(), lead);
-  EXPECT_EQ(end.look(start), std::nullopt);
-  EXPECT_EQ(end.next_look(), start + 445s);
-  EXPECT_EQ(end.look(start + 500s), std::nullopt);
-  EXPECT_EQ(end.look(start + 889s), std::nullopt);
-  EXPECT_EQ(end.look(start + 891s), 109s);
+  EXPECT_EQ(end.look(began), std::nullopt);
+  EXPECT_EQ(end.next_look(), began + 445s);
+  EXPECT_EQ(end.look(began + 500s), std::nullopt);
+  EXPECT_EQ(end.look(began + 889s), std::nullopt);
+  EXPECT_EQ(end.look(began + 891s), 109s);
   EXPECT_EQ(scheduler.anew, (std::vector{false, true, true, true}));
 }
 
@@ -175,25 +175,25 @@ TEST(EndOfJob, moves_away_when_the_job_was_suspended_or_given_more_time) {
   Scheduler scheduler{{100s, 90s, 10s}};
   Lead lead(20s);
   EndOfJob end(scheduler.time_left(), lead);
-  EXPECT_EQ(end.look(start), std::nullopt);
-  EXPECT_EQ(end.look(start + 300s), std::nullopt) << "by its own count the time was up long ago";
-  EXPECT_TRUE(end.look(start + 380s));
+  EXPECT_EQ(end.look(began), std::nullopt);
+  EXPECT_EQ(end.look(began + 300s), std::nullopt) << "by its own count the time was up long ago";
+  EXPECT_TRUE(end.look(began + 380s));
 }
 
 TEST(EndOfJob, is_counted_by_our_own_clock_where_the_scheduler_tells_it_once) {
   Scheduler scheduler{{100s, std::nullopt}};
   Lead lead(20s);
   EndOfJob end(scheduler.time_left(), lead);
-  EXPECT_EQ(end.look(start), std::nullopt);
-  EXPECT_EQ(end.look(start + 79s), std::nullopt);
-  EXPECT_TRUE(end.look(start + 81s));
+  EXPECT_EQ(end.look(began), std::nullopt);
+  EXPECT_EQ(end.look(began + 79s), std::nullopt);
+  EXPECT_TRUE(end.look(began + 81s));
 }
 
 TEST(EndOfJob, does_not_come_where_there_is_none) {
   Scheduler scheduler{{std::nullopt}};
   Lead lead(20s);
   EndOfJob end(scheduler.time_left(), lead);
-  EXPECT_EQ(end.look(start), std::nullopt);
+  EXPECT_EQ(end.look(began), std::nullopt);
   EXPECT_EQ(end.next_look(), std::nullopt);
 }
 
@@ -201,18 +201,18 @@ TEST(EndOfJob, leaves_half_of_a_short_job_to_the_training) {
   Scheduler scheduler{{60s, 31s, 29s}};
   Lead lead(300s);
   EndOfJob end(scheduler.time_left(), lead);
-  EXPECT_EQ(end.look(start), std::nullopt);
-  EXPECT_EQ(end.look(start + 29s), std::nullopt);
-  EXPECT_TRUE(end.look(start + 31s));
+  EXPECT_EQ(end.look(began), std::nullopt);
+  EXPECT_EQ(end.look(began + 29s), std::nullopt);
+  EXPECT_TRUE(end.look(began + 31s));
 }
 
 TEST(Lead, forgets_a_single_long_step_and_a_clock_that_stands_still) {
   Lead lead(0s);
-  lead.asked(start);
-  lead.asked(start + 100s);
+  lead.asked(began);
+  lead.asked(began + 100s);
   EXPECT_EQ(lead.of(10h), 200s);
-  for (int step = 1; step <= 200; ++step) lead.asked(start + 100s + step * 1s);
-  lead.asked(start + 300s);
+  for (int step = 1; step <= 200; ++step) lead.asked(began + 100s + step * 1s);
+  lead.asked(began + 300s);
   EXPECT_LT(lead.of(10h), 3s);
 }
 

@@ -1,4 +1,4 @@
-"""The end of a job before the training's: a warning to any rank stops all of them at the same step, with a checkpoint."""
+"""The end of a job before the training's: a warning to any rank stops all of them at the same step."""
 import os
 import random
 import signal
@@ -161,8 +161,8 @@ def test_children_of_a_rank_are_ended_by_signals_as_ever(tmp_path):
 
 
 def test_the_schedulers_end_of_the_job_stops_all(tmp_path):
-    end = str(int(time.time()) + 8)
-    job = Job(tmp_path, 2, UNTIL_THE_STOP, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="localhost", SLURM_JOB_CPUS_PER_NODE="2", SLURM_JOB_END_TIME=end,
+    job = Job(tmp_path, 2, UNTIL_THE_STOP, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="localhost",
+              SLURM_JOB_CPUS_PER_NODE="2", SLURM_JOB_END_TIME=str(int(time.time()) + 8),
               HOROVOD_STOP_MARGIN_SECONDS="5", PATH=os.path.dirname(sys.executable) + ":/nowhere")
     job.end()
     assert len(set(job.said("stopped"))) == 1
