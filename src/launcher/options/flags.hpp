@@ -30,6 +30,7 @@ struct FlagRow {
   const char* spellings = "";  // separated by blanks
   const char* negations = "";  // of a tristate; else empty
   Kind kind = Kind::toggle;
+  const char* otherwise = nullptr;  // value of a flag without one; such a flag takes its value only after '='
   Range range = Range::any;
   const char* variable = nullptr;  // what it sets for the ranks; null: nothing
   Written written = Written::as_given;
