@@ -42,7 +42,7 @@ struct Place {
 };
 
 // What all probes said, and what horovodrun planned. A probe always tells "host" and "node", and if it is the first
-// one of its node "first".
+// one of its node "first"; "has_looked" when all checks have gathered, "is_through" at its end.
 struct Allocation {
   int ranks = 0;                   // that were to be started
   std::vector<std::string> hosts;  // that were to get some

@@ -77,12 +77,19 @@ std::size_t count_of(const std::vector<Judged>& all, Severity severity) {
 }  // namespace
 
 std::vector<Judged> judge(const Allocation& allocation) {
+  // A probe that hangs has told only where it is, which is a matter of the start.
+  Allocation complete = allocation;
+  std::erase_if(complete.probes, [](const Facts& probe) { return !probe.has("has_looked"); });
   std::vector<Judged> all;
-  for (const Check* check : checks()) {
-    // Without a single probe there is nothing to judge but the start.
-    if (allocation.probes.empty() && check != &start_check) continue;
-    all.push_back({check->name, check->judge(allocation)});
-  }
+  for (const Check* check : checks())
+    if (check == &start_check) all.push_back({check->name, check->judge(allocation)});
+    else if (!complete.probes.empty()) all.push_back({check->name, check->judge(complete)});
+  // Ranks cannot meet where one is missing, whose host is named already.
+  const bool has_started = all.front().verdict.findings.empty();
+  for (Judged& each : all)
+    if (!has_started)
+      std::erase_if(each.verdict.findings,
+                    [&](const Finding& one) { return each.check == world_check.name && one.host.empty(); });
   return all;
 }
 

@@ -25,8 +25,8 @@ using namespace std::chrono_literals;
 // Together they leave some seconds of the half minute.
 constexpr auto time_for_all = 23s;
 constexpr auto time_to_end = 2s;
-// Once nearly all probes are through, the others get no more than that.
-constexpr auto time_for_the_last = 12s;
+// Once half of the probes are through, the others get no more than that.
+constexpr auto time_for_the_last = 9s;
 constexpr const char* start_timeout_seconds = "12";
 
 // The horovodrun that starts the probes, and what it says.

@@ -115,6 +115,7 @@ int run_probe(char** arguments) {
   tell(id, facts);
   for (const Check* check : checks())
     if (check->gather != nullptr) check->gather(place, facts);
+  facts.set("has_looked", "yes");
   tell(id, facts);
   meet_and_measure(environment, facts);
   facts.set("is_through", "yes");

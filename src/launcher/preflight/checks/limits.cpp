@@ -44,7 +44,7 @@ const Check limits_check{
               {Severity::fault, probe.get("host"), "ulimit -Hn of at least 1024", probe.get("nofile") + " open files",
                "raise it in /etc/security/limits.conf, and LimitNOFILE of sshd, slurmd, pbs_mom"});
         const double locked = limit_of(probe, "memlock");
-        const bool is_odd = locked < usual_locked && usual_locked > least_locked;
+        const bool is_odd = locked < usual_locked;
         if (locked < least_locked && (probe.get("has_fabric") == "yes" || is_odd))
           verdict.findings.push_back(
               {Severity::fault, probe.get("host"),

@@ -23,7 +23,7 @@ const Check world_check{
       const std::string remedy =
           "start all ranks with one command, and remove what sets HOROVOD_*, OMPI_*, PMI_* or SLURM_* by hand on that "
           "host (profile, job prolog)";
-      Verdict verdict{wanted + " ranks met", {}};
+      Verdict verdict{counted(static_cast<std::size_t>(allocation.ranks), "rank") + " met", {}};
       std::map<std::string, const Facts*> seen;
       const Facts* cannot_meet = nullptr;
       for (const Facts& probe : allocation.probes) {
