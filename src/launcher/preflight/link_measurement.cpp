@@ -33,7 +33,7 @@ constexpr std::size_t secret_bytes = 32;
 constexpr int pings = 200;
 constexpr std::size_t small_load = 1 << 20, large_load = 8 << 20;
 constexpr double fast_mbit = 800;  // from there on the small load says too little
-constexpr int loads = 4;
+constexpr int loads = 8;
 
 struct Greeting {
   char secret[secret_bytes];

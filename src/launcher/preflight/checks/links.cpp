@@ -10,7 +10,7 @@ namespace hvd::launcher::preflight {
 namespace {
 
 // A node is slow if its best link is so much worse than what half of the others reach.
-constexpr double slow_share = 0.35;
+constexpr double slow_share = 0.3;
 constexpr double late_factor = 8, least_lateness_us = 300;
 
 struct NodeLinks {
