@@ -59,7 +59,8 @@ class Preflight(unittest.TestCase):
 
     def compiled(self, name, code, *flags):
         path = os.path.join(self.folder, name)
-        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, *flags], input=code, text=True, check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, *flags], input=code, text=True,
+                       check=True)
         return path
 
     def run_it(self, *arguments, **environment):
@@ -89,7 +90,8 @@ class Preflight(unittest.TestCase):
     def assert_named(self, found, check, words="", severity="fault", besides=""):
         """The check has this finding about n3, and no other node has a fault (but of the check `besides`)."""
         self.assertTrue(any(one[:3] == (check, severity, SICK) and words in one[3] for one in found), found)
-        self.assertEqual({host for name, kind, host, _ in found if kind == "fault" and name != besides} - {SICK, ""}, set(), found)
+        at_fault = {host for name, kind, host, _ in found if kind == "fault" and name != besides}
+        self.assertEqual(at_fault - {SICK, ""}, set(), found)
 
 
 class Faults(Preflight):
