@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/deadline.hpp"
@@ -25,6 +26,8 @@
 #include "launcher/options/layers.hpp"
 #include "launcher/options/manual.hpp"
 #include "launcher/options/support_bundle.hpp"
+#include "launcher/preflight/preflight.hpp"
+#include "launcher/preflight/probe.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
@@ -175,6 +178,27 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   return options;
 }
 
+// Returns the exit code; nothing if the job is to be started.
+std::optional<int> preflight(const Flags& flags, const Environment& environment, std::span<char*> arguments) {
+  const std::string mode = flags.get("preflight");
+  if (mode.empty()) return std::nullopt;
+  if (mode != "before" && mode != "only" && mode != "json")
+    return complain("--preflight stands alone, or is =only or =json, not '" + mode + "'", usage_error, "HVD1001");
+  const bool is_before = mode == "before";
+  if (is_before && flags.command.empty())
+    return complain("the command is missing; to check and start nothing: --preflight=only", usage_error, "HVD1001");
+  auto request = request_of(flags, environment);
+  if (!request) return complain(request.error().message, usage_error, "HVD1005");
+  if (auto completed = complete(*request); !completed) return complain(completed.error().message, usage_error, "HVD1005");
+  auto outcome =
+      launcher::preflight::run(*request, arguments.first(arguments.size() - flags.command.size()), mode == "json");
+  if (!outcome) return complain(outcome.error().message, usage_error, "HVD1005");
+  // Standard output belongs to the job.
+  std::fputs(outcome->text.c_str(), is_before ? stderr : stdout);
+  if (outcome->has_fault) return launcher::preflight::fault_found;
+  return is_before ? std::nullopt : std::optional(0);
+}
+
 // Prints what Horovod's launcher prints with --verbose. Scripts look for these lines.
 void print_verbose_start(const launcher::JobOptions& options) {
   std::string remote;
@@ -277,6 +301,7 @@ int run(int count, char** arguments) {
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
+  if (auto ended = preflight(*flags, environment, {arguments + 1, static_cast<std::size_t>(count - 1)})) return *ended;
   if (auto put = put_into_image(*flags, environment); !put)
     return complain(put.error().message, usage_error, "HVD1007");
   auto options = plan(*flags, environment);
@@ -322,6 +347,7 @@ int main(int count, char** arguments) {
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
   if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
   if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
+  if (count == 5 && part == launcher::preflight::probe_flag) return launcher::preflight::run_probe(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -27,6 +27,13 @@ endforeach()
 add_test(NAME site.schedulers_over_virtual_nodes COMMAND ${cluster}/schedulers_test.py ${PROJECT_BINARY_DIR})
 set_tests_properties(site.schedulers_over_virtual_nodes PROPERTIES LABELS site TIMEOUT 600 SKIP_RETURN_CODE 77
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+foreach(classes Faults,Jobs CleanRuns)
+  string(REPLACE "," "_and_" name ${classes})
+  string(REPLACE "," ";" classes ${classes})
+  add_test(NAME site.preflight.${name} COMMAND ${cluster}/preflight_test.py ${PROJECT_BINARY_DIR} ${classes})
+  set_tests_properties(site.preflight.${name} PROPERTIES LABELS site TIMEOUT 900 SKIP_RETURN_CODE 77
+                       ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endforeach()
 set(cluster_tests "")
 if(TARGET horovod)
   foreach(count 1 20)

@@ -42,6 +42,7 @@ ROOMS = {
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"wire", "options", "agent", "job"},
+        "preflight": {"options", "job", "targets"},
     },
 }
 

@@ -47,6 +47,12 @@ constexpr FlagRow rows[] = {
      .kind = text,
      .values = "ls verify diff export",
      .help = "start nothing; look at checkpoints: ls PATH, verify PATH, diff ONE OTHER, export PATH FILE.safetensors"},
+    {.name = "preflight",
+     .spellings = "--preflight",
+     .kind = text,
+     .otherwise = "before",
+     .help = "check the whole allocation first, by a probe in the place of each rank; the job starts if there is no "
+             "fault. --preflight=only: check and end; --preflight=json: the same, for programs"},
     {.name = "num_proc",
      .spellings = "-np --num-proc",
      .kind = integer,

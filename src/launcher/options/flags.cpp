@@ -227,6 +227,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
     return {};
   }
   int wanted = row.kind == Kind::pair ? 2 : 1;
+  if (!value && row.otherwise != nullptr) value = row.otherwise;
   if (!value) {
     if (arguments.size() - at < static_cast<std::size_t>(wanted))
       return misuse("the flag " + argument + " needs " + (wanted == 2 ? "two values" : "a value") + ": " + row.help);

@@ -34,6 +34,7 @@ struct FlagRow {
   const char* spellings = "";  // separated by blanks
   const char* negations = "";  // negative forms of a tristate; else empty
   Kind kind = Kind::toggle;
+  const char* otherwise = nullptr;  // value of a flag without one; such a flag takes its value only after '='
   Range range = Range::any;
   const char* variable = nullptr;  // the variable that it sets for the ranks; null: none
   Written written = Written::as_given;
