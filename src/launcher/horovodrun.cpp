@@ -189,7 +189,8 @@ std::optional<int> preflight(const Flags& flags, const Environment& environment,
     return complain("the command is missing; to check and start nothing: --preflight=only", usage_error, "HVD1001");
   auto request = request_of(flags, environment);
   if (!request) return complain(request.error().message, usage_error, "HVD1005");
-  if (auto completed = complete(*request); !completed) return complain(completed.error().message, usage_error, "HVD1005");
+  if (auto completed = complete(*request); !completed)
+    return complain(completed.error().message, usage_error, "HVD1005");
   auto outcome =
       launcher::preflight::run(*request, arguments.first(arguments.size() - flags.command.size()), mode == "json");
   if (!outcome) return complain(outcome.error().message, usage_error, "HVD1005");
