@@ -61,18 +61,8 @@ function(hvd_mpi_plugins)
                      "libraries of that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
     endif()
   endforeach()
-  # The standard's own ABI has the wrapper of the compiler in its name. Its mpi.h is another's with a macro.
-  find_program(HVD_MPICC_ABI mpicc_abi)
-  if(NOT HVD_MPI_ABI_INCLUDE AND HVD_MPICC_ABI)
-    get_filename_component(wrapper ${HVD_MPICC_ABI} REALPATH)
-    get_filename_component(HVD_MPI_ABI_INCLUDE ${wrapper}/../../include ABSOLUTE)
-  endif()
-  if(HVD_MPI_ABI_INCLUDE)
-    hvd_mpi_plugin(abi INCLUDE ${HVD_MPI_ABI_INCLUDE} DEFINE MPI_ABI)
-  else()
-    message(NOTICE "-- no mpicc_abi was found: no plugin for MPI libraries of the standard's ABI (MPI 5); "
-                   "HVD_MPI_ABI_INCLUDE names the folder of its mpi.h")
-  endif()
+  # The standard defines its own ABI to the last number, so that needs no MPI.
+  hvd_mpi_plugin(abi INCLUDE ${CMAKE_CURRENT_SOURCE_DIR}/native/mpi/standard_abi)
 endfunction()
 
 # libhorovod_pmi_bridge.so, to be preloaded, and what it opens when an MPI library starts.
