@@ -1,9 +1,11 @@
 # Parts that need an optional library are shared objects beside the core, opened at run time (native/posix/plugin.hpp).
+option(HVD_LIBRARIES_BY_NAME "Open PMIx and hwloc by name at run time, as wheels do, instead of linking to them" OFF)
+include(by_name)
 
 # hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of its hvd_plugin_files, if
-# pkg-config knows the library; else one notice and no such plugin.
+# pkg-config knows the library; else one notice and no such plugin. SONAME and FUNCTIONS: see by_name.cmake.
 function(hvd_plugin name)
-  cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING" "USES" ${ARGN})
+  cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING;SONAME" "USES;FUNCTIONS" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
   pkg_check_modules(${name} IMPORTED_TARGET QUIET ${plugin_PKGCONFIG})
   if(NOT ${name}_FOUND)
@@ -13,7 +15,13 @@ function(hvd_plugin name)
   endif()
   add_library(horovod_${name} MODULE ${sources})
   list(TRANSFORM plugin_USES PREPEND hvd_)
-  target_link_libraries(horovod_${name} PRIVATE ${plugin_USES} PkgConfig::${name})
+  target_link_libraries(horovod_${name} PRIVATE ${plugin_USES})
+  if(HVD_LIBRARIES_BY_NAME)
+    target_include_directories(horovod_${name} SYSTEM PRIVATE ${${name}_INCLUDE_DIRS})
+    hvd_library_by_name(TARGET horovod_${name} SONAME ${plugin_SONAME} FUNCTIONS ${plugin_FUNCTIONS})
+  else()
+    target_link_libraries(horovod_${name} PRIVATE PkgConfig::${name})
+  endif()
   target_link_options(horovod_${name} PRIVATE -Wl,--exclude-libs,ALL)
   if(NOT HVD_SANITIZE)  # a sanitizer's runtime may be in the program alone
     target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
