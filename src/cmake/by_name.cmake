@@ -1,6 +1,6 @@
-# hvd_library_by_name(TARGET horovod_pmix SONAME libpmix.so.2 FUNCTIONS PMIx_Init …): the target opens that library when
-# it is loaded itself, instead of being linked to it. So an object of a wheel names no library that a system may lack,
-# and the loader finds the site's own. A function that is not listed fails the link.
+# hvd_library_by_name(TARGET horovod_pmix SONAME libpmix.so.2 FUNCTIONS PMIx_Init …): the target opens that library
+# when it is loaded itself, instead of being linked to it. So an object of a wheel names no library that a system may
+# lack, and the loader finds the site's own. A function that is not listed fails the link.
 function(hvd_library_by_name)
   cmake_parse_arguments(arg "" "TARGET;SONAME" "FUNCTIONS" ${ARGN})
   set(names "")
@@ -51,7 +51,8 @@ const char* horovod_plugin_lacks(void) {
 #error HVD_LIBRARIES_BY_NAME is for x86_64 and aarch64: switch it off
 #endif
 #define JUMP(name, offset) \\
-  __asm__(\".text\\n .p2align 4\\n .globl \" name \"\\n .hidden \" name \"\\n .type \" name \", %function\\n\" name \":\\n\" TO(offset));
+  __asm__(\".text\\n .p2align 4\\n .globl \" name \"\\n .hidden \" name \"\\n\" \\
+          \" .type \" name \", %function\\n\" name \":\\n\" TO(offset));
 @jumps@")
   target_sources(${arg_TARGET} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${arg_TARGET}_by_name.c)
   set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/${arg_TARGET}_by_name.c PROPERTIES

@@ -1,5 +1,5 @@
-# What is installed where: the core library, its headers, horovodrun, and what pkg-config and CMake need to find them. In
-# a wheel all of it lies in the package, whose own rules are in python/. The plugins have theirs in plugins.cmake.
+# What is installed where: the core library, its headers, horovodrun, and what pkg-config and CMake need to find them.
+# In a wheel all of it lies in the package, whose own rules are in python/. The plugins have theirs in plugins.cmake.
 if(NOT TARGET horovod)
   return()
 endif()
