@@ -16,11 +16,15 @@ set(mpiexec_openmpi ${HVD_MPIEXEC_OPENMPI} --allow-run-as-root --oversubscribe -
 # The MPI of the standard ABI is the one whose mpicc_abi was given to the build. The loader does not search the folder
 # of its libraries.
 set(environment_abi "")
+find_program(HVD_MPICC_ABI mpicc_abi)
 if(HVD_MPICC_ABI)
   get_filename_component(folder_abi ${HVD_MPICC_ABI} DIRECTORY)
   find_program(HVD_MPIEXEC_ABI NAMES mpiexec HINTS ${folder_abi} NO_DEFAULT_PATH)
   set(mpiexec_abi ${HVD_MPIEXEC_ABI})
   set(environment_abi LD_LIBRARY_PATH=${folder_abi}/../lib)
+  add_test(NAME mpi.our_header_of_the_standard_abi_says_what_that_of_an_mpi_says
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/native/standard_abi ${CMAKE_CXX_COMPILER} ${folder_abi}/../include)
+  set_tests_properties(mpi.our_header_of_the_standard_abi_says_what_that_of_an_mpi_says PROPERTIES LABELS mpi)
 endif()
 
 set(package_mpich mpich)
