@@ -207,7 +207,8 @@ void Engine::connect(Deadline deadline) {
   Patience patience(spin_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   while (departure_.phase() == Departure::Phase::connecting) {
-    // The tree of nodes is connected first, because the words by which the other links are made travel over the log.
+    // The tree of nodes is connected first: the other links are made by messages in the log (log_exchange.hpp), and
+    // the log travels over the tree.
     Progress tree = leader_ && !has_tree_ ? leader_->connect() : Progress::done;
     if (tree == Progress::failed) departure_.start_failed(*leader_->verdict());
     if (tree == Progress::done) {

@@ -143,8 +143,8 @@ struct PublishedRecord {
   void write(ByteWriter& out) const;
   static PublishedRecord read(ByteReader& in, RecordStorage&);
 };
-// Its own place in the log is the stop point: a thread that has synchronised what was decided after it leaves its loop.
-// Every rank that has done so has read this record before, so all of them leave at the same step.
+// The place of this record in the log is the stop point. A thread leaves its loop once it has waited for an operation
+// that was decided later in the log. Its rank has read this record by then, so all ranks leave at the same step.
 struct StopPointRecord {
   Rank by;
   StopCause cause = StopCause::program;

@@ -145,8 +145,8 @@ def halves():
 
 
 def wait_for(found, what="", seconds=LIMIT / 2):
-    """Waits until found() is true, for instance until another process has written a file. Returns the value of
-    found()."""
+    """Calls found() until its value is true, and returns that value: for instance the path of a file that another
+    process writes. After `seconds` the test fails."""
     deadline = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < deadline, f"waited in vain for {what or found}"

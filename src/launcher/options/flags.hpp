@@ -76,7 +76,8 @@ class Flags {
 // malformed or out of range.
 Result<Flags> parse_flags(std::span<const char* const> arguments);
 
-// The flag of that spelling without its dashes ("container"), or "-np" with them; null if there is none.
+// Returns the flag with this spelling: "--container", "-np". A long spelling may come without its dashes: "container".
+// Returns null if there is no such flag.
 const FlagRow* flag_named(std::string_view word);
 // How the flag is written: its last spelling, "--num-proc".
 std::string spelling_of(const FlagRow& row);

@@ -197,7 +197,8 @@ class Dialling {
     }
   }
 
-  // Returns the proven connection; empty if no attempt is left to wait for.
+  // Returns the connection on which horovodrun has proven itself. Returns an empty one if every attempt has failed or
+  // the deadline has passed.
   posix::FileDescriptor wait(Deadline deadline) {
     while (is_any_open() && !deadline.passed()) {
       std::vector<pollfd> polled;

@@ -218,7 +218,8 @@ class Gradients:
                     else:
                         gradient.start_leftover(tensor)
             if lacking:
-                self._presence.forget()  # an exchange said that all are there, but some were removed since
+                # An exchange of this round may have told that this rank has all gradients. Some were removed since.
+                self._presence.forget()
         return lacking
 
     def _tell(self):
