@@ -82,7 +82,8 @@ class Checkpointer:
         self.wait()
         if self._sharded:
             collective.save_sharded(self._path(step), self._model, self._optimizer, step, extra, self._objects,
-                                    self._compression, True, self._random_numbers, self.folder, self._keep)
+                                    self._compression, True, self._random_numbers, self._sharded, self.folder,
+                                    self._keep)
         else:
             self._save_whole(step, extra)
         self._saved_step = step

@@ -12,6 +12,7 @@ import torch
 
 import horovod
 from horovod import _core, _ops
+from horovod.checkpoint import resharded
 from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import training, tree
 from horovod.torch._job import rank, size
@@ -20,7 +21,8 @@ from horovod.torch.functions import allgather_object
 FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
 # The names at the top of the tree that are not names of the user's objects.
-_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards")
+_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards",
+         "split")
 
 
 # ---- what ranks tell each other ---------------------------------------------------------------------------------
@@ -161,16 +163,17 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     objects: objects with a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
     compression: None, "gzip", "gzip:9", or, if the HDF5 library has the filter, "zstd" or "lz4".
     random_numbers: save the random number generators of all ranks.
-    sharded: for ranks that have different models, or parts of one. The ranks of a node write one file, in the folder
-    path + ".shards"; the file at `path` lists these files.
+    sharded: True for ranks that have different models, or parts of one. The ranks of a node write one file, in the
+    folder path + ".shards"; the file at `path` lists these files. A dict {name: dimension} names the tensors of the
+    model of which every rank has a slice: then another number of ranks can share them out anew.
 
     Returns when the file is safe on the disk. Raises on all ranks, and then leaves the older file untouched: OSError
     (no room, no permission), ValueError (the path is no file, or belongs to another running job), TypeError (an object
     that cannot be stored in a checkpoint).
     """
-    if sharded:
+    if sharded or sharded == {}:
         save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
-                     random_numbers)
+                     random_numbers, sharded)
         return
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
@@ -183,9 +186,10 @@ def write(path, entries, kept, step, compression, keep_previous, lease=None, kee
     del kept
 
 
-def save_sharded(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers, lease=None,
-                 keep=0):
+def save_sharded(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers, sharded=True,
+                 lease=None, keep=0):
     own = {rank(): training.random_state()} if random_numbers else None
+    split = sharded_files.agree_on_split(sharded, None if model is None else training.unwrapped(model).state_dict())
     state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
 
     def write_shard(file, entries, kept):
@@ -195,7 +199,7 @@ def save_sharded(path, model, optimizer, step, extra, objects, compression, keep
     shards, mark = sharded_files.save_shards(path, state, write_shard)
 
     def write_index():
-        index = tree.flatten({**_about(step), "shards": shards})
+        index = tree.flatten({**_about(step), "shards": shards, "split": split})
         write(path, *index.on_host(), step, None, keep_previous, lease, keep)
 
     try:
@@ -267,7 +271,7 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     if is_sharded:
         step = root.get("step")
         try:
-            root = sharded_files.read_own(found, root["shards"], _open)
+            root = _read_shards(found, root, model, optimizer, strict)
         except OSError as error:
             raise _ShardsDamaged(found, str(error)) from None
         root["step"] = step
@@ -287,6 +291,13 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     if own is not None:
         training.set_random_state(own.value())
     return _rest_of(root, objects)
+
+
+def _read_shards(path, index, model, optimizer, strict):
+    shards, split = index["shards"], dict(index.get("split", {}))
+    if sharded_files.count_ranks(shards) == size():
+        return sharded_files.read_own(path, shards, _open)
+    return resharded.read(path, shards, split, resharded.Wanted(model, optimizer, strict), _open)
 
 
 def _problem_with(root, path, model, optimizer, strict, objects):

@@ -6,6 +6,7 @@
 The ranks of a node send their state to the node's lowest rank, which writes the file. The index is written last.
 Therefore a save takes effect as a whole or not at all: until then the old index names the shards of the last save.
 """
+import collections.abc
 import contextlib
 import os
 import secrets
@@ -75,6 +76,28 @@ def agree(do):
 
 
 # ---- saving ---------------------------------------------------------------------------------------------------------
+
+
+def agree_on_split(sharded, model):
+    """Returns {name: dimension}, the same on all ranks, of the tensors of which every rank has a slice. `sharded`: as
+    given to save()."""
+    own = dict(sharded) if isinstance(sharded, collections.abc.Mapping) else {}
+    shapes = {} if model is None else {name: tuple(value.shape) for name, value in model.items() if
+                                       isinstance(value, torch.Tensor)}
+    everybodys = allgather_object((own, shapes), "checkpoint.split")
+    split = {}
+    for who, (given, _) in enumerate(everybodys):
+        for name, dimension in given.items():
+            if split.setdefault(name, dimension) != dimension:
+                raise ValueError(f"sharded={{{name!r}: {dimension}}} on rank {who}, but {split[name]} on a lower rank; "
+                                 "the ranks' slices lie along one dimension")
+    for name, dimension in split.items():
+        known = [shapes[name] for _, shapes in everybodys if name in shapes]
+        if not isinstance(dimension, int) or model is not None and not known or \
+                any(not 0 <= dimension < len(shape) for shape in known):
+            raise ValueError(f"sharded={{{name!r}: {dimension!r}}}: expected a name of the model's state_dict() and a "
+                             f"dimension of that tensor, whose shape is {known[0] if known else 'unknown'}")
+    return split
 
 
 def save_shards(path, state, write, nodes=None):
@@ -161,11 +184,6 @@ def read_own(path, shards, open_file, nodes=None):
     """Returns this rank's tree.Node with its tensors in memory. Collective; fails on all ranks if a shard is not
     whole."""
     nodes = Nodes() if nodes is None else nodes
-    count = sum(len(each["ranks"].split()) for each in shards.values())
-    if count != size():
-        raise ValueError(
-            f"{path} was saved in shards by {count} ranks, and this job has {size()}: a shard belongs to its rank. "
-            f"Start {count} ranks")
     opened = agree(lambda: _open_shards(path, shards, open_file, nodes.members) if nodes.leads() else {})
     texts, parts = {}, {}
 
@@ -185,18 +203,26 @@ def read_own(path, shards, open_file, nodes=None):
     return root
 
 
+def count_ranks(shards):
+    return sum(len(each["ranks"].split()) for each in shards.values())
+
+
 def _open_shards(path, shards, open_file, members):
     opened = {}
-    folder = f"{os.path.realpath(path).removesuffix('.previous')}.shards"
     for each in shards.values():
         wanted = {int(who) for who in each["ranks"].split()} & set(members)
-        if not wanted:
-            continue
-        capsule, entries = open_file(f"{folder}/{each['file']}")[:2]
-        if ("/mark", "", tree.TEXT, each["mark"]) not in [tuple(entry) for entry in entries]:
-            raise OSError(f"{folder}/{each['file']} is damaged: it is not the shard that {path} names")
-        opened.update((who, (capsule, entries)) for who in wanted)
+        if wanted:
+            opened.update((who, part) for who, part in open_shard(path, each, open_file).items() if who in wanted)
     return opened
+
+
+def open_shard(path, shard, open_file):
+    """Opens a file that the index at `path` names. Returns {rank: (capsule, the file's entries)}."""
+    file = f"{os.path.realpath(path).removesuffix('.previous')}.shards/{shard['file']}"
+    capsule, entries = open_file(file)[:2]
+    if ("/mark", "", tree.TEXT, shard["mark"]) not in [tuple(entry) for entry in entries]:
+        raise OSError(f"{file} is damaged: it is not the shard that {path} names")
+    return {int(who): (capsule, entries) for who in shard["ranks"].split()}
 
 
 def _read_part(capsule, entries, group):
