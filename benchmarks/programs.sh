@@ -3,7 +3,7 @@
 
 programs=build/benchmarks-programs
 
-# Peers, our wheel in .venv-benchmarks, and the programs; the second time in seconds.
+# Prepares peers, our wheel in .venv-benchmarks, and the programs. The second time this takes seconds.
 prepare_programs() {
   load_build_tools
   load_packages "as peers" mpich libmpich-dev openmpi-bin libopenmpi-dev

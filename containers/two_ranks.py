@@ -1,4 +1,5 @@
-"""What an image has to pass: ranks find each other and average, by PyTorch. Each prints where it ran, over what."""
+"""The test of an image: ranks find each other and average by PyTorch. Each rank prints where it ran, and over which
+links."""
 import socket
 
 import torch

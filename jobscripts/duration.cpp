@@ -33,7 +33,7 @@ std::string two_digits(std::int64_t number) {
 Result<std::chrono::seconds> parse_duration(std::string_view text) {
   std::string_view rest = text;
   std::int64_t seconds = 0;
-  const Unit* next = std::begin(units);  // units come in this order, each at most once
+  const Unit* next = std::begin(units);  // the units come in this order, each at most once
   while (!rest.empty()) {
     auto number = take_number<std::int64_t>(rest);
     if (!number || *number < 0 || *number > longest || rest.empty()) return refuse(text);

@@ -16,7 +16,8 @@ Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-// A value that stands in a line of the scheduler, which no shell reads, but whose grammar knows blanks and quotes.
+// Checks a value that goes into a line of the scheduler. No shell reads such a line, but blanks and quotes have a
+// meaning in it.
 Status check_word(const char* flag, const std::string& value) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
   std::size_t bad = value.find_first_not_of(allowed);
@@ -43,20 +44,20 @@ std::string chosen(const std::string& asked, const std::string& otherwise) {
   return asked.empty() ? otherwise : asked;
 }
 
-// The name of the job if nobody gave one: what is run.
+// Returns the name of the job if nobody gave one: the name of what is run.
 std::string name_of(const std::vector<std::string>& command) {
   std::string name;
   for (const std::string& word : command) {
     if (word.starts_with('-')) continue;
     name = word.substr(word.find_last_of('/') + 1);
-    if (!name.starts_with("python")) break;  // of "python train.py" the second
+    if (!name.starts_with("python")) break;  // in "python train.py" it is the second word
   }
   name = name.substr(0, name.find('.'));
   return name.empty() || !check_word("", name) ? "horovod" : name;
 }
 
 struct Size {
-  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;  // cpus: 0 if nobody says
+  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;  // cpus_per_rank is 0 if nobody says
 };
 
 Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
@@ -81,7 +82,7 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
   return size;
 }
 
-// The lists of the site and those of the user, and the lines that depend on both.
+// Puts the lists of the site and of the user into `values`, and the lines that depend on both.
 void put_lists(Values& values, const Site& site, const ScriptRequest& request, const Size& size) {
   for (const char* key : {"directive", "export", "note", "module"})
     if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;

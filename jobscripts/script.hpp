@@ -1,5 +1,6 @@
 #pragma once
-// Writes the script that a user submits: a template, filled in with what the site demands and what the user asked for.
+// Writes the script that a user submits: a template that is filled in with what the site demands and what the user
+// asked for.
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace hvd::jobscripts {
 
-// What the user asked for; empty or nothing: as the site has it.
+// What the user asked for. If a value is empty, the site's value is used.
 struct ScriptRequest {
   std::string time;  // with units: 2h
   int nodes = 1;
@@ -24,7 +25,7 @@ struct ScriptRequest {
 
 Result<std::string> write_script(const Site& site, const ScriptRequest& request);
 
-// So that a shell reads it as one word, whatever is in it.
+// Quotes a word so that a shell reads it as one word, whatever it contains.
 std::string quoted(const std::string& word);
 
 }  // namespace hvd::jobscripts

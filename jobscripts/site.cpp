@@ -15,7 +15,7 @@ struct Key {
   std::string_view name;
   Kind kind;
 };
-// Their meaning is in sites/README.md.
+// sites/README.md explains these keys.
 constexpr Key keys[] = {
     {"title", Kind::text},      {"scheduler", Kind::text},        {"launcher", Kind::text},
     {"account", Kind::text},    {"account_flag", Kind::text},     {"queue", Kind::text},

@@ -24,7 +24,7 @@ class Filling {
   }
 
  private:
-  // Lines up to the %end of this block, or to the end of the text.
+  // Handles the lines up to the %end of this block, or to the end of the text.
   Status block(std::size_t& next, bool is_wanted, const std::string* it) {
     for (; next < lines_.size(); ++next) {
       std::string_view line = lines_[next];
@@ -79,7 +79,7 @@ class Filling {
     return {};
   }
 
-  // Null if there is none.
+  // Returns null if there is none.
   const std::vector<std::string>* values_of(std::string_view name) const {
     auto found = values_.find(name);
     return found == values_.end() || found->second.empty() ? nullptr : &found->second;

@@ -18,7 +18,7 @@ namespace hvd::jobscripts {
 
 using Values = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-// `name` is for messages.
+// `name` is used in messages.
 Result<std::string> fill_in(std::string_view text, const Values& values, std::string_view name);
 
 }  // namespace hvd::jobscripts

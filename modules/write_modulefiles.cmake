@@ -1,5 +1,5 @@
-# Part of `cmake --install`: writes horovod/VERSION.lua for Lmod, horovod/VERSION for Environment Modules and, if this
-# version is to be the default, horovod/.version, which both read.
+# This script is a part of `cmake --install`. It writes horovod/VERSION.lua for Lmod and horovod/VERSION for Environment
+# Modules. If this version is to be the default, it also writes horovod/.version, which both programs read.
 set(prefix "${CMAKE_INSTALL_PREFIX}")
 if(prefix MATCHES "[][{}:;\"$\\ \n]")
   message(WARNING "No modulefiles were written, for they cannot name the prefix ${prefix}: colons separate folders in "
@@ -15,7 +15,7 @@ else()
 endif()
 set(folder "$ENV{DESTDIR}${tree}/horovod")
 
-# A prefix has one version: a modulefile of the one before would load the new one under the old name.
+# A prefix has one version. A modulefile of an earlier version would load the new version under the old name.
 if(place)
   file(GLOB earlier "${folder}/[0-9]*")
   if(earlier)

@@ -1,7 +1,7 @@
-// Flux: an instance knows what it was given as a resource set, "R" in RFC 20 of flux-framework:
+// Flux: an instance knows its resources as a resource set, "R" in RFC 20 of flux-framework:
 //   {"version": 1, "execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-7", "gpu": "0-3"}}],
 //    "nodelist": ["n[1-2]"], "expiration": 1700000000.0}}
-// The ranks of R_lite, in ascending order, are those of the list of nodes.
+// The ranks of R_lite, in ascending order, belong to the names in nodelist.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,7 +13,7 @@
 namespace hvd::schedulers {
 namespace {
 
-// Of the instance, or of the job in it that this process is a task of.
+// Asks about the instance. In a task of a job of the instance it asks about this job.
 std::vector<std::string> question_for(const Environment& environment) {
   if (auto job = environment.get("FLUX_JOB_ID")) return {"flux", "job", "info", *job, "R"};
   return {"flux", "kvs", "get", "resource.R"};
@@ -77,7 +77,7 @@ Result<std::vector<Host>> hosts_of(const Json& execution) {
   for (const auto& [rank, given] : *resources) {
     host->cores = given.cores;
     host->gpus = given.gpus;
-    host++->slots = given.gpus > 0 ? given.gpus : given.cores;  // it knows no tasks
+    host++->slots = given.gpus > 0 ? given.gpus : given.cores;  // Flux does not tell a number of tasks
   }
   return hosts;
 }

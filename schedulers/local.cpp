@@ -1,4 +1,4 @@
-// No scheduler: this machine, with the processors that this process may use.
+// The case without a scheduler: this machine, with the processors that this process may use.
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
 

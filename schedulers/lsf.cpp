@@ -1,6 +1,6 @@
-// LSF: variables and files that repeat a host once per slot, or give its number of slots. Where jobs are started by JSM
-// (Summit and its like) the job's script runs on a launch node, which is in all of these lists, and on which no rank
-// may run.
+// LSF has variables and files that repeat a host once per slot, or that give its number of slots. On machines where JSM
+// starts jobs (Summit and similar machines) the job's script runs on a launch node. All of these lists contain the
+// launch node, but no rank may run on it.
 #include <algorithm>
 #include <sstream>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* csm_query = "/opt/ibm/csm/bin/csm_node_attributes_query";
 
-// "batch5 1 h41n08 42 h41n03 42"
+// Reads "batch5 1 h41n08 42 h41n03 42".
 Result<std::vector<Host>> hosts_with_numbers(const std::string& text) {
   std::vector<Host> hosts;
   std::istringstream words(text);
@@ -54,7 +54,8 @@ Status read_hosts(Allocation& found, const Sources& sources) {
                "LSF's job are not known");
 }
 
-// On Summit its name is batch5 and has one slot (bsub -ln_slots gives it more); on Lassen its name tells nothing.
+// On Summit the launch node's name is like batch5 and it has one slot (bsub -ln_slots gives it more). On Lassen its
+// name tells nothing.
 bool is_launch_node(const Host& host, const std::vector<Host>& all) {
   auto is_part = [&](const char* word) { return host.name.find(word) != std::string::npos; };
   bool others_have_more = std::ranges::any_of(all, [](const Host& other) { return other.slots > 1; });
@@ -74,7 +75,7 @@ Status leave_out_the_launch_node(Allocation& found) {
   return {};
 }
 
-// What CSM tells of a node, where it is there: "discovered_gpus:  6".
+// Returns the number of GPUs that CSM tells for a node, if CSM is there: "discovered_gpus:  6".
 int gpus_told_by_csm(const Sources& sources, const std::string& host) {
   if (!sources.environment.has("CSM_ALLOCATION_ID")) return -1;
   std::istringstream words(sources.ask({csm_query, "-n", host}));
@@ -102,7 +103,7 @@ class Lsf final : public Scheduler {
     for (Host& host : found.hosts) host.cores = host.slots;
     if (!is_of_jsm) return found;
     HVD_RETURN_IF_ERROR(leave_out_the_launch_node(found));
-    // All nodes of such a machine are alike. A rank is meant for a GPU, not for each of the 42 cores.
+    // All nodes of such a machine are equal. There is one rank for each GPU, not for each of the 42 cores.
     int gpus = gpus_told_by_csm(sources, found.hosts.front().name);
     for (Host& host : found.hosts) {
       host.gpus = gpus;

@@ -1,5 +1,5 @@
-// PBS in its forms (OpenPBS, PBS Professional, Torque): a file with one line per slot. What a host has besides, the
-// server tells (qstat -f).
+// PBS in its forms (OpenPBS, PBS Professional, Torque) has a file with one line per slot. The server tells what else a
+// host has (qstat -f).
 #include <algorithm>
 #include <string_view>
 
@@ -11,13 +11,13 @@
 namespace hvd::schedulers {
 namespace {
 
-// qstat breaks long values: the next line begins with a tab.
+// qstat cuts long values into lines; each further line begins with a tab.
 std::string without_line_breaks(std::string text) {
   for (std::size_t at; (at = text.find("\n\t")) != std::string::npos;) text.erase(at, 2);
   return text;
 }
 
-// The value of "    name = value".
+// Returns the value in a line "    name = value".
 std::string_view attribute(std::string_view text, std::string_view name) {
   for (std::size_t at = 0; (at = text.find(name, at)) != std::string_view::npos; at += name.size()) {
     bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '\n';
@@ -27,14 +27,14 @@ std::string_view attribute(std::string_view text, std::string_view name) {
   return {};
 }
 
-// Of "x3001:ncpus=64:ngpus=4:mem=1gb".
+// Returns a number from a text like "x3001:ncpus=64:ngpus=4:mem=1gb".
 int number_of(std::string_view chunk, std::string_view name) {
   std::size_t at = chunk.find(name);
   auto number = at == std::string_view::npos ? std::nullopt : leading_number<int>(chunk.substr(at + name.size()));
   return number && *number >= 0 && *number <= most_slots ? *number : 0;
 }
 
-// Adds what "(x3001:ncpus=64:ngpus=4)+(x3002[0]:ncpus=32+x3002[1]:ncpus=32)" says.
+// Adds the resources from "(x3001:ncpus=64:ngpus=4)+(x3002[0]:ncpus=32+x3002[1]:ncpus=32)".
 void add_resources(std::vector<Host>& hosts, std::string_view chunks) {
   bool tells_gpus = chunks.find(":ngpus=") != std::string_view::npos;
   while (!chunks.empty()) {

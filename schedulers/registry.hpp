@@ -1,5 +1,5 @@
 #pragma once
-// All schedulers that are files of this folder; the table is written by the build from the listing.
+// The list of all schedulers that are files of this folder. The build writes the table from the list of files.
 #include <memory>
 #include <span>
 

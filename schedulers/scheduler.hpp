@@ -1,6 +1,6 @@
 #pragma once
-// A batch system, as a job of it sees it: which hosts it has, how long it may run, how it is put back into the queue.
-// To add one, add a file here. All answers come from what is handed in, so that a test hands in captured jobs.
+// A batch system as a job of it sees it: which hosts the job has, how long it may run, how it is requeued. To add a
+// batch system, add a file here. All answers come from the arguments, so a test can give it captured jobs.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,48 +16,50 @@ namespace hvd::schedulers {
 
 struct Host {
   std::string name;
-  int slots = 0;  // ranks that the job was asked for with, here
-  int cores = 0;  // of the job, here; 0: it is not told
-  int gpus = -1;  // likewise; -1: it is not told
-  int part = 0;   // of a job that was asked for in several parts (Slurm's heterogeneous jobs)
+  int slots = 0;  // ranks that the job asked for on this host
+  int cores = 0;  // cores that the job has on this host; 0: unknown
+  int gpus = -1;  // GPUs that the job has on this host; -1: unknown
+  int part = 0;   // for a job that asked for several parts (Slurm's heterogeneous jobs)
   int room() const { return slots > cores ? slots : cores; }  // the most ranks that do not share a core
 };
 
 struct Allocation {
-  std::string job;          // as the scheduler's own commands name it: "17", "17_3", "17[3]"
-  std::vector<Host> hosts;  // that ranks may run on, each once, in the scheduler's order
+  std::string job;          // the name in the scheduler's commands: "17", "17_3", "17[3]"
+  std::vector<Host> hosts;  // hosts for ranks, each once, in the scheduler's order
   std::string source;       // where the hosts were read: "LSB_MCPU_HOSTS"
   std::string launch_host;  // runs the job's script, but no ranks; empty: there is no such host
 };
 
-// What a scheduler may look at.
+// The sources from which a scheduler may read.
 struct Sources {
   const Environment& environment;
   std::function<Result<std::string>(const std::string& path)> read_file;
-  // What the program says, found along PATH; empty if it is not there or fails.
+  // Returns what a program prints. The program is found along PATH. Empty if it is not there or fails.
   std::function<std::string(const std::vector<std::string>& command)> ask;
   std::function<bool(const std::string& program)> has_program;
   std::int64_t now_s = 0;  // seconds since 1970
+  // What the job was told at its start may not be true any more, as after a suspension: the scheduler is to be asked.
+  bool asks_anew = false;
 };
 
-// How a job gets another run. Some schedulers are told by a command, others by the exit code of the job.
+// How a job is requeued. Some schedulers need a command, others an exit code of the job.
 struct Requeue {
-  std::vector<std::string> command;  // empty: there is none
-  int exit_code = 0;                 // 0: there is none
+  std::vector<std::string> command;  // empty: there is no command
+  int exit_code = 0;                 // 0: there is no such code
 };
 
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
   virtual const char* name() const = 0;  // for people: "Slurm"
-  // What shows that this process is inside of a job, "SLURM_JOB_ID=17". Nothing: it is in none.
+  // Returns the evidence that this process is inside of a job, "SLURM_JOB_ID=17"; nullopt if it is in no job.
   virtual std::optional<std::string> detected(const Environment& environment) const = 0;
-  // Only inside of a job, as are the next three. An error names what could not be read.
+  // This and the next three may be called only inside of a job. An error names what could not be read.
   virtual Result<Allocation> allocation(const Sources& sources) const = 0;
-  // Nothing: the job has no limit, or the scheduler does not tell.
+  // Returns nullopt if the job has no limit, or if the scheduler does not tell it.
   virtual std::optional<std::chrono::seconds> time_left(const Sources& sources) const = 0;
   virtual Requeue requeue(const Environment& environment) const = 0;
-  // What a user types for a job with so many slots.
+  // Returns what a user types to get a job with this number of slots.
   virtual std::string how_to_ask_for(int slots) const = 0;
 };
 

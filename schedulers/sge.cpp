@@ -1,4 +1,4 @@
-// Grid Engine: a file with one line per host. A job without a parallel environment has one slot, on this host.
+// Grid Engine has a file with one line per host. A job without a parallel environment has one slot, on this host.
 #include <algorithm>
 #include <sstream>
 
@@ -10,7 +10,7 @@
 namespace hvd::schedulers {
 namespace {
 
-// Lines "n1 4 all.q@n1 <NULL>". A host that several queues give slots of has several lines.
+// Reads lines "n1 4 all.q@n1 <NULL>". A host that gets slots from several queues has several lines.
 Result<std::vector<Host>> hosts_of_environment(const std::string& text) {
   std::vector<Host> hosts;
   std::istringstream lines(text);
@@ -70,11 +70,11 @@ class GridEngine final : public Scheduler {
     };
     auto limit = number_in<std::int64_t>(value("h_rt="));
     auto used = duration_in(value("wallclock="));
-    if (!limit || *limit < 0 || !used) return std::nullopt;  // older ones do not tell how long the job has run
+    if (!limit || *limit < 0 || !used) return std::nullopt;  // older versions do not tell how long the job has run
     return std::max(std::chrono::seconds(0), std::chrono::seconds(*limit) - *used);
   }
 
-  // Its shepherd puts a job that exits so back into the queue.
+  // Grid Engine's shepherd requeues a job that exits with this code.
   Requeue requeue(const Environment&) const override { return {{}, 99}; }
 
   std::string how_to_ask_for(int slots) const override {

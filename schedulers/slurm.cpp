@@ -1,4 +1,4 @@
-// Slurm: everything is in variables; those of a heterogeneous job have a suffix for each of its parts.
+// Slurm tells everything in variables. In a heterogeneous job they have a suffix for each of its parts.
 #include <algorithm>
 
 #include "base/number.hpp"
@@ -16,7 +16,7 @@ std::string job_of(const Environment& environment) {
   return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
 }
 
-// "4", "a100:4", "a100:2,v100:2"; nothing if it is anything else.
+// Reads "4", "a100:4" or "a100:2,v100:2"; returns nullopt for any other text.
 std::optional<int> sum_of_gpus(std::string_view text) {
   int sum = 0;
   while (!text.empty()) {
@@ -30,7 +30,7 @@ std::optional<int> sum_of_gpus(std::string_view text) {
   return sum;
 }
 
-// One number for each node, under the name of the variable; empty if that is not set.
+// Returns one number for each node from the variable `name`; empty if it is not set.
 Result<std::vector<int>> numbers_of_nodes(const Environment& environment, const std::string& name, std::size_t nodes,
                                           const std::string& list) {
   auto text = environment.get(name);
@@ -44,14 +44,14 @@ Result<std::vector<int>> numbers_of_nodes(const Environment& environment, const 
   return numbers;
 }
 
-// `part` of the job, whose variables end with `suffix`.
+// Adds the hosts of one part of the job. The variables of the part end with `suffix`.
 Status add_part(std::vector<Host>& hosts, const Environment& environment, int part, const std::string& suffix) {
   std::string list = "SLURM_JOB_NODELIST" + suffix;
   auto names = expand_hosts(environment.get(list).value_or(""));
   if (!names) return in(list + "=" + environment.get(list).value_or(""), std::move(names.error()));
   auto cores = numbers_of_nodes(environment, "SLURM_JOB_CPUS_PER_NODE" + suffix, names->size(), list);
   if (!cores) return std::move(cores.error());
-  // Inside of a step the number of tasks is that of the step; the variables of parts are those of the job.
+  // Inside of a step SLURM_NTASKS describes the step. The variables of parts describe the job.
   bool tells_tasks = !suffix.empty() || !environment.has("SLURM_STEP_ID");
   Result<std::vector<int>> tasks = std::vector<int>();
   if (tells_tasks) tasks = numbers_of_nodes(environment, "SLURM_TASKS_PER_NODE" + suffix, names->size(), list);
@@ -92,7 +92,8 @@ class Slurm final : public Scheduler {
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
     auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
-    if (end && *end > 0) return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
+    if (end && *end > 0 && !sources.asks_anew)
+      return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
     std::string job = sources.environment.get("SLURM_JOB_ID").value_or("");
     std::string text = sources.ask({"squeue", "--noheader", "--jobs", job, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));

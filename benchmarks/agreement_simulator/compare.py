@@ -43,7 +43,8 @@ def simulate(build, nodes, fitted):
 
 
 def fit(build, measured):
-    """The costs in nanoseconds that come closest to what was measured, by halving steps along each of them."""
+    """Returns the costs in nanoseconds with which the simulation comes closest to the measurement. Searches along each
+    cost with steps that are halved."""
     def error(costs):
         return sum(math.log(simulate(build, nodes, costs)["duration_ns"] / 1e3 / it["quick_step_us"]) ** 2
                    for nodes, it in measured.items())

@@ -1,5 +1,5 @@
 #pragma once
-// Made-up links between hosts: when a frame that is sent now arrives.
+// Simulated links between hosts. They tell when a frame arrives that is sent now.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -18,7 +18,7 @@ class Network {
         enters_(static_cast<std::size_t>(hosts), 0),
         random_(seed * 2654435761u + 1) {}
 
-  // A host's interface sends one frame after the other and takes in one after the other; frames of one connection (from
+  // A host's interface sends one frame after the other and receives one after the other. Frames of one connection (from
   // one node to another) keep their order.
   Nanoseconds travel(int from, int to, int from_host, int to_host, std::int64_t bytes, Nanoseconds now) {
     Nanoseconds there = now + links_.inside_a_host;
@@ -42,7 +42,7 @@ class Network {
   }
 
   const Links links_;
-  std::vector<Nanoseconds> leaves_, enters_;  // when the interface of a host is free again
+  std::vector<Nanoseconds> leaves_, enters_;  // the times when the interface of each host is free again
   std::unordered_map<std::uint64_t, Nanoseconds> last_of_connection_;
   std::mt19937_64 random_;
 };

@@ -36,7 +36,7 @@ std::uint64_t mixed(std::uint64_t hash, ConstBytes bytes) {
   return hash;
 }
 
-// A node: its agreement, and of its ranks what matters to it.
+// A node: its agreement, and the part of its ranks' state that the agreement depends on.
 class Node final : public AgreementEffects {
  public:
   Node(Job& job, int number);
@@ -44,7 +44,8 @@ class Node final : public AgreementEffects {
   // A rank starts the step.
   void submit(int local_rank, bool with_other_shape);
   void frame(Neighbour from, Buffer frame) { arrived_.emplace_back(from, std::move(frame)); }
-  // The leader looks at everything. How long that takes; what it sends is in `outbox`, by then.
+  // The leader handles everything that has come. Returns the time that this takes. What the leader sends is in
+  // `outbox`.
   Nanoseconds run();
   void tell_lost(Rank rank, const std::string& why) {
     agreement_->tell_lost(rank, why);
@@ -55,11 +56,11 @@ class Node final : public AgreementEffects {
 
   int number, first_rank, ranks;
   std::vector<std::pair<Neighbour, Buffer>> outbox;
-  bool is_gone = false;    // with its host
-  bool has_ended = false;  // was told of a loss
+  bool is_gone = false;    // gone with its host
+  bool has_ended = false;  // it was told of a loss
   Nanoseconds busy_until = 0;
   bool is_to_run = false;
-  bool has_told_its_ranks = false;  // that the step is over
+  bool has_told_its_ranks = false;  // its ranks know that the step is over
   std::uint64_t log_hash = 14695981039346656037u;
   int batches = 0, failures = 0;
   std::string told;
@@ -67,9 +68,9 @@ class Node final : public AgreementEffects {
  private:
   struct Tensor {
     int slot = -1;
-    std::uint64_t arrived = 0;    // ranks, as bits
-    std::uint64_t submitted = 0;  // in this step
-    std::uint64_t other = 0;      // of these, with another shape
+    std::uint64_t arrived = 0;    // ranks that have arrived, as bits
+    std::uint64_t submitted = 0;  // ranks that have submitted in this step
+    std::uint64_t other = 0;      // those of them that submitted another shape
     bool is_settled = true;
   };
   void introduce(int tensor, int local_rank);
@@ -82,6 +83,7 @@ class Node final : public AgreementEffects {
   void scheduled(SlotId) override {}
   void heard_ballot(runtime::OpNameView, Rank) override { ++items_; }
   void heard_stall(Rank, const runtime::StallRequest&) override {}
+  void heard_heeded(Rank) override {}
   void lost(Rank, std::string_view why) override {
     has_ended = true;
     told = why;
@@ -94,10 +96,10 @@ class Node final : public AgreementEffects {
   std::vector<std::pair<Neighbour, Buffer>> arrived_;
   std::vector<Tensor> tensors_;
   std::vector<int> tensor_of_slot_;
-  std::vector<std::pair<int, int>> withdrawn_;  // tensor and rank, which have to vote
+  std::vector<std::pair<int, int>> withdrawn_;  // pairs of tensor and rank; these ranks have to vote
   int unsettled_ = 0;
   std::uint64_t records_ = 0;
-  std::int64_t items_ = 0;  // handled in this run
+  std::int64_t items_ = 0;  // items that were handled in this run
   runtime::RecordStorage storage_;
   Buffer scratch_;
 };
@@ -127,7 +129,7 @@ class Job {
   enum class Kind : std::uint8_t { submit, frame, run, finish, notice };
   struct Event {
     Nanoseconds at;
-    std::uint64_t number;  // of two at one moment the earlier made comes first
+    std::uint64_t number;  // of two events at one time, the one that was made earlier comes first
     Kind kind;
     int node, other;  // submit, finish: the local rank; frame: child or -1; notice: the node that is gone
     std::size_t frame;
@@ -136,7 +138,7 @@ class Job {
   void push(Nanoseconds at, Kind kind, int node, int other, std::size_t frame = 0) {
     events_.push({at, next_event_++, kind, node, other, frame});
   }
-  // When work that could begin at `at` ends.
+  // Returns the time when work ends that can begin at `at`.
   Nanoseconds work(Nanoseconds at, Nanoseconds cost) {
     if (cores_.empty()) return at + cost;
     auto core = std::min_element(cores_.begin(), cores_.end());
@@ -159,11 +161,11 @@ class Job {
 
   std::vector<std::unique_ptr<Node>> nodes_;
   Network network_;
-  std::vector<Nanoseconds> cores_;  // free from
+  std::vector<Nanoseconds> cores_;  // for each core, the time from which it is free
   std::mt19937_64 random_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_event_ = 0;
-  std::deque<Buffer> frames_;  // under way, by number
+  std::deque<Buffer> frames_;  // frames under way, by number
   std::vector<std::size_t> free_frames_;
   int step_number_ = 0;
   Step step_;
@@ -207,7 +209,7 @@ void Node::submit(int local_rank, bool with_other_shape) {
   }
 }
 
-// What an engine does with a submission: a bit where the slot is known, else a ballot.
+// Does what an engine does with a submission: it turns over a bit if the slot is known, else it sends a ballot.
 void Node::introduce(int number_of, int local_rank) {
   Tensor& tensor = tensors_[static_cast<std::size_t>(number_of)];
   std::uint64_t bit = std::uint64_t{1} << local_rank;
@@ -269,7 +271,7 @@ Nanoseconds Node::run() {
   }
   arrived_.clear();
   agreement_->flush(0);
-  // Ranks that read an eviction vote: their ballots are there at the next look.
+  // Ranks that read an eviction vote. Their ballots are there at the leader's next look.
   while (!withdrawn_.empty()) {
     auto withdrawn = std::exchange(withdrawn_, {});
     for (auto [tensor, rank] : withdrawn) introduce(tensor, rank);
@@ -380,7 +382,7 @@ void Job::run_leader(int number, Nanoseconds when) {
   }
 }
 
-// Sends what the node has to send, from `when` on.
+// Sends what the node has to send, beginning at the time `when`.
 void Job::deliver(int from, Nanoseconds when) {
   Node& node = at(from);
   for (auto& [to, bytes] : node.outbox) {

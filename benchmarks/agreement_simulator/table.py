@@ -84,7 +84,7 @@ def incident_table(build):
 
 
 def plot(results):
-    """Added latency and bytes at the root over the number of ranks, both axes logarithmic."""
+    """Draws added latency and bytes at the root over the number of ranks. Both axes are logarithmic."""
     width, height, left, top = 420, 300, 70, 40
     colours = {"tree": "#1668b0", "central": "#c0392b"}
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * (width + left) + 60} {height + top + 60}" '

@@ -22,7 +22,7 @@ import horovod.torch as hvd
 
 
 def make_state(megabytes):
-    """A model whose parameters and moments have this size together: layers of different sizes, as real ones have."""
+    """Makes a model whose parameters and moments have this size together. Its layers differ in size, like real ones."""
     width = 1024
     layer = 3 * 4 * width * width / 1e6
     count = max(1, round(megabytes / layer))
@@ -76,7 +76,7 @@ class Ours:
 
 
 class H5py:
-    """The same datasets by h5py, with its checksums if they are wanted."""
+    """Writes the same datasets by h5py, with its checksums if they are wanted."""
 
     def __init__(self, checksums):
         self.name = "h5py, fletcher32" if checksums else "h5py"
@@ -170,7 +170,8 @@ def measure(methods, folder, rounds, model, optimizer):
 
 
 def measure_stall(folder, rounds, model, optimizer):
-    """Seconds that save() of an asynchronous Checkpointer takes, after the first, and that a write takes."""
+    """Measures an asynchronous Checkpointer: the seconds that save() takes (without the first save), and those of a
+    write."""
     stalls, writes = [], []
     with hvd.checkpoint.Checkpointer(os.path.join(folder, "run"), model, optimizer, keep=1) as checkpointer:
         for step in range(1, rounds + 2):

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that can talk to each other already (through an MPI, through Gloo) find each other for our transport, too.
+// Ranks that can talk to each other already (through an MPI, through Gloo) meet for our transport in this way.
 #include <functional>
 #include <map>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace hvd::benchmark {
 
-// The ranks of the program, however it was started.
+// The ranks of the program, no matter how it was started.
 struct Ranks {
   int rank = 0, size = 1;
-  bool is_crowded = false;  // there are more ranks than cores: whoever waits has to let others run
-  // Collective and blocking: everybody's bytes, by rank.
+  bool is_crowded = false;  // more ranks than cores: a rank that waits has to let others run
+  // Collective and blocking. Returns the bytes of all ranks, by rank.
   std::function<std::vector<Buffer>(const Buffer& mine)> allgather;
-  // Ends all ranks; does not return.
+  // Ends all ranks. Does not return.
   std::function<void(const std::string& why)> fail;
-  // What there is; without it the ranks end.
+  // Returns the value of a result. If there is none, ends all ranks.
   template <typename T>
   T value_of(Result<T> result) const {
     if (!result) fail(result.error().message);
@@ -44,7 +44,8 @@ class ExchangeBootstrap final : public bootstrap::Bootstrap {
   std::map<std::pair<Rank, std::string>, Buffer> known_;
 };
 
-// Between the ranks while links are made. Only failures travel over it, and a failure ends the benchmark.
+// The exchange between the ranks while links are made. Only failures would travel over it, and a failure ends the
+// benchmark.
 class NoExchange final : public transport::Exchange {
  public:
   Status put(std::string_view, ConstBytes) override { return {}; }

@@ -1,5 +1,5 @@
-// Our data plane for a Python program that compares it with Gloo in one process: called through ctypes, with the loop
-// over calls on this side, so that the interpreter is not what is measured.
+// Our data plane for a Python program that compares it with Gloo in one process. It is called through ctypes. The loop
+// over calls is on this side, so that the interpreter's time is not measured.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 using hvd::Buffer;
 
-// Everybody's `length` bytes into `all`, by rank.
+// Gathers `length` bytes of every rank into `all`, by rank.
 using AllgatherFunction = void (*)(const void* mine, int length, void* all);
 
 struct LinkOfPython {
@@ -28,7 +28,7 @@ hvd::benchmark::Ranks ranks_of(int rank, int size, int is_crowded, AllgatherFunc
                                 std::_Exit(1);  // the launcher ends the others
                               }};
   ranks.allgather = [=](const Buffer& mine) {
-    // All at once in blocks of the greatest length, each beginning with its own.
+    // All ranks exchange blocks of the greatest length. Each block begins with the length of the rank's own value.
     int longest = 4096;
     if (mine.size() + sizeof(std::size_t) > static_cast<std::size_t>(longest)) ranks.fail("a value is too long");
     Buffer padded(static_cast<std::size_t>(longest)), all(padded.size() * static_cast<std::size_t>(size));
@@ -59,7 +59,7 @@ HVD_BENCHMARK_API void hvd_benchmark_close(LinkOfPython* link) {
   delete link;
 }
 
-// What the next calls reduce. Collective.
+// Sets what the next calls reduce. Collective.
 HVD_BENCHMARK_API void hvd_benchmark_plan(LinkOfPython* link, float* data, std::size_t count) {
   hvd::Collective collective;
   collective.count = static_cast<std::int64_t>(count);
@@ -67,7 +67,7 @@ HVD_BENCHMARK_API void hvd_benchmark_plan(LinkOfPython* link, float* data, std::
   link->allreduce = link->link->call(collective, segments, segments);
 }
 
-// Seconds for all calls.
+// Returns the seconds of all calls together.
 HVD_BENCHMARK_API double hvd_benchmark_allreduce(LinkOfPython* link, int calls) {
   auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) link->allreduce();

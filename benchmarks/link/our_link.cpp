@@ -48,7 +48,7 @@ void OurLink::meet() {
   if (layout_.nodes > 1) net_ = ranks_.value_of(connections::NetPeers::start(world_, config_, std::move(net_listener)));
 }
 
-// Nobody sleeps here, but the look whether somebody does belongs to the data plane's cost.
+// Nobody sleeps here. But the check for sleepers is a part of the data plane's cost.
 void OurLink::share_wake_words() {
   std::size_t bytes = sizeof(posix::WaitWord) * static_cast<std::size_t>(layout_.node.size());
   if (layout_.node.me == Seat{0}) {

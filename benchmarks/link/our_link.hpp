@@ -1,6 +1,6 @@
 #pragma once
 // Our data plane without the agreement and the engine above it: the links that a runtime would make (shared memory in
-// the node, TCP between nodes), and planned tasks stepped by the caller.
+// the node, TCP between nodes), and planned tasks that the caller steps.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,16 +22,16 @@ namespace hvd::benchmark {
 
 class OurLink {
  public:
-  // Collective: parts and order are those of a runtime's start.
+  // Collective. Its parts and their order are those of a runtime's start.
   explicit OurLink(Ranks ranks);
   ~OurLink();
   OurLink(const OurLink&) = delete;
   OurLink& operator=(const OurLink&) = delete;
 
-  // A planned task that is restarted over these segments with every call, and stepped until it is done. Valid as long
-  // as the link. Collective: all ranks plan and call in the same order.
+  // Returns a function that restarts a planned task over these segments and steps it until it is done. The function is
+  // valid as long as the link. Collective: all ranks plan and call in the same order.
   std::function<void()> call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out);
-  // An alltoall: as many elements to every seat as from it.
+  // Returns such a function for an alltoall that sends equal numbers of elements to every seat and from every seat.
   std::function<void()> exchange(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out,
                                  std::vector<std::int64_t> counts);
 
@@ -39,7 +39,7 @@ class OurLink {
   struct Planned {
     std::unique_ptr<Task> task;
     std::vector<Segment> in, out;
-    std::vector<std::int64_t> counts{};  // alltoall
+    std::vector<std::int64_t> counts{};  // for an alltoall
   };
   void meet();
   void share_wake_words();
@@ -56,7 +56,7 @@ class OurLink {
   std::shared_ptr<connections::NetPeers> net_;  // null on one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
-  std::unique_ptr<runtime::ProcessSets> sets_;  // the world alone
+  std::unique_ptr<runtime::ProcessSets> sets_;  // only the world
   std::unique_ptr<runtime::TeamMaker> maker_;
   std::unique_ptr<runtime::Teams> teams_;
   std::vector<std::unique_ptr<Planned>> planned_;

@@ -1,5 +1,5 @@
 #pragma once
-// Our TCP links without the runtime above them: messages polled by the caller.
+// Our TCP links without the runtime above them. The caller polls for messages.
 #include <memory>
 
 #include "base/bytes.hpp"
@@ -13,15 +13,16 @@ namespace hvd::benchmark {
 
 class OurTcpLink {
  public:
-  // Collective. The interfaces are those of HOROVOD_GLOO_IFACE, as everywhere.
+  // Collective. HOROVOD_GLOO_IFACE names the interfaces, as everywhere in the project.
   explicit OurTcpLink(Ranks ranks);
   ~OurTcpLink();
   OurTcpLink(const OurTcpLink&) = delete;
   OurTcpLink& operator=(const OurTcpLink&) = delete;
 
-  // Between two ranks, as much in both directions at once. Collective.
+  // Exchanges equal numbers of bytes between two ranks in both directions at once. Collective.
   void exchange(int peer, ConstBytes out, Bytes in);
-  // A connection like those of the link, for whoever wants to do without it. Collective between the two.
+  // Returns a connection like those of the link, for callers that do without the link. Collective between the two
+  // ranks.
   posix::FileDescriptor bare_connection(int peer);
 
  private:

@@ -34,7 +34,7 @@ CoreExchange::~CoreExchange() {
 }
 
 void CoreExchange::write(std::size_t bytes, int turn) {
-  // Not memset, which writes long messages past the caches.
+  // memset is not used, because it writes long messages past the caches.
   std::uint64_t* words = message_of(rank_);
   for (std::size_t i = 0; i < bytes / 8; ++i) words[i] = static_cast<std::uint64_t>(turn) + i;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What two ranks cannot do without: a message in each direction from one core's cache to the other's, and nothing else,
-// by the plainest code. What a collective takes longer is its own.
+// The least that two ranks need: a message in each direction from one core's cache to the other's, by the plainest code
+// and without anything else. Any further time of a collective is the collective's own cost.
 #include <mpi.h>
 
 #include <atomic>
@@ -17,15 +17,15 @@ class CoreExchange {
   CoreExchange(const CoreExchange&) = delete;
   CoreExchange& operator=(const CoreExchange&) = delete;
 
-  // Fills this rank's message: its lines lie changed in this core's cache.
+  // Writes this rank's message. Afterwards its changed cache lines are in this core's cache.
   void write(std::size_t bytes, int turn);
-  // Reads the other rank's message, which has been written.
+  // Reads the other rank's message after that rank has written it.
   void read(std::size_t bytes);
-  // Writes and reads a small message, and waits for the other's.
+  // Writes and reads a small message, and waits for the other rank's message.
   void write_and_read(std::size_t bytes);
 
  private:
-  // A message behind its flag. Two that alternate: the other may still read the last one.
+  // A message behind its flag. There are two that alternate, because the other rank may still read the last one.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> number;
     std::uint64_t words[8 * 32 - 1];
@@ -37,7 +37,7 @@ class CoreExchange {
   MPI_Win window_ = MPI_WIN_NULL;
   std::byte* region_[2] = {};
   std::uint64_t number_ = 0;
-  std::atomic<std::uint64_t> sum_ = 0;  // so that what is read is needed
+  std::atomic<std::uint64_t> sum_ = 0;  // so that the compiler cannot leave out the reads
 };
 
 }  // namespace hvd::benchmark

@@ -1,4 +1,4 @@
-// Our data plane against MPI's collectives, in one process, over sizes.
+// Compares our data plane with MPI's collectives, in one process, over a range of sizes.
 #include <mpi.h>
 #include <sys/mman.h>
 
@@ -29,7 +29,7 @@ struct Program {
   const Options& options;
   const SixteenBitSums& sums;
   std::byte* buffer;    // of the largest size
-  std::byte* gathered;  // of that size for every rank
+  std::byte* gathered;  // a buffer of that size for every rank
   Effort effort;
 
   bool is_wanted(std::size_t bytes) const {
@@ -84,7 +84,7 @@ void allreduce_f32(Program& program, std::size_t bytes) {
   program.recorder.measure(workload, program.effort);
 }
 
-// Deterministic finite values of all magnitudes, denormals among them.
+// Returns deterministic finite values of all magnitudes, denormals among them.
 std::uint16_t random_bits(std::uint32_t place, std::uint32_t rank, const SixteenBits& type) {
   std::uint32_t x = place * 2654435761u + rank * 40503u + 12345u;
   x ^= x >> 16;
@@ -97,7 +97,7 @@ std::uint16_t random_bits(std::uint32_t place, std::uint32_t rank, const Sixteen
   return bits;
 }
 
-// Whether our sum is the one rounded once from a float sum in rank order, bit for bit.
+// True if our sum equals, bit for bit, a float sum in rank order that is rounded once.
 bool is_bit_exact(Program& program, const SixteenBits& type) {
   std::uint32_t count = 1u << 20;
   auto* data = reinterpret_cast<std::uint16_t*>(program.buffer);
@@ -202,7 +202,7 @@ void allgather(Program& program, std::size_t bytes) {
   program.recorder.measure(workload, program.effort);
 }
 
-// ---- reduce_scatter and alltoall: of so many bytes that every rank has ----
+// ---- reduce_scatter and alltoall; `bytes` is what every rank has ----
 
 void reduce_scatter(Program& program, std::size_t bytes) {
   auto *data = reinterpret_cast<float*>(program.buffer), *share = reinterpret_cast<float*>(program.gathered);
@@ -267,7 +267,7 @@ void alltoall(Program& program, std::size_t bytes) {
 
 // ---- a training step's tensors ----
 
-// Averaged where they lie: the data plane's share of the whole library's steps.
+// The tensors are averaged in place. This is the data plane's share of the whole library's steps.
 void fused(Program& program, const char* name, std::size_t bytes) {
   Tensors tensors(resnet50_gradients(200, bytes / sizeof(float)));
   PackedAllreduce packed(tensors, program.job.size());
@@ -290,7 +290,7 @@ void fused(Program& program, const char* name, std::size_t bytes) {
 
 // ---- the copies of fusion ----
 
-// Pack and unpack without communication: the whole batch at once, and in the steps that our transport takes.
+// Pack and unpack without communication: first the whole batch at once, then in the steps that our transport takes.
 void fusion_copy(Program& program) {
   constexpr std::size_t bytes = 64 << 20, chunk = 128 << 10;
   Tensors tensors(resnet50_gradients(200, bytes / sizeof(float)));
@@ -367,7 +367,7 @@ void run(Program& program) {
                    {{"mpi", program.sums.bfloats_scalar}, {"mpi_compiled", program.sums.bfloats_compiled}}, bytes,
                    is_bit_exact(program, bfloat));
   }
-  // Shorter than the barrier between calls is long: more calls do not cost much.
+  // These calls are shorter than the barrier between them, so more calls cost little time.
   program.effort.most_calls = 500;
   for (std::size_t bytes : {std::size_t{8}, std::size_t{512}, std::size_t{4096}, std::size_t{65536},
                             std::size_t{1} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {

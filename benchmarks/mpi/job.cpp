@@ -35,7 +35,7 @@ Job::Job(bool bound, bool own_mpi_thread) {
   MPI_Get_library_version(version, &length);
   mpi_version_.assign(version, static_cast<std::size_t>(length));
   mpi_version_.resize(
-      std::min(mpi_version_.size(), mpi_version_.find_first_of("\n,")));  // the rest is how it was built
+      std::min(mpi_version_.size(), mpi_version_.find_first_of("\n,")));  // the rest tells how it was built
   std::replace(mpi_version_.begin(), mpi_version_.end(), '\t', ' ');
 
   auto mask = posix::affinity();
@@ -51,7 +51,7 @@ Job::Job(bool bound, bool own_mpi_thread) {
   meet();
 }
 
-// Not a window of MPI's: an MPI that plays several nodes on one machine shares none.
+// No window of MPI's is used: an MPI that plays several nodes on one machine shares none between them.
 void Job::meet() {
   int where[2] = {static_cast<int>(::getpid()), -1};
   auto value_of = [this](Result<posix::SharedMemory> memory) {

@@ -1,5 +1,5 @@
 #pragma once
-// This MPI program as a whole: who I am, on which core, and a barrier that belongs to neither side of a comparison.
+// This MPI program as a whole: its rank, its core, and a barrier that belongs to neither side of a comparison.
 #include <string>
 
 #include "link/exchange_bootstrap.hpp"
@@ -9,8 +9,8 @@ namespace hvd::benchmark {
 
 class Job {
  public:
-  // Initialises MPI. With `bound`, each rank stays on one core, as a launcher would bind it. `own_mpi_thread`: a thread
-  // besides the main one calls MPI at the same time.
+  // Initialises MPI. With `bound`, each rank stays on one core, as a launcher would bind it. `own_mpi_thread`: another
+  // thread than the main thread calls MPI at the same time.
   Job(bool bound, bool own_mpi_thread);
   ~Job();
   Job(const Job&) = delete;
@@ -19,15 +19,15 @@ class Job {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int cores() const { return cores_; }
-  // Ranks share cores: whoever waits has to let others run.
+  // True if ranks share cores: a rank that waits has to let others run.
   bool is_crowded() const { return size_ > cores_; }
   const std::string& mpi_version() const { return mpi_version_; }
 
-  // Over shared memory, as closely together as the cores allow.
+  // The barrier uses shared memory. Ranks leave it as close together in time as the cores allow.
   void barrier();
-  // The same, and what rank 0 gave: a time, until which all are to do something.
+  // A barrier that also returns rank 0's `moment`: a time until which all ranks are to do something.
   double barrier_until(double moment);
-  // This job for what knows no MPI; borrows this.
+  // This job for code that does not know MPI. The result refers to this object.
   Ranks ranks();
   // Ends all ranks.
   [[noreturn]] void fail(const std::string& why) const;

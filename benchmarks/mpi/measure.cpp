@@ -11,7 +11,7 @@ namespace hvd::benchmark {
 
 namespace {
 
-// A rank that is interrupted spoils one of these, not the round.
+// Several blocks are measured: an interruption of a rank spoils one block, not the whole round.
 constexpr int blocks_back_to_back = 9;
 constexpr double work_s = 0.002;
 
@@ -103,7 +103,7 @@ int Recorder::calls_per_round(const Workload& workload, const Contender& contend
     MPI_Allreduce(&mine, &per_call, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (per_call > 1e-4) break;
   }
-  // Rewriting and waiting for each other cost about as much again.
+  // The time for rewriting and for waiting for each other is about equal to the time of a call.
   if (!workload.back_to_back) per_call = 2 * per_call + 1e-6;
   if (workload.after_work) per_call += work_s;
   return std::clamp(static_cast<int>(effort.seconds / per_call), effort.fewest_calls, effort.most_calls);

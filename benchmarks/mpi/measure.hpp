@@ -1,6 +1,6 @@
 #pragma once
-// Contenders that do the same work on the same memory, timed in turns within one process; the times go out as one line
-// of JSON per workload.
+// Contenders do the same work on the same memory. They are timed in turns within one process. The times of each
+// workload are written as one line of JSON.
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -17,23 +17,23 @@ double now_s();
 struct Contender {
   std::string name;
   std::function<void()> call;
-  // Around a block of calls, not timed. May be null.
+  // Called before and after a block of calls, outside of the timed span. May be null.
   std::function<void()> begin = nullptr, end = nullptr;
 };
 
-// The turn in which zeros are written: what stays the same when it is reduced again and again.
+// The turn in which zeros are written, because zeros stay zeros when they are reduced again and again.
 inline constexpr int zeros = -1;
 
 struct Workload {
-  // What identifies it in the record: verb, type, bytes, …; the values are JSON already.
+  // Identifies the workload in the record: verb, type, bytes, … The values are JSON already.
   std::map<std::string, std::string> description;
-  // Every owner rewrites its buffers; `turn` changes what is written. Not timed.
+  // Rewrites the buffers of every contender; `turn` changes what is written. Not timed.
   std::function<void(int turn)> write;
-  // Whether a call after write(turn) gave what it must. Null: nothing to compare.
+  // True if a call after write(turn) gave the right result. Null: nothing is compared.
   std::function<bool(int turn)> is_right;
-  // Many calls without a barrier and without rewriting between them: for what is shorter than a barrier.
+  // Makes many calls without a barrier and without rewriting between them. For calls that are shorter than a barrier.
   bool back_to_back = false;
-  // As training has it: every call comes after a while of other arithmetic, which ends at one time on all ranks.
+  // As in training, every call comes after some other arithmetic, which ends at the same time on all ranks.
   bool after_work = false;
   std::vector<Contender> contenders;
 };
@@ -47,16 +47,17 @@ struct Effort {
 
 class Recorder {
  public:
-  // `path` is appended to by rank 0.
+  // Rank 0 appends to the file `path`.
   Recorder(Job& job, const std::string& path, std::map<std::string, std::string> common);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Collective. The time of a contender in a round is the median of its calls (back to back: of nine blocks of them),
-  // of the slowest rank. Contenders take turns within a round, and begin it in turns.
+  // Collective. The time of a contender in a round is the median over its calls of the slowest rank's time (back to
+  // back: over nine blocks of calls). Contenders take turns within a round, and each round begins with another
+  // contender.
   void measure(const Workload& workload, const Effort& effort);
-  // A line of measured values that are not times of contenders.
+  // Writes a line of measured values that are not times of contenders.
   void note(const std::map<std::string, std::string>& description,
             const std::map<std::string, std::vector<double>>& values);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The whole library through its C interface, in a program that an MPI launcher started.
+// The whole library through its C interface, in a program that an MPI launcher has started.
 #include <sys/types.h>
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace hvd::benchmark {
 
-// What threads have used since they began.
+// The resources that threads have used since they began.
 struct Usage {
   double cpu_s = 0;
   double switches = 0;
 };
-// All threads of this process.
+// Returns all threads of this process.
 std::set<pid_t> threads_now();
 Usage usage_of(const std::set<pid_t>& threads);
 
 class OurRuntime {
  public:
-  // Collective. Rank 0 serves the store over which the ranks meet; the others learn of it through MPI.
+  // Collective. Rank 0 serves the store at which the ranks meet. The others get its address through MPI.
   explicit OurRuntime(Job& job);
   ~OurRuntime();
   OurRuntime(const OurRuntime&) = delete;
@@ -51,13 +51,13 @@ class OurRuntime {
   std::set<pid_t> threads_;
 };
 
-// An averaging allreduce of each of some tensors.
+// An averaging allreduce of each of several tensors.
 class OurStep {
  public:
   OurStep(OurRuntime& runtime, const Tensors& tensors, const std::string& name);
-  // One hvd_start per tensor, as a framework's hooks do it.
+  // Calls hvd_start once per tensor, as a framework's hooks do.
   void start_one_by_one();
-  // One hvd_start for all.
+  // Calls hvd_start once for all tensors.
   void start_together();
   void wait();
 

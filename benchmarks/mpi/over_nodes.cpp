@@ -1,7 +1,7 @@
-// Allreduce between nodes: the whole library over TCP and over MPI, hierarchical and flat, and its data plane alone (no
-// agreement, no engine), beside MPI's own allreduce, in turns in the same processes over the same links. Prints a row
-// of a table per workload: the median of the rounds in milliseconds, and how many times faster than MPI that is
-// (median, least and greatest round).
+// Allreduce between nodes. It compares MPI's own allreduce with the whole library over TCP and over MPI, hierarchical
+// and flat, and with the library's data plane alone (no agreement, no engine). They take turns in the same processes
+// over the same links. Prints a row of a table per workload: the median of the rounds in milliseconds, and how many
+// times faster than MPI that is (median, least and greatest round).
 #include <mpi.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ int my_rank = 0, size = 1;
   std::abort();
 }
 
-// A runtime of its own over all ranks, made under these variables.
+// A runtime over all ranks that is made with these variables set.
 class OneWay {
  public:
   explicit OneWay(const std::map<std::string, std::string>& variables) {
@@ -49,7 +49,7 @@ class OneWay {
   OneWay(const OneWay&) = delete;
   OneWay& operator=(const OneWay&) = delete;
 
-  // An average of each of the tensors.
+  // Returns a function that averages each of the tensors.
   std::function<void()> step(const Tensors& tensors, const std::string& name) {
     std::vector<hvd_start_arguments> all = prepare_averages(runtime_, tensors, name, &OneWay::check);
     return [this, all] {
@@ -115,7 +115,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The median of the calls, of the slowest rank in each.
+// Returns the median over the calls of the slowest rank's time in each call.
 double time_of(const std::function<void()>& call, int calls) {
   std::vector<double> times;
   for (int i = 0; i < calls; ++i) {
@@ -142,14 +142,14 @@ void measure(std::vector<Contender>& contenders, const Options& options, std::si
   int turn = 0;
   for (Contender& contender : contenders) {
     calls.push_back(contender.step(tensors, workload, packed));
-    // Warms up, and is checked.
+    // These calls warm up, and their results are checked.
     for (int again = 0; again < 3; ++again) {
       tensors.write(my_rank, ++turn);
       MPI_Barrier(MPI_COMM_WORLD);
       calls.back()();
       if (!tensors.hold_sums(size, turn, 1.0f / static_cast<float>(size))) fail(contender.name + " gave wrong values");
     }
-    tensors.write(0, 0);  // from now on alike everywhere, so that averages stay what they are
+    tensors.write(0, 0);  // from now on equal on all ranks, so that averages do not change
     repeats.push_back(calls_for(time_of(calls.back(), 3), options.number("seconds")));
   }
   std::vector<std::vector<double>> times(contenders.size());
@@ -182,7 +182,7 @@ int main(int argument_count, char** arguments) {
                   {{"contenders", "mpi,tcp,tcp-hierarchical,tcp-flat,over-mpi,over-mpi-hierarchical,over-mpi-flat"},
                    {"flat", "halving_doubling"},
                    {"bytes", "8,4096,65536,1048576,16777216,67108864"},
-                   {"steps", "67108864"},  // of 200 tensors
+                   {"steps", "67108864"},  // bytes of 200 tensors together
                    {"rounds", "5"},
                    {"seconds", "0.2"}});
   int provided = 0;

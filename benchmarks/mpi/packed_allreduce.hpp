@@ -1,12 +1,12 @@
 #pragma once
-// The plainest stand-in for upstream Horovod: what its CPU path over MPI has to do with a batch at the least.
+// The simplest stand-in for upstream Horovod: the least work that its CPU path over MPI has to do with a batch.
 #include <mpi.h>
 
 #include "mpi/tensors.hpp"
 
 namespace hvd::benchmark {
 
-// pack + MPI_Allreduce + scale + unpack, on the caller's thread: no control plane at all.
+// pack + MPI_Allreduce + scale + unpack on the caller's thread, without any control plane.
 class PackedAllreduce {
  public:
   PackedAllreduce(const Tensors& tensors, int size);

@@ -24,7 +24,8 @@ std::uint16_t to_half(float value) {
   if (magnitude > 0x7f800000) return static_cast<std::uint16_t>(sign | 0x7e00);
   if (magnitude >= 0x477ff000) return static_cast<std::uint16_t>(sign | 0x7c00);  // 65520 and more round to infinity
   if (magnitude < 0x38800000) {
-    // Below the smallest normal number: adding 0.5 shifts the last bit kept to the last of the sum, which rounds it.
+    // For values below the smallest normal number. Adding 0.5 moves the last bit to be kept to the last bit of the sum,
+    // so the addition rounds to this bit.
     float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// 16-bit floating point for the peers, which have none of their own: MPI types with user-defined sums, as libraries
-// over MPI bring them; and the plain arithmetic that results are compared with.
+// 16-bit floating point for MPI, which has no such types: MPI types with user-defined sums, as libraries over MPI
+// define them; and plain arithmetic with which results are compared.
 #include <mpi.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@ std::uint16_t to_half(float value);  // to nearest, ties to even
 float from_bfloat(std::uint16_t bits);
 std::uint16_t to_bfloat(float value);  // to nearest, ties to even; denormals are kept
 
-// Exists as long as MPI does.
+// Must not live longer than MPI runs.
 struct SixteenBitSums {
   SixteenBitSums();
   ~SixteenBitSums();
@@ -20,9 +20,9 @@ struct SixteenBitSums {
   SixteenBitSums& operator=(const SixteenBitSums&) = delete;
 
   MPI_Datatype type = MPI_DATATYPE_NULL;  // two opaque bytes
-  MPI_Op halves = MPI_OP_NULL;            // eight lanes of F16C at a time where the processor has it, as Horovod's own
+  MPI_Op halves = MPI_OP_NULL;            // eight at a time with F16C if the processor has it, as in Horovod
   MPI_Op bfloats_scalar = MPI_OP_NULL;    // one element after the other
-  MPI_Op bfloats_compiled = MPI_OP_NULL;  // the same loop, left to the compiler's vectoriser
+  MPI_Op bfloats_compiled = MPI_OP_NULL;  // the same loop, vectorised by the compiler
 };
 
 }  // namespace hvd::benchmark

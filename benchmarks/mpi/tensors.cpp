@@ -12,8 +12,9 @@ namespace hvd::benchmark {
 
 namespace {
 
-// By the layers' definition: a stem, four stages of 3, 4, 6 and 3 bottlenecks (1x1, 3x3, 1x1, each with a
-// normalisation's scale and shift; the first of a stage with a 1x1 of its own on the way around), and a classifier.
+// The sizes follow from the definition of the layers: a stem; four stages of 3, 4, 6 and 3 bottlenecks (1x1, 3x3, 1x1,
+// each with a normalisation's scale and shift; the first bottleneck of a stage has another 1x1 in its shortcut); and a
+// classifier.
 std::vector<std::size_t> resnet50_parameters() {
   std::vector<std::size_t> sizes;
   auto convolution = [&](std::size_t in, std::size_t out, std::size_t window) {
@@ -82,7 +83,7 @@ void Tensors::write(int rank, int turn) {
 }
 
 bool Tensors::hold_sums(int size, int turn, float scale) const {
-  // 13 is no divisor of 32: all values are met.
+  // 13 is no divisor of 32, so all values are checked.
   for (const Tensor& tensor : tensors_) {
     std::size_t stride = tensor.count > 4096 ? 13 : 1;
     for (std::size_t i = 0; i < tensor.count; i += stride)

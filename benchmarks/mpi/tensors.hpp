@@ -5,11 +5,11 @@
 
 namespace hvd::benchmark {
 
-// Elements of the gradients of ResNet-50 in the order in which a backward pass makes them (161 tensors, then again from
-// the beginning up to `count`), scaled so that they are `total` elements together.
+// Returns the numbers of elements of ResNet-50's gradients in the order in which a backward pass makes them (161
+// tensors, then again from the beginning up to `count`). They are scaled so that their sum is `total`.
 std::vector<std::size_t> resnet50_gradients(std::size_t count, std::size_t total);
 
-// Tensors of floats, each a piece of memory of its own as a framework allocates them.
+// Tensors of floats. Each has its own memory, as a framework allocates it.
 class Tensors {
  public:
   explicit Tensors(const std::vector<std::size_t>& counts);
@@ -20,15 +20,15 @@ class Tensors {
   struct Tensor {
     float* data;
     std::size_t count;
-    std::size_t offset;  // in the array of all, in elements
+    std::size_t offset;  // in the array of all elements
   };
   const std::vector<Tensor>& all() const { return tensors_; }
   std::size_t count() const { return count_; }
   std::size_t bytes() const { return count_ * sizeof(float); }
 
-  // Whole numbers that depend on place, rank and turn, so small that no sum of them is rounded.
+  // Writes whole numbers that depend on place, rank and turn. They are so small that no sum of them is rounded.
   void write(int rank, int turn);
-  // Whether they hold scale * the sum over all ranks of what write() wrote.
+  // True if the tensors hold scale * the sum over all ranks of what write() wrote.
   bool hold_sums(int size, int turn, float scale) const;
 
  private:
@@ -36,7 +36,7 @@ class Tensors {
   std::size_t count_ = 0;
 };
 
-// What rank `rank` writes at place `i` in a turn.
+// Returns what rank `rank` writes at place `i` in this turn.
 inline int written_value(std::size_t i, int rank, int turn) {
   return static_cast<int>((static_cast<unsigned>(i) * 7 + static_cast<unsigned>(rank * 3 + turn)) & 31);
 }

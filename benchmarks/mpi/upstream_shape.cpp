@@ -12,7 +12,7 @@ CycleEngine::CycleEngine(Job& job, const Tensors& tensors, std::chrono::microsec
     : job_(job), tensors_(tensors), cycle_(cycle), allreduce_(tensors, job.size()) {
   MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
   for (std::size_t i = 0; i < tensors.all().size(); ++i) names_.push_back("allreduce.gradient." + std::to_string(i));
-  bits_.resize(tensors.all().size() / 64 + 1);  // and one bit more: this rank wants to pause
+  bits_.resize(tensors.all().size() / 64 + 1);  // one bit more than tensors: this rank wants to pause
 }
 
 CycleEngine::~CycleEngine() {
@@ -74,7 +74,7 @@ bool CycleEngine::round() {
   MPI_Allreduce(MPI_IN_PLACE, common.data(), static_cast<int>(common.size()), MPI_UINT64_T, MPI_BAND, communicator_);
   bool all_pause = (common[count / 64] >> count % 64 & 1) != 0;
   for (std::size_t i = 0; i < count; ++i)
-    if ((common[i / 64] >> i % 64 & 1) == 0) return !all_pause;  // the step is not complete everywhere
+    if ((common[i / 64] >> i % 64 & 1) == 0) return !all_pause;  // the step is not complete on all ranks
   allreduce_(communicator_);
   {
     std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 #pragma once
-// Stand-ins for upstream Horovod, which cannot be run here: what its CPU path over MPI has to do at the least, without
-// its bookkeeping. Both are our own programs and faster than the original.
+// Stand-ins for upstream Horovod, which cannot be run here: the least work that its CPU path over MPI has to do,
+// without its bookkeeping. The two classes are our own code and faster than the original.
 #include <mpi.h>
 
 #include <atomic>
@@ -22,11 +22,11 @@
 namespace hvd::benchmark {
 
 // PackedAllreduce behind a control plane of upstream's shape:
-//  1. Submitting puts a named entry into a table and a request into a queue, under a mutex.
-//  2. A thread of its own sleeps until the cycle time has passed since the last round, takes the queue, and finds out
-//     by one MPI_Allreduce(BAND) over bits which tensors are ready on all ranks (everything is cached already).
-//  3. When all are, they are packed, reduced, scaled and unpacked; the waiting caller polls with yields.
-// Needs an MPI that allows two threads. The thread may run on all cores.
+//  1. A submission puts a named entry into a table and a request into a queue, under a mutex.
+//  2. A thread sleeps until the cycle time has passed since the last round. Then it takes the queue, and finds out by
+//     one MPI_Allreduce(BAND) over bits which tensors are ready on all ranks (everything is cached already).
+//  3. When all tensors are ready, they are packed, reduced, scaled and unpacked. The waiting caller polls with yields.
+// It needs an MPI that allows two threads. The thread may run on all cores.
 class CycleEngine {
  public:
   CycleEngine(Job& job, const Tensors& tensors, std::chrono::microseconds cycle);
@@ -34,7 +34,7 @@ class CycleEngine {
   CycleEngine(const CycleEngine&) = delete;
   CycleEngine& operator=(const CycleEngine&) = delete;
 
-  // Collective: the thread runs between these two only, since it takes time from others.
+  // Collective. The thread runs only between resume() and pause(), because it takes time from other contenders.
   void resume();
   void pause();
   void submit();
@@ -48,7 +48,7 @@ class CycleEngine {
     std::size_t count;
   };
   void run();
-  // False when all ranks want to pause.
+  // False if all ranks want to pause.
   bool round();
 
   Job& job_;

@@ -1,4 +1,4 @@
-// The whole library, engine and agreement included, against what a library over MPI does at the least.
+// Compares the whole library, with engine and agreement, with the least work of a library over MPI.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 struct Step {
   const char* name;
   std::size_t tensors;
-  std::size_t bytes;  // of all together
+  std::size_t bytes;  // of all tensors together
   bool after_work = false;
 };
 constexpr Step steps[] = {{"one_8B", 1, 8},
@@ -83,7 +83,7 @@ void time_steps(Program& program, const Step& step) {
   program.recorder.measure(workload, program.effort);
 }
 
-// The same steps against a control plane that wakes up once per cycle.
+// Compares the steps with a control plane that wakes up once per cycle.
 void time_cycles(Program& program, const Step& step) {
   Tensors tensors(counts_of(step));
   OurStep ours(program.runtime, tensors, std::string("cycles.") + step.name);
@@ -103,7 +103,7 @@ void time_cycles(Program& program, const Step& step) {
   program.recorder.measure(workload, program.effort);
 }
 
-// How long the submitting thread is kept, for 200 tensors.
+// Measures how long hvd_start keeps the submitting thread, for 200 tensors.
 void time_submission(Program& program) {
   const Step& step = steps[1];
   Tensors tensors(counts_of(step));
@@ -132,7 +132,7 @@ void time_submission(Program& program) {
   program.recorder.note({{"workload", json("submission")}, {"tensors", json(step.tensors)}}, times);
 }
 
-// What threads do while the program asks for nothing.
+// Measures what threads use while the program asks for nothing.
 void measure_idleness(Program& program) {
   const double seconds = program.options.number("idle-seconds");
   const Step& step = steps[1];
@@ -186,7 +186,7 @@ int main(int argument_count, char** arguments) {
                    {"launch", "0"},
                    {"steps", "one_8B,tiny_200,one_8B_after_work,tiny_200_after_work,step_1MB,step_8MB,step_64MB"},
                    {"cycles", ""},    // steps to compare with a cycle; needs an MPI for several threads
-                   {"control", "0"},  // 1: cost of submission and of idleness, needs the same
+                   {"control", "0"},  // 1: cost of submission and of idleness; needs such an MPI
                    {"bound", "1"},
                    {"idle-seconds", "2"},
                    {"rounds", "5"},

@@ -1,10 +1,10 @@
 #pragma once
-// The ranks of MPI_COMM_WORLD as our links want to see them.
+// The ranks of MPI_COMM_WORLD in the form that our links need.
 #include "link/exchange_bootstrap.hpp"
 
 namespace hvd::benchmark {
 
-// After MPI_Init. `fail` ends all ranks.
+// Call it after MPI_Init. `fail` ends all ranks.
 Ranks ranks_of_world(bool is_crowded, std::function<void(const std::string& why)> fail);
 
 }  // namespace hvd::benchmark

@@ -10,7 +10,7 @@ import horovod.torch as hvd
 from ranks import OurLink, Ranks, arguments, resnet50_gradients
 
 STEPS = {"one_8B": [2], "tiny_200": [16] * 200, "step_64MB": resnet50_gradients(200, (64 << 20) // 4)}
-AS_IN_TRAINING = "_after_work"  # the same, after a while of other arithmetic in which nobody communicates
+AS_IN_TRAINING = "_after_work"  # the workload after some other arithmetic, in which nobody communicates
 
 
 def do_other_arithmetic(end, a=torch.ones(64, 64), b=torch.ones(64, 64)):
@@ -19,7 +19,7 @@ def do_other_arithmetic(end, a=torch.ones(64, 64), b=torch.ones(64, 64)):
 
 
 def step(ranks, workload):
-    """Many tensors, averaged: one by one and as a group by us; by Gloo packed by hand, and one by one."""
+    """Averages many tensors: by us one by one and as a group; by Gloo packed by hand, and one by one."""
     name = workload.removesuffix(AS_IN_TRAINING)
     tensors = [torch.zeros(count) for count in STEPS[name]]
     flat = torch.zeros(sum(STEPS[name]))
@@ -65,7 +65,7 @@ def step(ranks, workload):
 
 
 def plain(ranks, link, count):
-    """One tensor, summed: our data plane and our whole library against Gloo's allreduce."""
+    """Sums one tensor: our data plane and our whole library against Gloo's allreduce."""
     tensor, source = torch.zeros(count), torch.arange(count, dtype=torch.float32) % 31
 
     def write(turn):
@@ -82,7 +82,7 @@ def plain(ranks, link, count):
         contenders.append(("ours", link.allreduce))
     ranks.measure({"workload": "allreduce", "dtype": "float32", "bytes": 4 * count}, contenders, write, is_right)
     if link is not None and count <= 1024:
-        # Shorter than what the interpreter does around a call: timed in a loop on the other side.
+        # Such a call is shorter than the interpreter's work around it. So it is timed in a loop in C++.
         tensor.zero_()
         rounds = []
         for _ in range(ranks.options.rounds):

@@ -1,5 +1,5 @@
-"""What communication.py measured, as rows like those of mpi/over_nodes.cpp: milliseconds, and times faster than the
-first."""
+"""Prints what communication.py measured, as rows like those of mpi/over_nodes.cpp: milliseconds, and how many times
+faster than the first contender."""
 import json
 import statistics
 import sys

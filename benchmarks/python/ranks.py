@@ -1,5 +1,5 @@
-"""What the Python programs share: the ranks in Horovod and in Gloo at once, a barrier that belongs to neither,
-contenders that take turns on the same tensors, and the record of their times."""
+"""What the Python programs share: ranks that are in Horovod and in Gloo at the same time, a barrier that belongs to
+neither, contenders that take turns on the same tensors, and the record of their times."""
 import argparse
 import ctypes
 import json
@@ -14,7 +14,7 @@ import torch.distributed as gloo
 import horovod.torch as hvd
 
 WORK_SECONDS = 0.002
-WORK_ENDS = 1  # where in rank 0's line of the shared counters
+WORK_ENDS = 1  # the index of this time in rank 0's line of the shared counters
 
 
 def arguments():
@@ -43,7 +43,7 @@ class Ranks:
         self._turn = 0
 
     def _shared_counters(self):
-        """One number per rank, a cache line each, written by that rank alone."""
+        """Makes one number per rank in shared memory, each in a cache line of its own. Only that rank writes it."""
         path = os.path.join(self.options.scratch, "turns")
         if self.rank == 0:
             with open(path, "wb") as file:
@@ -71,10 +71,10 @@ class Ranks:
                 file.write(json.dumps(common | fields) + "\n")
 
     def measure(self, description, contenders, write=None, is_right=None, fewest_calls=3, work=None):
-        """Times of the contenders, (name, call) each, as rounds of medians over their calls, of the slowest rank.
+        """Measures the contenders, (name, call) each. Returns rounds of medians over their calls, of the slowest rank.
 
-        `write(turn)` rewrites the tensors before every call, outside of the time; `is_right(turn)` looks at them after.
-        `work(end)` computes until a time that is the same on all ranks, two milliseconds before every call.
+        `write(turn)` rewrites the tensors before every call, outside of the time. `is_right(turn)` checks them
+        afterwards. `work(end)` computes until a time that is the same on all ranks, two milliseconds before every call.
         """
         write = write or (lambda turn: None)
         calls, right = {}, {}
@@ -105,7 +105,8 @@ class Ranks:
         if work:
             if self.rank == 0:
                 self._turns[WORK_ENDS] = time.perf_counter_ns() + int(1e9 * WORK_SECONDS)
-            # The scheduler holds yields against who waits here: others on its core would have it all to themselves.
+            # A rank that waits here must sleep. The scheduler would remember yields, and other ranks would then get the
+            # whole core.
             self.barrier(lambda: time.sleep(5e-5))
             work(self._turns[WORK_ENDS] / 1e9)
         else:
@@ -121,7 +122,8 @@ class Ranks:
 
 
 class OurLink:
-    """Our data plane without the runtime: a planned task stepped by the caller, many calls per crossing of ctypes."""
+    """Our data plane without the runtime. The caller steps a planned task; one call of ctypes makes many calls of the
+    task."""
 
     _Allgather = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
@@ -153,7 +155,8 @@ class OurLink:
 
 
 def resnet50_gradients(count, total):
-    """As the C++ function of this name: elements of the gradients of ResNet-50, last layer first, scaled to `total`."""
+    """Does the same as the C++ function of this name: numbers of elements of ResNet-50's gradients, the last layer
+    first, scaled to `total`."""
     sizes = []
 
     def convolution(inputs, outputs, window):

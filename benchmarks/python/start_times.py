@@ -1,4 +1,5 @@
-"""How long things take before a user's program does anything: imports, and horovodrun to the first line of 4 ranks."""
+"""Measures how long it takes before a user's program does anything: imports, and horovodrun until the first line of 4
+ranks."""
 import argparse
 import json
 import subprocess
@@ -13,7 +14,7 @@ def seconds_to_import(statement, before):
 
 
 def seconds_to_first_line(horovodrun, ranks):
-    """Until the last of the ranks runs its first line."""
+    """Returns the time until the last rank runs its first line."""
     begin = time.time()
     lines = subprocess.run([horovodrun, "-np", str(ranks), "--oversubscribe", "date", "+now %s.%N"], check=True,
                            stdout=subprocess.PIPE, text=True).stdout
@@ -26,7 +27,7 @@ def main():
     parser.add_argument("--horovodrun", required=True)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    subprocess.run([sys.executable, "-c", "import horovod.torch"], check=True)  # files into the page cache
+    subprocess.run([sys.executable, "-c", "import horovod.torch"], check=True)  # loads the files into the page cache
     measured = {
         "import_horovod": lambda: seconds_to_import("import horovod", ""),
         "import_horovod_torch": lambda: seconds_to_import("import horovod.torch", "import torch"),

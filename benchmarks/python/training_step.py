@@ -1,5 +1,5 @@
-"""Whole training steps: forward, backward with the gradients' averaging, update. DistributedOptimizer against
-DistributedDataParallel over Gloo, and against a step that does not communicate at all."""
+"""Measures whole training steps: forward, backward with averaging of gradients, update. It compares
+DistributedOptimizer with DistributedDataParallel over Gloo, and with a step that does not communicate."""
 import copy
 import pathlib
 import statistics
@@ -15,7 +15,7 @@ from ranks import Ranks, arguments, resnet50_gradients
 
 
 class Sizes(nn.Module):
-    """Parameters of ResNet-50's sizes and hardly any arithmetic: the step is its communication."""
+    """A model with parameters of ResNet-50's sizes and hardly any arithmetic: a step is mostly communication."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ def mlp():
 
 
 def small_400():
-    """400 parameters of 1 KB and 64 B: what a step costs per parameter."""
+    """A model with 400 parameters of 1 KB and 64 B. It shows the cost of a step per parameter."""
     return nn.Sequential(*[nn.Linear(16, 16) for _ in range(200)]), torch.randn(16, 16)
 
 
@@ -65,7 +65,7 @@ def stepper(model, optimizer, data):
 def train(ranks, name):
     torch.manual_seed(1)
     model, data = MODELS[name]()
-    data = data + ranks.rank  # every rank has data of its own
+    data = data + ranks.rank  # every rank has different data
 
     def sgd(parameters):
         return torch.optim.SGD(parameters, lr=1e-4)
@@ -88,7 +88,7 @@ def train(ranks, name):
 
 
 def engine_seconds():
-    """Processor time of the threads of Horovod's runtime."""
+    """Returns the processor time of the threads of Horovod's runtime."""
     seconds = 0.0
     for folder in pathlib.Path("/proc/self/task").iterdir():
         if folder.joinpath("comm").read_text().startswith("hvd-"):
@@ -97,8 +97,9 @@ def engine_seconds():
 
 
 def time_lost(ranks, ours, alone, steps=20):
-    """By what our step is longer than the one alone, in microseconds a step: more arithmetic of the main thread (hooks,
-    submitting, storing), the engine's, and the rest: waiting for the other ranks and for a core."""
+    """Explains by how much our step is longer than a step alone, in microseconds: additional arithmetic of the main
+    thread (hooks, submitting, storing), that of the engine, and the rest, which is waiting for other ranks and for a
+    core."""
     rounds = []
     for _ in range(ranks.options.rounds):
         spent = []

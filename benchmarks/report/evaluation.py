@@ -1,9 +1,9 @@
-"""From records to rows: the median over launches of each launch's median ratio, and the spread of all rounds."""
+"""Makes rows from records: the median over launches of each launch's median ratio, and the spread of all rounds."""
 import statistics
 
 from targets import TRAINED
 
-UNSTEADY = 4  # greatest by least ratio of a comparison's rounds, from which on its verdict is worth little
+UNSTEADY = 4  # greatest ratio of a comparison's rounds divided by the least, from which on its verdict is doubtful
 
 
 def matching(records, wanted):
@@ -11,7 +11,7 @@ def matching(records, wanted):
 
 
 def evaluate(check, records):
-    """A row of the table as a dictionary, or None if nothing was measured for it."""
+    """Returns a row of the table as a dictionary; None if nothing was measured for it."""
     found = [record for record in matching(records, check.match) if check.peer in record["us"]]
     if check.ours == "ours_loop":
         loops = {record["launch"]: record for record in
@@ -44,7 +44,8 @@ def evaluate(check, records):
 
 
 def why(check, records):
-    """Why a target is missed: what the cores need for the bare exchange, and what is known besides."""
+    """Returns the reasons why a target is missed: the time that the cores need for the bare exchange, and other known
+    reasons."""
     wanted = {"program": "data_plane", "workload": "core_exchange", "bytes": check.exchanged,
               "peer": check.match.get("peer")}
     bare = [statistics.median(record["us"]["cores"]) for record in matching(records, wanted)]
@@ -71,7 +72,7 @@ def verdict(check, measured, right, reason):
 
 
 def values(records):
-    """Measured values that are not ratios, as rows: name, value, target, verdict."""
+    """Returns measured values that are not ratios, as rows: name, value, target, verdict."""
     rows = []
 
     def add(row, name, number, unit, limit, other=None):

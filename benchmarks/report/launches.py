@@ -1,4 +1,5 @@
-"""What is run: each launch of a program, with its peer's launcher and environment. The records are lines of JSON."""
+"""The list of what is run: each launch of a program, with its peer's launcher and environment. The records are lines of
+JSON."""
 import os
 import pathlib
 import subprocess
@@ -7,13 +8,13 @@ import tempfile
 import time
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "python"
-# Peers that would otherwise give memory back to the system after every call, and fault it in again in the next.
+# For peers that would otherwise give memory back to the system after every call and fault it in again in the next call.
 MALLOC_TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296",
                 "MALLOC_TOP_PAD_": "268435456"}
 
 
 def _end(process):
-    """The launchers end their ranks."""
+    """Terminates a launcher. The launcher ends its ranks."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -31,7 +32,8 @@ class Launches:
         self.failures = []
 
     def mpi(self, peer, ranks, program, arguments, variant="default", launch=0, seconds=300):
-        """One mpiexec. Ranks bind themselves; where they share cores Open MPI is told to yield (MPICH cannot be)."""
+        """Runs one mpiexec. Ranks bind themselves. If ranks share cores, Open MPI is told to yield; MPICH has no such
+        option."""
         command = [f"mpiexec.{peer}", "-n", str(ranks)]
         if peer == "openmpi":
             crowded = "1" if ranks > (os.cpu_count() or 1) else "0"

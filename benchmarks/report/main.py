@@ -16,7 +16,7 @@ from plot import draw
 from table import markdown
 from targets import all_checks
 
-BUSY = 1.0  # processes that want to run
+BUSY = 1.0  # number of processes that want to run
 PARTS = ("data_plane", "whole_library", "python", "start")
 
 
@@ -39,7 +39,7 @@ def machine(records):
 
 
 def load_of(out, again):
-    """Of when the records were made."""
+    """Returns the load at the time when the records were made."""
     kept = out / "load"
     if not again or not kept.exists():
         kept.write_text(f"{os.getloadavg()[0]}")
@@ -55,8 +55,8 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--again", action="store_true", help="no measuring: table and plot of the records that exist")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was launched is ended, too
-    out = pathlib.Path(options.out).resolve()  # part of it becomes a file:// address, which has no relative form
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the launched programs are ended, too
+    out = pathlib.Path(options.out).resolve()  # absolute, because a part of it becomes a file:// address
     out.mkdir(parents=True, exist_ok=True)
     load = load_of(out, options.again)
     programs = pathlib.Path(options.build) / "bin"

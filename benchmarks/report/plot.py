@@ -1,4 +1,4 @@
-"""The picture: allreduce over sizes, and the steps of many tensors, as ratios with their spread."""
+"""Draws the picture: allreduce over sizes, and the steps of many tensors, as ratios with their spread."""
 import statistics
 
 import matplotlib
@@ -18,7 +18,7 @@ def _sizes(axes, records, ranks):
                     record.get("variant", "default")) == (program, peer, ranks, "allreduce", "float32", "default") \
                     and contender in record["us"] and ours in record["us"]:
                 theirs = record["us"][contender]
-                if peer == "gloo":  # noise-like where ranks fill the cores: its best round counts
+                if peer == "gloo":  # its times vary much where ranks fill the cores, so its best round counts
                     theirs = [min(theirs)] * len(theirs)
                 points.setdefault(record["bytes"], []).extend(a / b for a, b in zip(theirs, record["us"][ours]))
         if points:

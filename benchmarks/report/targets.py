@@ -1,5 +1,5 @@
-"""What was promised: floor and target of every comparison, as rows that number the workloads. A ratio is the peer's
-time by ours in the same round of the same processes."""
+"""What was promised: floor and target of every comparison, as rows with the numbers of the workloads. A ratio is the
+peer's time divided by ours in the same round of the same processes."""
 import dataclasses
 
 KB, MB = 1 << 10, 1 << 20
@@ -8,17 +8,17 @@ KB, MB = 1 << 10, 1 << 20
 @dataclasses.dataclass
 class Check:
     row: str  # number in the list of targets
-    workload: str  # as people read it
+    workload: str  # the workload's name for readers
     match: dict  # fields of the records
-    peer: str  # contender that we are compared with
+    peer: str  # the contender that we are compared with
     peer_name: str
     floor: float | None
-    target: float | None  # None: printed for comparison only
+    target: float | None  # None: the row is printed for comparison only
     ours: str = "ours"
     note: str = ""
-    best_of_peer: bool = False  # the peer's best round counts, since its times are noise-like
-    exchanged: int = 0  # bytes that each of two ranks hands to the other at least
-    reason: str = ""  # why a target is missed, besides
+    best_of_peer: bool = False  # the peer's best round counts, because its times vary much
+    exchanged: int = 0  # bytes that each of two ranks has to hand to the other
+    reason: str = ""  # another reason why a target is missed
 
 
 def size_name(size):

@@ -1,4 +1,4 @@
-// How long a job takes to begin: milliseconds that hvd_init() took on the slowest rank, printed by rank 0.
+// Measures how long a job takes to begin: the milliseconds that hvd_init() took on the slowest rank. Rank 0 prints it.
 #include <chrono>
 #include <cstdio>
 

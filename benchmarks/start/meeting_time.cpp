@@ -1,15 +1,15 @@
-// How long the ranks of a job take to meet, by bootstrap: one light process per rank does what hvd_init() does until it
-// knows all others, and nothing else. (By rendezvous one per node, which is the node's first rank and has the others'
-// cards already: what these cost is each node's own affair, and would here be paid by two cores.) What is served to
-// them is served as in a job: by one thread, of the launcher's own store.
+// Measures how long the ranks of a job take to meet, by bootstrap. One light process per rank does only what hvd_init()
+// does until it knows all other ranks. With rendezvous there is one process per node: the node's first rank, which has
+// the cards of the other ranks already. The cost of collecting those cards arises on each node; here two cores would
+// have to pay it for all nodes. The ranks are served as in a job: by one thread, with the launcher's own store.
 //
 //   hvd_meeting_time [--ranks 16,256,1024,4096] [--ways environment,rendezvous,slurm,values] [--per-node 4] [--rounds
 //   3]
 //
-// Rows: the time from the word "go" until the last rank has met all others, on this machine with all ranks on its few
-// cores; and what of processor time one thread used that serves all of them (rank 0 where nobody serves), and a rank on
-// the average: where every rank has a core of its own, elsewhere, a start takes about as long as these two together.
-// All are fitted (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
+// A row has the time from the word "go" until the last rank has met all others, with all ranks on the few cores of this
+// machine. It also has two processor times: that of the thread which serves all ranks (of rank 0 if nobody serves), and
+// the average one of a rank. If every rank has a core of its own, a start takes about as long as these two together.
+// All values are fitted (a·n + b·n²) to the last three sizes, and given for 6000 and 27 648 ranks.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -65,10 +65,10 @@ struct Options {
 struct Sample {
   double ms = 0;         // until the last rank has met all others
   double server_ms = 0;  // of the serving thread, or of rank 0
-  double rank_ms = 0;    // of a rank on the average
+  double rank_ms = 0;    // average of the ranks
 };
 
-// What all processes of a round see.
+// Memory that all processes of a round share.
 struct Shared {
   std::atomic<int> ready{0};
   std::atomic<int> done{0};
@@ -78,11 +78,11 @@ struct Shared {
   std::atomic<double> all_ranks_ms{0};
 };
 
-// What the ranks' environment is, and who serves them.
+// The environment of the ranks, and who serves them.
 struct Way {
-  std::function<Status(int node, Deadline deadline)> meet_as_node;  // or by its environment:
+  std::function<Status(int node, Deadline deadline)> meet_as_node;  // null: the ranks meet by the environment:
   std::function<Environment(int rank)> environment;
-  std::function<void()> serve;  // what can be done now; null if nobody serves
+  std::function<void()> serve;  // serves what can be served now; null if nobody serves
   int descriptor = -1;
   std::shared_ptr<void> keep;
   Config config;
@@ -105,7 +105,7 @@ Member member(const Environment& environment, int rank, int per_node) {
   return me;
 }
 
-// As a meeting has it.
+// Returns a rank's card as a meeting makes it.
 Card card_of(const Member& member) {
   return {member.host, member.node, member.release, member.knobs, member.endpoints, member.address};
 }
@@ -178,7 +178,7 @@ Way way_of(const std::string& name, int size, const Options& options, const std:
   return way;
 }
 
-// `go` ends when all may begin.
+// The descriptor `go` reaches its end when all may begin.
 void be_rank(const Way& way, int rank, int per_node, int round, Shared& shared, int go) {
   shared.ready.fetch_add(1);
   char none = 0;
@@ -249,8 +249,8 @@ Sample measure(const std::string& name, int size, const Options& options, int ro
   return sample;
 }
 
-// Where nothing better is there: a put, a fence, and a get of every rank's card from a server on the node. Of one node,
-// whose ranks all ask one thread.
+// The way of a launcher that has nothing better: a put, a fence, and a get of every rank's card from a server on the
+// node. There is one node, and all its ranks ask one thread.
 Sample measure_values(int size, const Options& options, int round) {
   auto server = LocalStoreServer::open({"job", size, nullptr});
   if (!server) fail(server.error().message);
@@ -288,7 +288,7 @@ Sample measure_values(int size, const Options& options, int round) {
   return sample;
 }
 
-// a·n + b·n² through the origin, by least squares relative to the values.
+// Fits a·n + b·n² by least squares relative to the values.
 double extrapolate(const std::map<int, double>& values, int to) {
   double s11 = 0, s12 = 0, s22 = 0, t1 = 0, t2 = 0;
   int points = 0;
@@ -321,7 +321,7 @@ void print_row(const std::string& name, const Options& options, const std::map<i
 void measure_way(const std::string& name, const Options& options, const std::string& folder) {
   std::map<int, double> wall, server, rank;
   for (int size : options.ranks) {
-    if (name == "environment" && size > 1024) continue;  // the ranks of one host
+    if (name == "environment" && size > 1024) continue;  // this way is for the ranks of one host
     std::vector<Sample> samples;
     for (int round = 0; round < options.rounds; ++round)
       samples.push_back(name == "values" ? measure_values(size, options, round)

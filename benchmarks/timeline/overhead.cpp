@@ -1,9 +1,10 @@
-// What the timeline costs: steps of 200 tensors with and without it, in turns in the same processes.
+// Measures what the timeline costs: steps of 200 tensors with and without it, in turns in the same processes.
 //
 //   horovodrun -np 2 build/release/bin/hvd_timeline_overhead [FOLDER]
 //
-// A block is half a second of steps, long enough for the thread that writes to have its share in it; a pair is a block
-// without and one with a timeline, in alternating order. The result of a row is the median of the pairs' ratios.
+// A block is half a second of steps. This is long enough that the thread which writes takes its share of time. A pair
+// is a block without and a block with a timeline, in alternating order. The result of a row is the median of the pairs'
+// ratios.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,7 +31,7 @@ constexpr double block_s = 0.5;
 
 class Steps {
  public:
-  // Of tensors with so many floats, after so much arithmetic.
+  // Makes steps of tensors with `floats` elements. Each step comes after `arithmetic_s` seconds of arithmetic.
   Steps(Runtime& runtime, const std::string& name, std::int64_t floats, double arithmetic_s)
       : runtime_(runtime),
         data_(tensors, std::vector<float>(static_cast<std::size_t>(floats))),
@@ -52,7 +53,7 @@ class Steps {
     for (int i = 0; i < steps; ++i) run();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / steps;
   }
-  // The greatest number of all ranks.
+  // Returns the greatest number of all ranks.
   float meet(float mine) {
     finish(start(*agreement_, &mine));
     return mine;
@@ -79,7 +80,7 @@ class Steps {
     if (cell->error) fail(cell->error->message);
     runtime_.handles().release(*cell);
   }
-  // The same work on every call, however long it takes beside others.
+  // Returns the number of rounds of arithmetic that take this time. Each call of a step does the same number of rounds.
   std::int64_t rounds_of(double seconds) {
     constexpr std::int64_t probe = 20'000'000;
     auto begin = std::chrono::steady_clock::now();
@@ -102,7 +103,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Uses of operations that the file says were left out.
+// Returns the number of uses of operations that the file says were left out.
 long left_out(const std::string& path) {
   std::ifstream file(path);
   long all = 0;

@@ -11,13 +11,13 @@ cd "$PBS_O_WORKDIR" || exit
 
 launch=(horovodrun -np 8)
 
-# PBS warns nobody, so the time is watched here: the ranks are told of the end before it comes. The job then goes back
-# into the queue, and the program goes on from its last checkpoint.
-timeout --foreground --signal=USR1 3300 "${launch[@]}" python train.py --epochs 90
+# PBS warns nobody, so the time is watched here: the ranks are told of the end before it comes. A program that has saved
+# then ends with exit code 75, the job goes back into the queue, and the program goes on from its last checkpoint.
+timeout --foreground --preserve-status --signal=USR1 3300 "${launch[@]}" python train.py --epochs 90
 status=$?
 starts=.train.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
 echo started >>"$starts"
-if [ "$status" = 124 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   exec qrerun "$PBS_JOBID"
 fi
 rm -f "$starts"

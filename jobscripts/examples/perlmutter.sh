@@ -24,10 +24,9 @@ launch=(srun --ntasks-per-node=4 --cpu-bind=none --kill-on-bad-exit=1)
 launch+=(--gpu-bind=none)
 launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
 
-# The ranks are told of the end before it comes. The job then goes back into the queue, and the program goes on from
-# its last checkpoint.
-end_is_near=""
-trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
+# into the queue, and the program goes on from its last checkpoint.
+trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python train.py --epochs 90 &
 ranks=$!
 while true; do
@@ -35,7 +34,7 @@ while true; do
   status=$?
   kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
 done
-if [ -n "$end_is_near" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -19,10 +19,9 @@ launch=(jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42)
 launch+=(--gpu_per_rs 6)
 launch+=(--bind packed:7 --launch_distribution packed --exit_on_error 1 --smpiargs="-disable_gpu_hooks")
 
-# The ranks are told of the end before it comes. The script then ends with the exit code that puts the job back into the
-# queue, and the program goes on from its last checkpoint.
-end_is_near=""
-trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
+# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
+trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python train.py --epochs 90 &
 ranks=$!
 while true; do
@@ -32,7 +31,7 @@ while true; do
 done
 starts=.train.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
-if [ -n "$end_is_near" ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   exit 99
 fi
 rm -f "$starts"

@@ -56,12 +56,12 @@ exec "${launch[@]}" {{command}}
 %end
 %if requeue
 
-# The ranks are told of the end before it comes. The script then ends with the exit code that puts the job back into the
-# queue, and the program goes on from its last checkpoint.
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
+# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
 %include warned_ranks
 starts=.{{job_name}}.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
-if [ -n "$end_is_near" ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   exit 99
 fi
 rm -f "$starts"

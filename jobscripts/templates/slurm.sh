@@ -56,10 +56,10 @@ exec "${launch[@]}" {{command}}
 %end
 %if requeue
 
-# The ranks are told of the end before it comes. The job then goes back into the queue, and the program goes on from
-# its last checkpoint.
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
+# into the queue, and the program goes on from its last checkpoint.
 %include warned_ranks
-if [ -n "$end_is_near" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -59,7 +59,7 @@ class Reader {
     return true;
   }
 
-  // Names of hosts and numbers have no escapes; others are kept as they are written.
+  // Names of hosts and numbers contain no escapes. Other texts keep their escapes as they are written.
   bool read_text(std::string& text) {
     rest_.remove_prefix(1);
     std::size_t end = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What Flux writes in JSON: as much of a reader as its resource sets take.
+// Reads the JSON of Flux. It can read as much of JSON as Flux's resource sets need.
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,11 +17,11 @@ struct Json {
   std::vector<Json> items;
   std::map<std::string, Json, std::less<>> members;
 
-  // The member of that name and kind; null if there is none.
+  // Returns the member of this name and kind; null if there is none.
   const Json* member(std::string_view name, Kind wanted) const;
 };
 
-// The whole of the text, white space around it left out.
+// Reads the whole text. White space around it is skipped.
 Result<Json> read_json(std::string_view text);
 
 }  // namespace hvd::schedulers

@@ -5,7 +5,7 @@
 namespace hvd::schedulers {
 namespace {
 
-// Of the numbers 60 is the base, but for the first one.
+// Adds up numbers in base 60. The first number may be larger than 59.
 std::optional<std::int64_t> sum_in(std::string_view text, int least, int most) {
   std::int64_t sum = 0;
   for (int count = 1; count <= most; ++count) {

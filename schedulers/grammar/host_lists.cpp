@@ -13,7 +13,7 @@ Error unreadable(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-// Cuts off what comes before the separator, brackets left whole.
+// Removes and returns the text before the next separator. Separators inside of brackets do not count.
 std::string_view take_item(std::string_view& text) {
   bool in_brackets = false;
   std::size_t end = 0;
@@ -31,7 +31,7 @@ std::string padded(std::uint32_t number, std::size_t width) {
   return std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits;
 }
 
-// "01-03,7": 01 02 03 7
+// "01-03,7" becomes 01 02 03 7.
 Result<std::vector<std::string>> numbers_in_brackets(std::string_view text) {
   std::vector<std::string> numbers;
   std::string whole(text);

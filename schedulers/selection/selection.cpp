@@ -9,7 +9,7 @@
 namespace hvd::schedulers {
 namespace {
 
-// An instance of Flux is often a job of another scheduler; the machine itself is what is left.
+// Flux comes first, because an instance of Flux is often a job of another scheduler. The machine itself comes last.
 int place_in_order(std::string_view key) {
   if (key == "flux") return 0;
   return key == "local" ? 2 : 1;

@@ -1,5 +1,5 @@
 #pragma once
-// Which scheduler's job this process is in.
+// Finds the scheduler whose job this process is in.
 #include <memory>
 #include <string>
 
@@ -13,7 +13,7 @@ struct Around {
   std::string evidence;  // "SLURM_JOB_ID=17"
   bool is_a_job() const { return key != "local"; }
 };
-// The innermost; "local" if there is none.
+// Returns the innermost scheduler; "local" if there is none.
 Around scheduler_around(const Environment& environment);
 
 }  // namespace hvd::schedulers

@@ -15,11 +15,11 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
   component.suffix = suffix;
   component.nodes = number("SLURM_JOB_NUM_NODES");
   component.cpus_per_rank = number("SLURM_CPUS_PER_TASK");
-  // Inside of a step SLURM_NTASKS is that of the step; the variables of components are those of the job.
+  // Inside of a step SLURM_NTASKS describes the step. The variables of components describe the job.
   if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
   if (auto cores = numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
     for (int on_node : *cores) component.room += on_node / std::max(1, component.cpus_per_rank);
-  // Slurm's own number may be larger, if it lets ranks share processors.
+  // Slurm's number of tasks may be larger than this, if Slurm lets ranks share processors.
   component.room = std::max(component.room, component.tasks);
   return component;
 }

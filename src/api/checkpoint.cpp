@@ -10,11 +10,14 @@
 
 #include "api/answer.hpp"
 #include "api/checkpoint_collective.hpp"
+#include "api/stops.hpp"
 #include "base/crc32c.hpp"
+#include "base/error_ids.hpp"
 #include "base/log.hpp"
 #include "checkpoint/generations.hpp"
 #include "checkpoint/lease.hpp"
 #include "checkpoint/writer.hpp"
+#include "runtime/session.hpp"
 
 using hvd::ErrorCode;
 using hvd::api::copy_in;
@@ -70,7 +73,7 @@ hvd::Status hold_lease(const std::string& path) {
 }
 
 hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
-  return hvd::hdf5::library(hvd::Environment::of_this_process());
+  return hvd::hdf5::library(hvd::runtime::environment_with_files());
 }
 
 constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeof(const char*);
@@ -137,10 +140,11 @@ hvd_status save_here(const std::string& path, const checkpoint::State& state, co
   // one that a killed process left.
   static auto* writing = new std::mutex;
   std::lock_guard lock(*writing);
-  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held) return fail(held.error());
+  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held)
+    return fail(hvd::identified(held.error(), "HVD3001"));
   options.sequence = checkpoint::next_sequence(path);
   auto written = checkpoint::write_file(**library, path, state, options);
-  if (!written) return fail(written.error());
+  if (!written) return fail(hvd::identified(written.error(), "HVD3001"));
   if (given.keep == 0) return HVD_OK;
   // The new file is durable. If an old file cannot be removed, that is only a warning.
   std::string folder = std::filesystem::path(path).parent_path().string();
@@ -153,7 +157,7 @@ hvd_status open_here(const char* path, hvd_checkpoint& opened) {
   auto library = hdf5_library();
   if (!library) return fail(library.error());
   auto reader = checkpoint::open_newest(**library, path, true, warn);
-  if (!reader) return fail(reader.error());
+  if (!reader) return fail(hvd::identified(reader.error(), "HVD3002"));
   opened.reader = std::make_unique<checkpoint::Reader>(std::move(*reader));
   opened.path = opened.reader->path();
   opened.header = opened.reader->header();
@@ -206,7 +210,7 @@ hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
   hvd::ByteReader reader(bytes);
   opened.path = reader.get_string();
   auto header = checkpoint::decode_header(hvd::as_bytes(reader.get_string()), opened.path);
-  if (!header) return fail(header.error());
+  if (!header) return fail(hvd::identified(header.error(), "HVD3002"));
   opened.header = *header;
   opened.state.resize(reader.get<std::uint64_t>());
   for (checkpoint::Entry& entry : opened.state) {
@@ -271,7 +275,7 @@ hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_
 extern "C" {
 
 hvd_status hvd_checkpoint_library(const char* otherwise) {
-  auto library = hvd::hdf5::library(hvd::Environment::of_this_process(), otherwise == nullptr ? "" : otherwise);
+  auto library = hvd::hdf5::library(hvd::runtime::environment_with_files(), otherwise == nullptr ? "" : otherwise);
   return library ? HVD_OK : fail(library.error());
 }
 
@@ -294,7 +298,9 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
     if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
     checkpoint::State state;
     if (status == HVD_OK) status = read_entries(entries, count, state);
+    const auto began = hvd::Clock::now();
     if (status == HVD_OK) status = save_here(path, state, given);
+    if (status == HVD_OK) hvd::api::note_write(hvd::Clock::now() - began);
   }
   return hvd::api::share_outcome(runtime, status);
 }
@@ -370,7 +376,8 @@ hvd_status hvd_checkpoint_read(hvd_checkpoint* opened, const hvd_checkpoint_targ
     // After a failed read the broadcasts still go on, with the bytes that are there, because the other ranks have
     // started theirs.
     if (opened->reader != nullptr && outcome == HVD_OK)
-      if (auto read = opened->reader->read(target.path, target.data, target.bytes); !read) outcome = fail(read.error());
+      if (auto read = opened->reader->read(target.path, target.data, target.bytes); !read)
+        outcome = fail(hvd::identified(read.error(), "HVD3002"));
     if (status == HVD_OK) status = broadcasts.start(target.path, target.data, target.bytes);
   }
   if (hvd_status sent = broadcasts.wait(); status == HVD_OK) status = sent;

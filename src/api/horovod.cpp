@@ -21,7 +21,9 @@
 
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
+#include "api/stops.hpp"
 #include "base/config.hpp"
+#include "base/error_ids.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "native/mpi/process.hpp"
 #include "runtime/runtime.hpp"
@@ -33,6 +35,8 @@ using hvd::api::copy_in;
 using hvd::api::fail;
 using hvd::api::last_error;
 using hvd::api::status_of;
+using hvd::api::usable;
+using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
 using hvd::runtime::Handles;
 using hvd::runtime::Runtime;
@@ -66,6 +70,16 @@ Process& process() {
 // Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
 std::atomic<bool> is_forked_child{false};
 
+// What the ranks fail with together has a name of its own (base/error_ids).
+std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {
+  switch (code) {
+    case ErrorCode::mismatch: return "HVD2101";
+    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::timeout: return of_timeout;
+    default: return otherwise;
+  }
+}
+
 hvd_status no_runtime() {
   return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
 }
@@ -75,12 +89,17 @@ hvd_status in_forked_child() {
       "this process was forked from a rank after hvd.init(); only the rank itself may communicate. Do the work of "
       "the child without Horovod, or send its result to the rank");
 }
-bool usable(const hvd_runtime* runtime) {
+
+}  // namespace
+
+bool hvd::api::usable(const hvd_runtime* runtime) {
   return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
 }
-hvd_status why_unusable(const hvd_runtime* runtime) {
+hvd_status hvd::api::why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
+
+namespace {
 
 // Refuses a child process of a rank. It inherits the rank's environment, and so it looks like the rank itself.
 hvd_status check_owner(const hvd::Environment& environment) {
@@ -321,7 +340,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
   auto started =
       is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
-  if (!started) return fail(started.error());
+  if (!started) return fail(hvd::identified(started.error(), id_of(started.error().code, "HVD2001", "HVD2003")));
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
   // A job of one rank is not marked, because a child cannot take another rank's place in it.
@@ -330,7 +349,10 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
     mine.has_been_a_rank = true;
   }
   *runtime = new hvd_runtime{std::move(*started)};
-  return HVD_OK;
+  auto listens = hvd::api::listen_for_stops(*(*runtime)->runtime, environment);
+  if (listens) return HVD_OK;
+  hvd_shutdown(std::exchange(*runtime, nullptr));
+  return fail(listens.error());
 }
 
 void hvd_shutdown(hvd_runtime* runtime) {
@@ -338,6 +360,7 @@ void hvd_shutdown(hvd_runtime* runtime) {
   // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load()) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
+  hvd::api::forget_stops(*runtime->runtime);
   delete runtime;
   if (had_a_place) mark_environment(true);
 }
@@ -355,7 +378,7 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
 }
 
 int hvd_mpi_built(void) {
-  hvd::Environment environment = hvd::Environment::of_this_process();
+  hvd::Environment environment = hvd::runtime::environment_with_files();
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
@@ -542,7 +565,10 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
     if (!runtime->runtime->wait(*cell, deadline))
       return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
   }
-  return cell->error ? fail(*cell->error) : HVD_OK;
+  runtime->runtime->note_synchronised(*cell);
+  if (!cell->error) return HVD_OK;
+  std::string_view id = id_of(cell->error->code, "", "HVD2103");
+  return id.empty() ? fail(*cell->error) : fail(hvd::identified(*cell->error, id));
 }
 
 void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
@@ -663,6 +689,13 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
   return -1;
 }
 
+hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
+  auto settings = hvd::runtime::settings_of_this_process();
+  if (!settings) return fail(settings.error());
+  for (const hvd::Setting& setting : *settings)
+    visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  return HVD_OK;
+}
 void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
   for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
 }

@@ -276,6 +276,29 @@ typedef struct hvd_shared_hold_s hvd_shared_hold_t;
 HVD_API hvd_shared_hold_t* hvd_shared_hold(hvd_runtime* runtime, void* memory);
 HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time */
 
+/* ---- the end of a job -------------------------------------------------------------------------------------------- */
+
+/* Why all ranks leave their loops. */
+typedef enum hvd_stop_cause {
+  HVD_STOP_PROGRAM = 0,    /* hvd_request_stop() */
+  HVD_STOP_WARNED = 1,     /* a signal that says that the end is near, as SIGUSR1 */
+  HVD_STOP_TERMINATED = 2, /* a signal that else ends a process, as SIGTERM */
+  HVD_STOP_TIME = 3        /* the scheduler ends the job soon */
+} hvd_stop_cause;
+
+/* 1 if the loop should be left now: at the same step on all ranks of the process set (0: all ranks). 0 if not, -1 with
+ * hvd_last_error() for a set that does not exist. Call it after each step, from the thread that waits for the step's
+ * operations (hvd_wait): what is agreed on is compared with the last of those in that set. Costs no message and never
+ * blocks. The first call of a process begins to listen for the signals of HOROVOD_STOP_SIGNALS (those that the program
+ * handles stay the program's), and on rank 0 to watch the end that the scheduler has set. */
+HVD_API int hvd_should_stop(hvd_runtime* runtime, int process_set);
+/* This rank wishes that all stop; the first wish of any rank counts. The reason is for people; null: none. Any thread,
+ * but no signal handler. */
+HVD_API hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason);
+/* Why hvd_should_stop() gives 1, or will soon; null while nobody wishes it. The text is valid until hvd_shutdown().
+ * `cause` may be null. */
+HVD_API const char* hvd_stop_reason(hvd_runtime* runtime, hvd_stop_cause* cause);
+
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */
 
 /* Starts to record every operation in a file in Chrome's trace format. The file is valid at any instant. A file that is
@@ -386,6 +409,11 @@ HVD_API int64_t hvd_counter(hvd_runtime* runtime, const char* name);
 HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, const char* kind, const char* default_value,
                                            const char* meaning),
                              void* context);
+/* Calls visit once per setting: its name, its value in this process, and where that comes from: "default",
+ * "environment", or a file of the site or of the user and the line. Fails if such a file is faulty. */
+HVD_API hvd_status hvd_visit_settings(void (*visit)(void* context, const char* name, const char* value,
+                                                    const char* origin),
+                                      void* context);
 
 #ifdef __cplusplus
 }

@@ -125,6 +125,19 @@ class Runtime {
   const hvd_world& world() const noexcept { return world_; }
   hvd_runtime* get() const noexcept { return runtime_; }
 
+  // After each step, in the thread that waits for its operations: true at the same step on all ranks of the set.
+  bool should_stop(int process_set = 0) {
+    int stops = hvd_should_stop(runtime_, process_set);
+    if (stops < 0) check(HVD_INVALID_ARGUMENT);
+    return stops != 0;
+  }
+  void request_stop(const std::string& reason) { check(hvd_request_stop(runtime_, reason.c_str())); }
+  // Why should_stop() is true; empty while nobody wishes it.
+  std::string stop_reason() {
+    const char* reason = hvd_stop_reason(runtime_, nullptr);
+    return reason == nullptr ? "" : reason;
+  }
+
   // Prepared operations live as long as the runtime.
   template <typename T>
   Operation<T> allreduce_op(const std::string& name, std::size_t count, hvd_reduce_op op = HVD_AVERAGE) {

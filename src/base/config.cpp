@@ -103,6 +103,8 @@ constexpr Row rows[] = {
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
+    {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM", "signals upon which hvd.should_stop() becomes true on all ranks, separated by commas; caught from the first call of it on, or from hvd.init() on if this is set; none: no signal", text_at<&Config::stop_signals>},
+    {"HOROVOD_STOP_MARGIN_SECONDS", seconds, "30", "time that is left before the scheduler's end of the job when a last checkpoint has been written", decimal_at<&Config::stop_margin_s>},
     {"HOROVOD_REQUIRE_FABRIC", flag, "0", "refuse to start where tensors would go between nodes over plain sockets", flag_at<&Config::require_fabric>, equal},
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
@@ -121,12 +123,14 @@ constexpr Row rows[] = {
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
+    {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation lies, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
     // What launchers tell the ranks.
@@ -368,6 +372,25 @@ std::string fault_in(std::string_view name, const std::string& value) {
   return malformed(*row, value).message;
 }
 
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other) {
+  one = trimmed(one);
+  other = trimmed(other);
+  auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return name == r.name; });
+  if (one == other || row == std::end(rows)) return one == other;
+  switch (row->rule.form) {
+    case Rule::Form::flag: return flag_in(one) && flag_in(one) == flag_in(other);
+    case Rule::Form::choice: return lower(one) == lower(other);
+    case Rule::Form::ports: return ports_in(one) && ports_in(one) == ports_in(other);
+    case Rule::Form::integer:
+    case Rule::Form::decimal: {
+      auto number = signed_number_in<double>(one);
+      return number && number == signed_number_in<double>(other);
+    }
+    case Rule::Form::text: break;
+  }
+  return false;
+}
+
 MpiWish mpi_wish(const Config& config) {
   if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
   if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
@@ -401,6 +424,12 @@ std::span<const KnobRow> knobs() {
     return result;
   }();
   return shown;
+}
+
+const KnobRow* knob_of(std::string_view name) {
+  auto rows_shown = knobs();
+  auto row = std::find_if(rows_shown.begin(), rows_shown.end(), [&](const KnobRow& knob) { return name == knob.name; });
+  return row == rows_shown.end() ? nullptr : &*row;
 }
 
 }  // namespace hvd

@@ -46,6 +46,8 @@ struct Config {
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
+  std::string stop_signals = "USR1,USR2,TERM";  // upon which all ranks leave their loops
+  double stop_margin_s = 30;                    // between the last checkpoint and the scheduler's end of the job
   log::Style log;
 
   // Reads the settings. Fails on a malformed value; the error has the name, the value and what was expected. `warnings`
@@ -74,6 +76,9 @@ MpiWish mpi_wish(const Config& config);
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
+// True if a knob makes the same of two values: "yes" and "1", "10" and "10.0".
+bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
+
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
   const char* name;  // HOROVOD_…
@@ -82,5 +87,6 @@ struct KnobRow {
   const char* meaning;
 };
 std::span<const KnobRow> knobs();
+const KnobRow* knob_of(std::string_view name);  // null if there is none
 
 }  // namespace hvd

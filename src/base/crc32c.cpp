@@ -4,6 +4,7 @@
 #include <cstring>
 
 #if defined(__aarch64__)
+#include <arm_acle.h>
 #include <sys/auxv.h>
 #endif
 
@@ -47,8 +48,8 @@ bool has_instruction() noexcept {
   static const bool has = __builtin_cpu_supports("sse4.2") != 0;
   return has;
 }
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned char* at, std::size_t size,
-                                                               std::uint32_t crc) noexcept {
+__attribute__((target("sse4.2,crc32"))) std::uint32_t by_instruction(const unsigned char* at, std::size_t size,
+                                                                     std::uint32_t crc) noexcept {
   std::uint64_t wide = crc;
   for (; size >= 8; at += 8, size -= 8) {
     std::uint64_t word = 0;
@@ -69,9 +70,9 @@ __attribute__((target("+crc"))) std::uint32_t by_instruction(const unsigned char
   for (; size >= 8; at += 8, size -= 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, at, 8);
-    crc = __builtin_aarch64_crc32cx(crc, word);
+    crc = __crc32cd(crc, word);
   }
-  for (; size > 0; ++at, --size) crc = __builtin_aarch64_crc32cb(crc, *at);
+  for (; size > 0; ++at, --size) crc = __crc32cb(crc, *at);
   return crc;
 }
 #else

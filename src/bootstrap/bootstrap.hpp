@@ -1,6 +1,6 @@
 #pragma once
-// One way of being started: tells this process its rank and carries small values between the ranks until they have
-// links of their own. Used on the thread that calls init, never on the engine's.
+// A bootstrap is one way in which a rank joins its job. It tells this process its rank and carries small values between
+// the ranks until the ranks have links. It is used on the thread that calls init, never on the engine's thread.
 #include <optional>
 #include <string_view>
 
@@ -14,7 +14,7 @@
 
 namespace hvd::bootstrap {
 
-// What a launcher tells a process. The rest of the World is learned by meeting (meeting.hpp).
+// What a launcher tells a process. The process learns the rest of the World when the ranks meet (meeting.hpp).
 struct Identity {
   Rank rank;
   int size = 1;
@@ -25,24 +25,26 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   virtual const char* name() const = 0;
-  // Cheap and without side effects: nothing is loaded or asked. "Not mine" is not an error.
+  // True if the environment shows that this bootstrap is meant. The call is cheap and has no side effects: it loads no
+  // library and asks no server. False is not an error.
   virtual bool detected(const Environment& environment) const = 0;
-  // Asked of a bootstrap that was detected, before join(): whether it still applies after a closer look. May load a
-  // library.
+  // Called after detected() returned true and before join(). True if this bootstrap still applies after a closer look.
+  // The call may load a library.
   virtual bool confirmed(const Environment&, const Config&) { return true; }
-  // ErrorCode::unsupported: something that it needs is missing here (a library, a server); another bootstrap may still
-  // work.
+  // Fails with ErrorCode::unsupported if something that this bootstrap needs is missing here (a library, a server).
+  // Another bootstrap may still work then.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
-  // Values put before a fence can be got after it. A key is used once in the life of a process.
+  // get() finds the values that were put before the last fence. A key is used once in the life of a process.
   virtual Status put(std::string_view key, ConstBytes value) = 0;
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;
-  // Returns when all ranks have called it, and everything put before it can be got.
+  // Returns when all ranks have called fence(). Everything that was put before the fence can be got then.
   virtual Status fence(Deadline deadline) = 0;
-  // Collective: each rank tells all others something, in one go. Nothing if this bootstrap has no better way than
-  // put(), fence() and a get() of each rank's value: bootstrap::exchange() (meeting/exchange.hpp) chooses.
+  // Collective: each rank tells all others something, in one step. Returns nullopt if this bootstrap has no better way
+  // than put(), fence() and a get() of each rank's value. bootstrap::exchange() (meeting/exchange.hpp) makes the
+  // choice.
   virtual std::optional<Result<Cards>> exchange(std::string_view, const Card&, Deadline) { return std::nullopt; }
-  // This rank has links of its own now, or has failed to make them: what only the meeting needed may be dropped. The
-  // next fence() begins another meeting.
+  // Called when this rank has made its links, or has failed to make them. The bootstrap may drop what only the meeting
+  // needed. The next fence() begins another meeting.
   virtual void tidy_up() noexcept {}
   // Asks the launcher to end the whole job.
   virtual void abort(std::string_view reason) noexcept = 0;

@@ -1,5 +1,5 @@
-// Ranks started by our own horovodrun where PMIx is absent: HOROVOD_RANK and HOROVOD_SIZE say who this is, and the
-// launcher's local store carries the values. A single rank needs no store.
+// The bootstrap of ranks that our own horovodrun started without PMIx. HOROVOD_RANK and HOROVOD_SIZE tell this process
+// its rank and the number of ranks. The launcher's local store carries the values. A single rank needs no store.
 #include <unistd.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
 constexpr int most_ranks = 1 << 24;
 
 Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
@@ -30,10 +30,10 @@ class EnvironmentBootstrap final : public Bootstrap {
  public:
   const char* name() const override { return "environment"; }
 
-  // One of the pair shows that this bootstrap is meant; join() says which one is missing.
+  // One of the two variables shows that this bootstrap is meant. If the other one is missing, join() reports it.
   bool detected(const Environment& environment) const override {
     if (!environment.has("HOROVOD_RANK") && !environment.has("HOROVOD_SIZE")) return false;
-    // The job has a store elsewhere and none on this machine: rendezvous.cpp.
+    // With HOROVOD_GLOO_RENDEZVOUS_ADDR alone, the job's store is not on this machine: rendezvous.cpp handles that job.
     return environment.has(local_store::address_variable) || !environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
   }
 

@@ -1,5 +1,6 @@
-// Ranks of a world that the process has already: the program (mpi4py, a C program) has initialised its MPI. This
-// bootstrap is asked first: the MPI has used the launcher's own server, and some launchers' servers answer only once.
+// The bootstrap of ranks that the program's MPI already connects: the program (mpi4py, a C program) has initialised
+// MPI. This bootstrap is asked first, because that MPI has already used the launcher's server, and some launchers'
+// servers answer only once.
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// The key-value store of a job of one rank.
+// The key-value store of a job that has only one rank.
 #include <map>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Ranks started by a launcher that speaks PMI-1: MPICH's mpiexec, srun --mpi=pmi2, Flux.
+// The bootstrap of ranks whose launcher speaks PMI-1: MPICH's mpiexec, srun --mpi=pmi2, Flux.
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -12,19 +12,21 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
+constexpr auto answer_time = std::chrono::seconds(30);  // for answers that need no other rank
 constexpr std::size_t largest_value = 1 << 20;
 
 using State = mpi::Mapped::State;
 
-// The state of the MPI in this process that asks a PMI server, whoever loaded it. (Open MPI asks other servers.)
+// Returns the state of that MPI in this process which asks a PMI server. It does not matter who loaded this MPI. Open
+// MPI asks other servers and does not count here.
 State state_of_mpi_over_pmi() {
   for (const mpi::Mapped& library : mpi::mapped_libraries())
     if (std::string_view(library.abi) != "openmpi" && library.state != State::loaded) return library.state;
   return State::loaded;
 }
 
-// A process has one connection in its life (connection.hpp), and leaves when it exits. Never destroyed.
+// A process has one connection in its life (connection.hpp) and finalizes it at exit. The connection is never
+// destroyed.
 Result<pmi::Connection*> connection_of_this_process(const Environment& environment, Deadline deadline) {
   static auto* mutex = new std::mutex;
   static pmi::Connection* connection = nullptr;
@@ -38,7 +40,7 @@ Result<pmi::Connection*> connection_of_this_process(const Environment& environme
   auto opened = pmi::Connection::open(environment, mpi == State::running, deadline);
   if (!opened) return std::move(opened.error());
   connection = opened->release();
-  // A launcher takes a process that ends without finalize for dead.
+  // A launcher takes a process that ends without finalize for a process that died.
   std::atexit([] { connection->finalize(); });
   return connection;
 }

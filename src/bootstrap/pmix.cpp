@@ -1,11 +1,12 @@
-// Ranks started by a PMIx launcher: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own horovodrun. The code
-// that speaks PMIx is in a plugin (pmix/plugin.cpp). join() opens it, so it is opened only if it is wanted.
+// The bootstrap of ranks that a PMIx launcher started: srun --mpi=pmix, jsrun, prterun, mpirun of Open MPI, our own
+// horovodrun. The code that speaks PMIx is in a plugin (pmix/plugin.cpp). join() opens the plugin, so it is opened only
+// if it is wanted.
 //
 // A server that is not ours is asked only for this process's rank, the number of ranks and one exchange of values.
-// PRRTE 3 hangs if a fence follows another at once, Slurm 22.05 and Open MPI 4.1 lose values of clients that finalised
-// and came back, and srun ends the whole step if a process exits that did not finalise. So there is one client in the
-// life of a process, which finalises at exit. All later exchanges go over a store of rank 0's
-// (store/later_meetings.hpp), whose address travels in the first exchange.
+// PRRTE 3 hangs if a fence follows another at once. Slurm 22.05 and Open MPI 4.1 lose values of clients that finalised
+// and came back. srun ends the whole step if a process exits without having finalised. Therefore a process has one
+// client in its life and finalises it at exit. All later exchanges use a store that rank 0 serves
+// (store/later_meetings.hpp). The address of that store travels in the first exchange.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -25,7 +26,7 @@ namespace {
 
 constexpr const char* invitation_key = "hvd.later";
 
-// One in the life of the process.
+// A job of another launcher than horovodrun. There is one such object in the life of the process.
 struct ForeignJob {
   std::unique_ptr<Bootstrap> client;
   Identity identity;
@@ -41,13 +42,14 @@ class Pmix final : public Bootstrap {
   const char* name() const override { return "pmix"; }
   bool detected(const Environment& environment) const override {
     if (!environment.has("PMIX_NAMESPACE") || !environment.has("PMIX_RANK")) return false;
-    // horovodrun clears what other launchers have set. If an MPI runs and the server is not the MPI's launcher, Open
-    // MPI 4 has started the server for this rank alone, since it found none that suits it.
+    // horovodrun clears what other launchers have set. A PMIx server that is not horovodrun's in a rank of horovodrun
+    // was started by Open MPI 4 for this rank alone, because Open MPI found no server that suits it.
     bool is_of_horovodrun =
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
     if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())
       return false;
-    // For example the ranks of MPICH's mpiexec inside of a rank of srun --mpi=pmix: they inherit the outer PMIx.
+    // False for example for the ranks of MPICH's mpiexec inside of a rank of srun --mpi=pmix: they inherit the outer
+    // PMIx.
     auto launch = innermost_launch(environment);
     return !launch || row_of(launch->launcher).serves != Serves::pmi;
   }
@@ -84,7 +86,7 @@ class Pmix final : public Bootstrap {
     return foreign_->client->put(key, value);
   }
 
-  // All ranks put their values under the same keys.
+  // All ranks put their values under the same keys, so `first_keys` of this rank tells where another rank's value is.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) override {
     if (foreign_ == nullptr) return inner_->get(from, key, deadline);
     if (foreign_->first_keys.contains(key)) return foreign_->client->get(from, key, deadline);
@@ -112,8 +114,8 @@ class Pmix final : public Bootstrap {
   }
 
  private:
-  std::unique_ptr<Bootstrap> inner_;  // after join(), of a job of horovodrun's
-  ForeignJob* foreign_ = nullptr;     // after join(), of every other
+  std::unique_ptr<Bootstrap> inner_;  // after join(), in a job of horovodrun's
+  ForeignJob* foreign_ = nullptr;     // after join(), in every other job
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Ranks that horovodrun started on many hosts over ssh: HOROVOD_RANK and HOROVOD_SIZE say who this is, and a store
-// inside of the launcher, reached over TCP, carries the values (store/tcp_server.hpp; the variables are its
-// variables()). If they say which ranks share a host, the first rank of each host speaks with the store for all of them
-// (meeting/node_circle.hpp): the store may be far away, and has one thread.
+// The bootstrap of ranks that horovodrun started on many hosts over ssh. HOROVOD_RANK and HOROVOD_SIZE tell this
+// process its rank and the number of ranks. A store inside of the launcher, reached over TCP, carries the values
+// (store/tcp_server.hpp; its variables() tell where it is). If the environment says which ranks share a host, the first
+// rank of each host speaks with the store for all ranks of the host (meeting/node_circle.hpp), because the store may be
+// far away and has only one thread.
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
 
 class Rendezvous final : public Bootstrap {
  public:
@@ -80,7 +81,7 @@ class Rendezvous final : public Bootstrap {
   }
 
  private:
-  // Equal on all ranks, although some of them have not asked the store.
+  // The name is equal on all ranks, also on those that have not asked the store.
   static std::string name_of_job(const std::string& secret) {
     return "rendezvous-" + hexadecimal(hmac_sha256(as_bytes(secret), as_bytes("the name of the job"))).substr(0, 16);
   }
@@ -98,7 +99,7 @@ class Rendezvous final : public Bootstrap {
   Identity identity_;
   Environment environment_;
   std::optional<NodeCircle> circle_;
-  std::unique_ptr<StoreClient> store_;  // null until this rank has to say something there
+  std::unique_ptr<StoreClient> store_;  // null until this rank has to use the store
 };
 
 }  // namespace

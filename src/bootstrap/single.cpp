@@ -1,5 +1,5 @@
-// A job of one rank, which no launcher started. Always detected, and therefore asked last; the guard decides whether it
-// can be true (launch/guard.hpp).
+// The bootstrap of a job of one rank that no launcher started. It is always detected, and therefore asked last. The
+// guard decides whether the process can really be alone (launch/guard.hpp).
 #include <unistd.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ class Single final : public Bootstrap {
   Status put(std::string_view key, ConstBytes value) override { return values_.put(key, value); }
   Result<Buffer> get(Rank from, std::string_view key, Deadline) override { return values_.get(from, key); }
   Status fence(Deadline) override { return {}; }
-  void abort(std::string_view) noexcept override {}  // nobody is there to be asked
+  void abort(std::string_view) noexcept override {}  // there is no launcher to be asked
 
  private:
   OwnValues values_;

@@ -1,16 +1,18 @@
-// Ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta): Slurm's variables say who this is, and a
-// folder on a file system that all nodes see carries the values.
+// The bootstrap of the ranks of a Slurm step without a PMI server (srun --mpi=none, cray_shasta). Slurm's variables
+// tell this process its rank and the number of ranks. A folder on a file system that all nodes see carries the values.
 //
-// The first rank of each node acts for all ranks of the node (meeting/node_circle.hpp); rank 0 is one of the first
-// ranks. What happens in the folder (mode 0700, its name belongs to one step and one meeting):
-//  1. At exchange k every first rank writes the cards of its node into `in/k.rank`, under another name first.
-//  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`; the others wait for that. So a job
-//     of n nodes costs n small files, which only rank 0 lists. The others list `out`, which never has more than one
-//     file or two: network file systems may otherwise answer "not there" from memory for a long time.
-//  3. At exchange k+1 everybody has read `out/k`, and rank 0 removes it.
+// The first rank of each node acts for all ranks of the node (meeting/node_circle.hpp); rank 0 is one of them.
+// The folder (mode 0700) has a name that belongs to one step and one meeting. In the folder:
+//  1. At exchange k every first rank writes the cards of its node into `in/k.rank`. It writes a file with another name
+//     first and then renames it.
+//  2. Rank 0 waits for the cards of all ranks and writes their table into `out/k`. The other first ranks wait for this
+//     file. So a job of n nodes costs n small files, and only rank 0 lists them. The others list `out`, which never has
+//     more than one or two files. Listing matters: without it, network file systems may repeat "not there" from their
+//     cache for a long time.
+//  3. At exchange k+1 every first rank has read `out/k`, and rank 0 removes it.
 //  4. A rank that has met the others, or has given up, removes what it wrote into `in`. If it can then remove `in`, it
-//     was the last one, and removes the folder, long before the job ends. If rank 0 has given up, it does not wait for
-//     the last one.
+//     was the last one, and removes the whole folder, long before the job ends. If rank 0 has given up, it removes the
+//     folder without waiting for the last one.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,11 +43,11 @@ namespace {
 
 constexpr auto shortest_pause = std::chrono::milliseconds(1);
 constexpr auto longest_pause = std::chrono::milliseconds(50);
-// Many ranks would otherwise ask much of the file system.
+// The pauses grow with the number of ranks; many ranks would otherwise put much load on the file system.
 constexpr auto longest_pause_per_rank = std::chrono::microseconds(50);
 
-// How often this process has met the others, which is equal on all ranks. It counts for the process and not for one
-// bootstrap, since the folder of an earlier bootstrap may still be there.
+// The number of meetings that this process has had; it is equal on all ranks. It counts for the process and not for one
+// bootstrap, because the folder of an earlier bootstrap may still exist.
 std::atomic<int> meetings{0};
 
 class Slurm final : public Bootstrap {
@@ -110,7 +112,7 @@ class Slurm final : public Bootstrap {
     return meet(card, deadline);
   }
 
-  // Srun has no request for it: it ends the step with its first bad exit code.
+  // srun has no request for an abort. It ends the step at the first bad exit code of a task.
   void abort(std::string_view) noexcept override {}
 
   void tidy_up() noexcept override {
@@ -130,9 +132,10 @@ class Slurm final : public Bootstrap {
   }
 
  private:
-  // Equal on all ranks of a step and different from every other step. After the controller lost its memory another step
-  // may have the same number: srun's port tells them apart. Each component of a heterogeneous step has its own port,
-  // and each of a heterogeneous job its own number of the job.
+  // The name is equal on all ranks of a step and different from the name of every other step. After Slurm's controller
+  // lost its memory, another step may have the same number, so the name contains srun's port. In a heterogeneous step
+  // each component has its own port, so the name does not contain it. In a heterogeneous job each component has its own
+  // job number, so SLURM_HET_JOB_ID is used.
   static std::string step_of(const Environment& environment) {
     bool is_heterogeneous = environment.has("SLURM_HET_SIZE");
     auto job = environment.get(environment.has("SLURM_HET_JOB_ID") ? "SLURM_HET_JOB_ID" : "SLURM_JOB_ID");
@@ -141,7 +144,7 @@ class Slurm final : public Bootstrap {
     return step + "-" + (is_heterogeneous ? "het" : environment.get("SLURM_SRUN_COMM_PORT").value_or("0"));
   }
 
-  // The ranks of this node, as slurmd tells them; this rank alone if slurmd does not tell, or not clearly.
+  // Returns the ranks of this node as slurmd tells them; only this rank if slurmd tells none, or contradicts itself.
   static std::vector<int> ranks_of_node(const Environment& environment, Rank me) {
     std::vector<int> ranks;
     for (const std::string& item : items_of(environment.get("SLURM_GTIDS").value_or(""))) {
@@ -157,7 +160,7 @@ class Slurm final : public Bootstrap {
   Status choose_place(const Environment& environment, const Config& config) {
     place_ = config.shared_dir;
     if (!place_.empty()) return {};
-    std::error_code unknown;  // a program may change its working directory between its meetings
+    std::error_code unknown;  // absolute, since a program may change its working directory between its meetings
     place_ = std::filesystem::current_path(unknown).string();
     if (environment.number("SLURM_STEP_NUM_NODES").value_or(2) == 1) {
       if (::access(place_.c_str(), W_OK) != 0) place_ = "/tmp";
@@ -169,13 +172,14 @@ class Slurm final : public Bootstrap {
                  "file system of this machine alone");
   }
 
-  // All ranks do it: a rank that does not use the folder thus also finds out whether it can be used.
+  // All ranks call this, also those that do not use the folder: thus every rank finds out whether the folder can be
+  // used.
   Status make_folder() {
     broken_.clear();
     folder_ = place_ + "/.horovod-" + identity_.job + "-" + std::to_string(meetings++);
     struct stat status {};
     bool is_there = false;
-    // Another rank that gave up may remove the folder meanwhile.
+    // Another rank that gave up may remove the folder between the two calls.
     for (int tries = 0; tries < 100 && !is_there; ++tries) {
       if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) {
         Error error = system_error("srun started no PMI server, and the folder " + folder_ +
@@ -212,7 +216,7 @@ class Slurm final : public Bootstrap {
     return Cards::decode(std::move(*table), identity_.size);
   }
 
-  // For a first rank other than rank 0.
+  // For a first rank other than rank 0: writes the cards of its node and reads the table.
   Result<Buffer> bring(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
     Buffer content;
     ByteWriter out(content);
@@ -229,7 +233,7 @@ class Slurm final : public Bootstrap {
     return read_file(folder_ + "/out/" + number);
   }
 
-  // For rank 0: what the others wrote.
+  // For rank 0: reads what the others wrote and writes the table.
   Result<Buffer> collect(const std::string& number, const std::vector<BroughtCard>& cards, Deadline deadline) {
     CardTable table(identity_.size);
     std::vector<bool> has(static_cast<std::size_t>(identity_.size), false);
@@ -277,7 +281,7 @@ class Slurm final : public Bootstrap {
     return Error(ErrorCode::mismatch, "Slurm: what a rank wrote into " + folder_ + "/in/" + file + " is damaged");
   }
 
-  // Every rank that needs the folders makes them: the last one of the meeting before may just have removed them.
+  // Every rank that needs the inner folders makes them: the last rank of the meeting before may just have removed them.
   void make_inner_folders() const {
     for (const char* inner : {"", "/in", "/out"}) (void)::mkdir((folder_ + inner).c_str(), 0700);
   }
@@ -289,7 +293,7 @@ class Slurm final : public Bootstrap {
     for (auto pause = shortest_pause;; pause = std::min<std::chrono::milliseconds>(pause * 2, longest)) {
       if (condition(files_of(folder_ + inner))) return true;
       if (deadline.passed()) return false;
-      std::this_thread::sleep_for(pause);  // nothing tells of changes on another machine
+      std::this_thread::sleep_for(pause);  // no event tells of changes on another machine
     }
   }
 
@@ -301,14 +305,14 @@ class Slurm final : public Bootstrap {
   }
 
   Identity identity_;
-  std::string place_;      // the folder of the folders of meetings
+  std::string place_;      // the folder in which meetings have their folders
   std::string folder_;     // empty between meetings, and for a single rank
-  std::vector<int> node_;  // the ranks here, this one among them
+  std::vector<int> node_;  // the ranks of this node, this rank among them
   std::optional<NodeCircle> circle_;
   std::uint64_t exchanges_ = 0;       // in this meeting
-  std::vector<std::string> written_;  // files in `in`
+  std::vector<std::string> written_;  // files of this rank in `in`
   std::string broken_;
-  Card mine_;  // put since the last fence: keys and values by turns
+  Card mine_;  // what was put since the last fence: key, value, key, value …
   std::map<std::pair<Rank, std::string>, Buffer> values_;
 };
 

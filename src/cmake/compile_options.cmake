@@ -1,4 +1,4 @@
-# How every target of the project is compiled.
+# The options with which every target of the project is compiled.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -14,7 +14,7 @@ endif()
 # Results must not depend on whether the compiler fuses a multiplication with an addition.
 add_compile_options(-ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False alarms on "text" + std::to_string(n): GCC bug 105651
+  # Avoids false warnings about "text" + std::to_string(n): GCC bug 105651
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 option(HVD_WARNINGS_ARE_ERRORS "Fail on warnings" ${PROJECT_IS_TOP_LEVEL})
@@ -25,23 +25,23 @@ if(HVD_SANITIZE)
   add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HVD_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # False alarms in the standard library's own code (std::regex) under the address sanitizer.
+    # Avoids false warnings in the standard library's own code (std::regex) under the address sanitizer.
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
   if(HVD_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC warns that it does not model fences. Ours order atomics only; they hide no race from it.
+    # GCC warns that the sanitizer does not model fences. Our fences order only atomics, so they hide no race from it.
     add_compile_options(-Wno-tsan)
   endif()
 endif()
 
-if(CMAKE_UNITY_BUILD)  # tests/run and wheels ask for it; a contributor's build warns about each file by itself
+if(CMAKE_UNITY_BUILD)  # tests/run and wheels ask for it; a normal build warns about each file by itself
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endif()
 
-# Clones of the tree share what was compiled: ccache goes by paths that are relative to the tree. A debugger may then
+# Clones of the tree share compiled files: ccache uses paths that are relative to the tree. A debugger may therefore
 # show the file of another clone, which had the same text when it was compiled.
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE)

@@ -1,15 +1,15 @@
 # A folder of src/ is a layer, a namespace and a target. A .cpp file that is added to a folder is built.
 
-# hvd_plugin_files(pmix native/pmix/client.cpp …): these files, named from src/, are the sources of that plugin (the
-# global property hvd_plugin_pmix) and of no layer.
+# hvd_plugin_files(pmix native/pmix/client.cpp …): these files, named from src/, become the sources of that plugin (the
+# global property hvd_plugin_pmix). They belong to no layer.
 function(hvd_plugin_files name)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   set_property(GLOBAL APPEND PROPERTY hvd_plugin_${name} ${ARGN})
   set_property(GLOBAL APPEND PROPERTY hvd_plugin_files ${ARGN})
 endfunction()
 
-# hvd_layer(transport USES base native …): the static library hvd_transport of all .cpp files below the folder that go
-# into no plugin. The folder is one of src/, or of the folder that IN names; hvd_registry has it, too.
+# hvd_layer(transport USES base native …): makes the static library hvd_transport of all .cpp files below the folder
+# that belong to no plugin. The folder is in src/, or in the folder that IN names. hvd_registry has IN, too.
 function(hvd_layer name)
   cmake_parse_arguments(layer "" "IN" "USES" ${ARGN})
   set(parent ${PROJECT_SOURCE_DIR}/src)
@@ -32,8 +32,8 @@ function(hvd_layer name)
   target_link_libraries(hvd_${name} ${visibility} ${layer_USES} Threads::Threads)
 endfunction()
 
-# hvd_registry(transport INTERFACE Transport ARGUMENT "const Surroundings&"): every <name>.cpp
-# directly in the folder defines make_<name>(); the table `registry()` of them all is written from the folder's listing.
+# hvd_registry(transport INTERFACE Transport ARGUMENT "const Surroundings&"): every <name>.cpp directly in the folder
+# defines make_<name>(). This function writes the table `registry()` of all these functions from the list of files.
 function(hvd_registry folder)
   cmake_parse_arguments(registry "" "IN;INTERFACE;ARGUMENT" "" ${ARGN})
   set(parent ${PROJECT_SOURCE_DIR}/src)

@@ -1,16 +1,28 @@
-# What `cmake --install` puts where: the core library, its headers, horovodrun, and what pkg-config and CMake need to
-# find them. The plugins have their rule in plugins.cmake, the wheel its own in python/.
-if(SKBUILD OR NOT TARGET horovod)
+# What is installed where: the core library, its headers, horovodrun, and what pkg-config and CMake need to find them.
+# In a wheel all of it lies in the package, whose own rules are in python/. The plugins have theirs in plugins.cmake.
+if(NOT TARGET horovod)
   return()
 endif()
+set(libraries ${CMAKE_INSTALL_LIBDIR})
+set(headers ${CMAKE_INSTALL_INCLUDEDIR})
+set(HVD_LINK_NAME horovod)
+set(symbolic_link "")
+if(SKBUILD)
+  set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME python)
+  set(libraries horovod/lib)
+  set(headers horovod/include)
+  set(symbolic_link NAMELINK_SKIP)  # a wheel has none
+  set(HVD_LINK_NAME :libhorovod.so.${PROJECT_VERSION_MAJOR})
+endif()
 include(CMakePackageConfigHelpers)
-set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Horovod)
+set(package_folder ${libraries}/cmake/Horovod)
 
 file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/api/horovod.h
      ${PROJECT_SOURCE_DIR}/src/api/horovod.hpp)
-install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS horovod EXPORT HorovodTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET horovodrun)
+install(FILES ${public_headers} DESTINATION ${headers})
+install(TARGETS horovod EXPORT HorovodTargets LIBRARY DESTINATION ${libraries} ${symbolic_link}
+        INCLUDES DESTINATION ${headers})
+if(TARGET horovodrun AND NOT SKBUILD)
   install(TARGETS horovodrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
@@ -22,7 +34,9 @@ install(FILES ${PROJECT_BINARY_DIR}/HorovodConfig.cmake ${PROJECT_BINARY_DIR}/Ho
         DESTINATION ${package_folder})
 
 # The .pc file finds its prefix from where it lies, so that an installed tree may be moved.
-file(RELATIVE_PATH HVD_PREFIX_FROM_PKGCONFIG /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(HVD_LIBRARIES ${libraries})
+set(HVD_HEADERS ${headers})
+file(RELATIVE_PATH HVD_PREFIX_FROM_PKGCONFIG /${libraries}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HVD_PREFIX_FROM_PKGCONFIG "${HVD_PREFIX_FROM_PKGCONFIG}")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/horovod.pc.in ${PROJECT_BINARY_DIR}/horovod.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/horovod.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/horovod.pc DESTINATION ${libraries}/pkgconfig)

@@ -1,9 +1,11 @@
 # Parts that need an optional library are shared objects beside the core, opened at run time (native/posix/plugin.hpp).
+option(HVD_LIBRARIES_BY_NAME "Open PMIx and hwloc by name at run time, as wheels do, instead of linking to them" OFF)
+include(by_name)
 
 # hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of its hvd_plugin_files, if
-# pkg-config knows the library; else one notice and no such plugin.
+# pkg-config knows the library; else one notice and no such plugin. SONAME and FUNCTIONS: see by_name.cmake.
 function(hvd_plugin name)
-  cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING" "USES" ${ARGN})
+  cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING;SONAME" "USES;FUNCTIONS" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
   pkg_check_modules(${name} IMPORTED_TARGET QUIET ${plugin_PKGCONFIG})
   if(NOT ${name}_FOUND)
@@ -13,7 +15,13 @@ function(hvd_plugin name)
   endif()
   add_library(horovod_${name} MODULE ${sources})
   list(TRANSFORM plugin_USES PREPEND hvd_)
-  target_link_libraries(horovod_${name} PRIVATE ${plugin_USES} PkgConfig::${name})
+  target_link_libraries(horovod_${name} PRIVATE ${plugin_USES})
+  if(HVD_LIBRARIES_BY_NAME)
+    target_include_directories(horovod_${name} SYSTEM PRIVATE ${${name}_INCLUDE_DIRS})
+    hvd_library_by_name(TARGET horovod_${name} SONAME ${plugin_SONAME} FUNCTIONS ${plugin_FUNCTIONS})
+  else()
+    target_link_libraries(horovod_${name} PRIVATE PkgConfig::${name})
+  endif()
   target_link_options(horovod_${name} PRIVATE -Wl,--exclude-libs,ALL)
   if(NOT HVD_SANITIZE)  # a sanitizer's runtime may be in the program alone
     target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
@@ -61,18 +69,8 @@ function(hvd_mpi_plugins)
                      "libraries of that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
     endif()
   endforeach()
-  # The standard's own ABI has the wrapper of the compiler in its name. Its mpi.h is another's with a macro.
-  find_program(HVD_MPICC_ABI mpicc_abi)
-  if(NOT HVD_MPI_ABI_INCLUDE AND HVD_MPICC_ABI)
-    get_filename_component(wrapper ${HVD_MPICC_ABI} REALPATH)
-    get_filename_component(HVD_MPI_ABI_INCLUDE ${wrapper}/../../include ABSOLUTE)
-  endif()
-  if(HVD_MPI_ABI_INCLUDE)
-    hvd_mpi_plugin(abi INCLUDE ${HVD_MPI_ABI_INCLUDE} DEFINE MPI_ABI)
-  else()
-    message(NOTICE "-- no mpicc_abi was found: no plugin for MPI libraries of the standard's ABI (MPI 5); "
-                   "HVD_MPI_ABI_INCLUDE names the folder of its mpi.h")
-  endif()
+  # The standard defines its own ABI to the last number, so that needs no MPI.
+  hvd_mpi_plugin(abi INCLUDE ${CMAKE_CURRENT_SOURCE_DIR}/native/mpi/standard_abi)
 endfunction()
 
 # libhorovod_pmi_bridge.so, to be preloaded, and what it opens when an MPI library starts.

@@ -2,12 +2,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/deadline.hpp"
+#include "base/error_ids.hpp"
 #include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_in_image.hpp"
@@ -19,7 +23,13 @@
 #include "launcher/options/flags.hpp"
 #include "launcher/options/hosts.hpp"
 #include "launcher/options/job_script.hpp"
+#include "launcher/options/layers.hpp"
+#include "launcher/options/manual.hpp"
+#include "launcher/options/support_bundle.hpp"
+#include "launcher/preflight/preflight.hpp"
+#include "launcher/preflight/probe.hpp"
 #include "launcher/targets/explain.hpp"
+#include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/plugin.hpp"
@@ -33,7 +43,9 @@ using launcher::Flags;
 
 constexpr int usage_error = 2;
 
-int complain(const std::string& message, int code) {
+// `id` is the error's in docs/errors.md; a notice has none.
+int complain(std::string message, int code, std::string_view id = {}) {
+  if (!id.empty()) message = identified(std::move(message), id);
   std::fprintf(stderr, "horovodrun: %s\n", message.c_str());
   return code;
 }
@@ -72,8 +84,9 @@ Result<Flags> read_flags(int count, char** arguments) {
   if (!flags || !flags->has("config_file")) return flags;
   std::string path = flags->get("config_file");
   auto text = read_file(path);
-  if (!text) return misuse("--config-file: " + text.error().message);
-  HVD_RETURN_IF_ERROR(launcher::apply_config_file(*flags, *text, path));
+  if (!text) return identified(misuse("--config-file: " + text.error().message), "HVD1002");
+  if (auto applied = launcher::apply_config_file(*flags, *text, path); !applied)
+    return identified(std::move(applied.error()), "HVD1002");
   return flags;
 }
 
@@ -102,7 +115,7 @@ Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& e
   return request;
 }
 
-// Sets the number of ranks, where nothing is said, to that of the slots of the job.
+// Sets the number of ranks to the number of the job's slots if the user has not given one.
 Status complete(launcher::JobRequest& request) {
   if (request.ranks > 0) return {};
   const std::string missing = "-np is missing: the number of ranks to start (horovodrun -np 4 command)";
@@ -130,7 +143,7 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   return launcher::explain(*request);
 }
 
-// The user's command, or that command inside of the image that the user named.
+// Makes the user's command run inside of the image that the user named, if one was named.
 Status put_into_image(Flags& flags, Environment& environment) {
   if (!flags.has("container")) return {};
   for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);
@@ -165,7 +178,29 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   return options;
 }
 
-// What Horovod's launcher says with --verbose, and scripts look for.
+// Returns the exit code; nothing if the job is to be started.
+std::optional<int> preflight(const Flags& flags, const Environment& environment, std::span<char*> arguments) {
+  const std::string mode = flags.get("preflight");
+  if (mode.empty()) return std::nullopt;
+  if (mode != "before" && mode != "only" && mode != "json")
+    return complain("--preflight stands alone, or is =only or =json, not '" + mode + "'", usage_error, "HVD1001");
+  const bool is_before = mode == "before";
+  if (is_before && flags.command.empty())
+    return complain("the command is missing; to check and start nothing: --preflight=only", usage_error, "HVD1001");
+  auto request = request_of(flags, environment);
+  if (!request) return complain(request.error().message, usage_error, "HVD1005");
+  if (auto completed = complete(*request); !completed)
+    return complain(completed.error().message, usage_error, "HVD1005");
+  auto outcome =
+      launcher::preflight::run(*request, arguments.first(arguments.size() - flags.command.size()), mode == "json");
+  if (!outcome) return complain(outcome.error().message, usage_error, "HVD1005");
+  // Standard output belongs to the job.
+  std::fputs(outcome->text.c_str(), is_before ? stderr : stdout);
+  if (outcome->has_fault) return launcher::preflight::fault_found;
+  return is_before ? std::nullopt : std::optional(0);
+}
+
+// Prints what Horovod's launcher prints with --verbose. Scripts look for these lines.
 void print_verbose_start(const launcher::JobOptions& options) {
   std::string remote;
   for (const launcher::HostPlan& host : options.hosts)
@@ -182,25 +217,57 @@ int answer_about_pmix() {
   return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
 }
 
-// The exit code, where the user only wants to be told something.
-std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment) {
+int write_support_bundle(const Flags& flags, const Environment& environment, const launcher::Layers& layers) {
+  auto told = [](Result<std::string> text) { return text ? *text : text.error().message + "\n"; };
+  auto files = launcher::facts_of_this_place(flags, layers);
+  files.push_back({"versions.txt", std::string("Horovod ") + posix::plugin_stamp(0).version + "\n" +
+                                       launcher::check_build_text(environment, true)});
+  files.push_back({"explain.txt", told(explanation(flags, environment))});
+  files.push_back({"settings.txt", launcher::show_config(flags, layers, false)});
+  files.push_back({"settings.json", launcher::show_config(flags, layers, true)});
+  Flags job = flags;
+  if (job.command.empty()) job.command = {"command"};
+  auto options = plan(job, environment);
+  std::string command;
+  for (const std::string& word : flags.command) command += " " + word;
+  std::string map = options && !options->site ? launcher::map_of_ranks(options->placements)
+                    : options                 ? "the site's launcher places the ranks: see explain.txt\n"
+                                              : options.error().message + "\n";
+  files.push_back({"ranks.txt", "command:" + command + "\n" + map});
+  auto written = launcher::write_bundle(std::move(files), flags.get("support_bundle"), environment);
+  if (!written) return complain(written.error().message, 1, "HVD1010");
+  return std::printf("%s\n", written->c_str()), 0;
+}
+
+// Prints what the user only asked to be told. Returns the exit code, or nullopt if there is a job to run.
+std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment,
+                                       const launcher::Layers& layers) {
   if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
+  if (flags.has("manual")) return std::fputs(launcher::manual_page().c_str(), stdout), 0;
+  if (flags.has("completion")) {
+    auto text = launcher::completion_for(flags.get("completion"));
+    if (!text) return complain(text.error().message, usage_error, "HVD1001");
+    return std::fputs(text->c_str(), stdout), 0;
+  }
   if (flags.has("check_build"))
     return std::fputs(launcher::check_build_text(environment, flags.is_set("verbose")).c_str(), stdout), 0;
+  if (flags.has("show_config"))
+    return std::fputs(launcher::show_config(flags, layers, flags.has("json")).c_str(), stdout), 0;
+  if (flags.has("support_bundle")) return write_support_bundle(flags, environment, layers);
   if (flags.has("checkpoint"))
     return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
-    return complain(usable.error().message, usage_error);
+    return complain(usable.error().message, usage_error, "HVD1008");
   if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
   auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
-  if (!text) return complain(text.error().message, usage_error);
+  if (!text) return complain(text.error().message, usage_error, flags.has("jobscript") ? "HVD1009" : "HVD1005");
   return std::fputs(text->c_str(), stdout), 0;
 }
 
-// `code` is for when it cannot be found.
+// Finds the user's program. `code` gets the exit code for a program that cannot be found.
 Status find_program(launcher::JobOptions& options, const Environment& environment, int& code) {
-  if (options.site) return {};  // its hosts look for the command; it is looked for itself by the agent
+  if (options.site) return {};  // the hosts look for the command; the agent looks for the site's launcher
   options.program = options.command[0];
   if (options.is_on_several_machines()) return {};  // every host looks for itself
   auto program =
@@ -210,32 +277,51 @@ Status find_program(launcher::JobOptions& options, const Environment& environmen
   return {};
 }
 
+int put_back(const Flags& flags, const Environment& environment) {
+  launcher::Requeuing how;
+  how.most = flags.number("max_requeues", environment.number("HOROVOD_MAX_REQUEUES").value_or(0));
+  how.counters = ".";
+  how.run = &launcher::run_requeue_command;
+  launcher::Requeued result = launcher::requeue(launcher::JobAround(environment), environment, how);
+  return complain(result.text, result.exit_code);
+}
+
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
-  if (!flags) return complain(flags.error().message, usage_error);
+  if (!flags) return complain(flags.error().message, usage_error, "HVD1001");
+  // Help does not depend on files, which may be what help is needed about.
+  auto asks_for = [&](const char* name) { return flags->has(name); };
+  constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
+  bool needs_files = std::none_of(std::begin(without_files), std::end(without_files), asks_for);
+  auto layers = needs_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
   for (const std::string& notice : flags->notices) complain(notice, 0);
+  if (!layers) return complain(layers.error().message, usage_error, "HVD1003");
   for (const char* flag : {"mpi_args", "binding_args"})
     if (flags->has(flag) && !flags->is_set("use_mpi"))
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
-  if (auto told = tell_what_was_asked(*flags, environment)) return *told;
+  if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
-  if (auto put = put_into_image(*flags, environment); !put) return complain(put.error().message, usage_error);
+  if (auto ended = preflight(*flags, environment, {arguments + 1, static_cast<std::size_t>(count - 1)})) return *ended;
+  if (auto put = put_into_image(*flags, environment); !put)
+    return complain(put.error().message, usage_error, "HVD1007");
   auto options = plan(*flags, environment);
-  if (!options) return complain(options.error().message, usage_error);
+  if (!options) return complain(options.error().message, usage_error, "HVD1005");
   int code = 0;
-  if (auto found = find_program(*options, environment, code); !found) return complain(found.error().message, code);
+  if (auto found = find_program(*options, environment, code); !found)
+    return complain(found.error().message, code, "HVD1006");
   if (options->verbose) print_verbose_start(*options);
   launcher::JobEnd end = launcher::run_job(*options, environment);
-  // A shell that runs us in a loop must see that we ended by the signal, or Ctrl-C would only end this round.
+  // A shell that runs us in a loop must see that a signal ended us. Otherwise Ctrl-C would end only this round of the
+  // loop.
   if (end.by_signal != 0) posix::end_by_signal(end.by_signal);
-  return end.exit_code;
+  return end.exit_code == launcher::again_code ? put_back(*flags, environment) : end.exit_code;
 }
 
 }  // namespace
 
-// Asked by the sanitizers, if there are any. libpmix keeps what its initialisation allocates, and is not compiled for
-// the thread sanitizer, which then takes its locks for none.
+// The sanitizers call these functions, if the program has sanitizers. libpmix keeps what its initialisation allocates.
+// It is not compiled for the thread sanitizer, which therefore does not see its locks.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
@@ -253,7 +339,7 @@ const char* __tsan_default_suppressions() {
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-// The user's horovodrun starts others with these first words.
+// The user's horovodrun starts other processes of this program with these first arguments.
 int main(int count, char** arguments) {
   posix::fill_standard_descriptors();
   std::string_view part = count > 1 ? arguments[1] : "";
@@ -262,6 +348,7 @@ int main(int count, char** arguments) {
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
   if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
   if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
+  if (count == 5 && part == launcher::preflight::probe_flag) return launcher::preflight::run_probe(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

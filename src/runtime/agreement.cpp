@@ -99,7 +99,9 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
                         },
                         [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
                         [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
-                        [&](const StallRequest& it) { effects_.heard_stall(from, it); }},
+                        [&](const StallRequest& it) { effects_.heard_stall(from, it); },
+                        [&](const StopPointRequest& it) { coordinator_->set_stop_point(from, it.cause, it.reason); },
+                        [&](const HeededRequest&) { effects_.heard_heeded(from); }},
              request);
 }
 
@@ -468,6 +470,7 @@ void NodeAgreement::take_note(const Record& record) {
                  },
                  [](const ShutdownRecord&) {},
                  [](const PublishedRecord&) {},
+                 [](const StopPointRecord&) {},
              },
              record);
 }

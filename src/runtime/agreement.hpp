@@ -64,6 +64,7 @@ class AgreementEffects {
   virtual void scheduled(SlotId slot) = 0;                    // the ranks may arrive at it again
   virtual void heard_ballot(OpNameView name, Rank from) = 0;  // from a rank of this node, or from a whole subtree
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
+  virtual void heard_heeded(Rank from) = 0;                            // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
   virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // the ranks of this node that are missing
   virtual void answered(const std::vector<Missing>& missing) = 0;  // called at the root, with all nodes' answers

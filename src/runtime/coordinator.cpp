@@ -183,6 +183,12 @@ void Coordinator::shut_down(Rank by, std::string_view reason) {
   emit(ShutdownRecord{by, reason});
 }
 
+void Coordinator::set_stop_point(Rank by, StopCause cause, std::string_view reason) {
+  if (shut_down_ || has_stop_point_) return;
+  has_stop_point_ = true;
+  emit(StopPointRecord{by, cause, reason});
+}
+
 void Coordinator::publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value) {
   emit(PublishedRecord{by, set, key, value});
 }

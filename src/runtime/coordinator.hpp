@@ -17,7 +17,8 @@
 //     arrival can be misunderstood. Then the joins are over.
 //  7. Process sets are added and removed when all ranks of the world agree on an op that does so. The slots of a
 //     removed set end with the set.
-//  8. A shutdown that any rank asks for ends the log for all ranks.
+//  8. The first wish of any rank that all leave their loops becomes a record; its place in the log is what counts.
+//  9. A shutdown that any rank asks for ends the log for all ranks.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -63,6 +64,7 @@ class Coordinator {
   // Ends the joins if all ranks have joined and are idle. Called after everything that the joins complete was reported.
   void end_joins();
   void shut_down(Rank by, std::string_view reason);
+  void set_stop_point(Rank by, StopCause cause, std::string_view reason);
   // Passes on a value to the members of a set. They need it to make their links.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
   // Makes batches of ready ops. The number of batches in flight decides how many.
@@ -126,6 +128,7 @@ class Coordinator {
   std::vector<Rank> idle_;    // the joined ranks that are idle
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;
+  bool has_stop_point_ = false;
   bool shut_down_ = false;
 };
 

@@ -256,6 +256,7 @@ bool Engine::hear_of_the_end() {
   }
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  pass_on_stop_point();
   return false;
 }
 
@@ -375,8 +376,44 @@ void Engine::execute(const Record& record) {
                  [&](const RemoveSetRecord& it) { remove_set(it.set); },
                  [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
                  [&](const PublishedRecord& it) { runner_->published(it); },
+                 [&](const StopPointRecord& it) { take_stop_point(it); },
              },
              record);
+}
+
+void Engine::take_stop_point(const StopPointRecord& record) {
+  auto point =
+      std::make_unique<const StopPoint>(StopPoint{records_read_, record.by, record.cause, std::string(record.reason)});
+  stop_point_.store(point.get(), std::memory_order_release);
+  owned_stop_point_ = std::move(point);
+  if (leader_) leader_->await_heed();
+}
+
+void Engine::wish_stop_point(StopCause cause, std::string reason) {
+  {
+    std::lock_guard lock(stop_point_mutex_);
+    if (!stop_point_wish_) stop_point_wish_ = {cause, std::move(reason)};
+  }
+  has_stop_news_.store(true, std::memory_order_release);
+  wake();
+}
+
+bool Engine::heed(const StopPoint& point, std::uint64_t synchronised) {
+  if (synchronised <= point.record) return false;
+  if (!has_heeded_.exchange(true)) {
+    has_stop_news_.store(true, std::memory_order_release);
+    wake();
+  }
+  return true;
+}
+
+// What other threads of this rank have left to be said about the stop point.
+void Engine::pass_on_stop_point() {
+  if (!has_stop_news_.load(std::memory_order_relaxed) || !has_stop_news_.exchange(false)) return;
+  std::lock_guard lock(stop_point_mutex_);
+  if (stop_point_wish_ && !std::exchange(has_sent_wish_, true))
+    send(StopPointRequest{stop_point_wish_->first, stop_point_wish_->second});
+  if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) send(HeededRequest{});
 }
 
 // Settles the operation in flight under the name.
@@ -507,6 +544,7 @@ void Engine::queue_batch(const BatchRecord& record) {
       Operation& operation = part_in(slot);
       if (batch == nullptr) batch = &runner_->queue(record.set, operation.signature.device, record.sequence);
       operation.scheduled = true;
+      operation.record = records_read_;
       batch->push_back(&operation);
       for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
     }
@@ -569,10 +607,12 @@ void Engine::settle(Operation& operation, const Error* error) {
   if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
   const Callback on_done = operation.extras.on_done;
+  const ProcessSetId set = operation.entry->set;
+  const std::uint64_t record = operation.scheduled ? operation.record : records_read_;
   operation.entry->in_flight.store(false, std::memory_order_release);
   operations_.release(operation);  // the operation may be gone after this
   if (on_done.tell != nullptr) tell(on_done, error);
-  handles_.settle(handle, error);
+  handles_.settle(handle, error, set, record);
 }
 
 void Engine::tell(const Callback& on_done, const Error* error) {
@@ -628,6 +668,7 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
   // Nothing announces that a ring has room again. Therefore the engine looks after this time.
   if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
+  if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
 }
 
@@ -640,6 +681,7 @@ Clock::time_point Engine::waits_since(const Operation& operation) const {
 bool Engine::watch_for_stalls() {
   if (departure_.phase() != Departure::Phase::running) return false;
   Clock::time_point now = Clock::now();
+  if (leader_) leader_->report_who_does_not_heed(now);
   if (!stalls_.is_due(now)) return false;
   const Operation* oldest = nullptr;
   for (const Operation* operation : in_flight_)

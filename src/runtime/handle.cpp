@@ -31,6 +31,7 @@ HandleCell* Handles::open(std::uint32_t operations) {
     free_.pop_back();
   }
   cell->remaining = operations;
+  cell->record = 0;
   cell->state.store(HandleCell::running, std::memory_order_release);
   return cell;
 }
@@ -80,7 +81,8 @@ void Handles::release(HandleCell& cell) {
   if (expected == HandleCell::done) recycle(cell);
 }
 
-void Handles::settle(HandleCell& cell, const Error* error) {
+void Handles::settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record) {
+  if (set == cell.set && record > cell.record) cell.record = record;
   if (error != nullptr && cell.error == nullptr) cell.error = std::make_unique<Error>(*error);
   if (--cell.remaining > 0) return;
   if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) == HandleCell::abandoned) recycle(cell);

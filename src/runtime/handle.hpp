@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/deadline.hpp"
+#include "base/ids.hpp"
 #include "base/result.hpp"
 #include "devices/device.hpp"
 #include "native/posix/wait_word.hpp"
@@ -34,8 +35,10 @@ struct HandleCell {
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
   std::uint32_t place = 0;  // see Handles::Number
+  ProcessSetId set;         // of its first operation
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended
+  std::uint64_t record = 0;      // the last one in the log that decided on an operation of `set`
   std::unique_ptr<Error> error;  // of the first operation that failed
   std::vector<KeptResult> results;
   std::vector<Operation*> transients;  // released together with the handle
@@ -61,10 +64,11 @@ class Handles {
   // a second core for the engine.
   bool wait(HandleCell& cell, Deadline deadline, bool spin);
   void release(HandleCell& cell);
+  std::uint32_t runtime() const { return runtime_; }
 
   // ---- the engine
   // One operation of the handle is over. announce() wakes the waiters, once for many settled handles.
-  void settle(HandleCell& cell, const Error* error);
+  void settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record);
   void announce() { completed_.post(); }
 
  private:

@@ -261,6 +261,24 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
   verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
 }
 
+void Leader::await_heed() {
+  if (agreement_.coordinator() == nullptr || config_.stall_check_disable || config_.stall_check_time_s <= 0) return;
+  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
+  heed_due_ = Clock::now() + milliseconds_of(config_.stall_check_time_s);
+}
+
+void Leader::heard_heeded(Rank from) {
+  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
+  has_heeded_[static_cast<std::size_t>(from.value)] = true;
+  if (std::ranges::find(has_heeded_, false) == has_heeded_.end()) heed_due_.reset();
+}
+
+void Leader::report_who_does_not_heed(Clock::time_point now) {
+  if (!heed_due_ || now < *heed_due_) return;
+  heed_due_ = now + milliseconds_of(config_.stall_check_time_s);
+  log::warning(report_on_heed(world_, has_heeded_, config_.stall_check_time_s));
+}
+
 void Leader::heard_ballot(OpNameView name, Rank from) {
   for (Observer* observer : observers_) observer->ready(name.set, name.name, from);
 }

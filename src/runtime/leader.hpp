@@ -49,6 +49,11 @@ class Leader final : private AgreementEffects {
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
   // A rank, perhaps this one, has waited for a long time. One report names all operations that wait.
   void hear_of_stall(const StallRequest& stall);
+  // All ranks have a stop point now: who does not heed it is named after the time of a stall. At the root; elsewhere
+  // nothing happens.
+  void await_heed();
+  std::optional<Clock::time_point> heed_due() const { return heed_due_; }
+  void report_who_does_not_heed(Clock::time_point now);
   // Returns why this rank must end: a stall that nothing else ends, or a lost neighbour. Empty if it need not end.
   const std::optional<Error>& verdict() const { return verdict_; }
   // This rank leaves by agreement of all ranks. The neighbours need no reason.
@@ -84,6 +89,7 @@ class Leader final : private AgreementEffects {
   }
   void heard_ballot(OpNameView name, Rank from) override;
   void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
+  void heard_heeded(Rank from) override;
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
   void answered(const std::vector<Missing>& missing) override;
@@ -111,6 +117,8 @@ class Leader final : private AgreementEffects {
   };
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
+  std::vector<bool> has_heeded_;               // by rank; empty before there is a stop point
+  std::optional<Clock::time_point> heed_due_;  // while some have not
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // the rank whose loss is the verdict
 };

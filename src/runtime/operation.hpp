@@ -84,6 +84,7 @@ struct Operation {
   Submission submission;
   Clock::time_point since;     // when it was submitted
   std::size_t place = 0;       // index in the engine's list of operations in flight
+  std::uint64_t record = 0;    // the record of the log that made it part of a batch
   bool arrived = false;        // has arrived at the entry's slot
   bool scheduled = false;      // is part of a batch
   bool precedes_join = false;  // was submitted before its rank joined

@@ -217,6 +217,14 @@ Result<ProcessSet> Runtime::process_set(int number) const {
           " is not known; it was never added (hvd.init(process_sets=...), hvd.add_process_set), or was removed");
 }
 
+Result<bool> Runtime::should_stop(int number) {
+  const StopPoint* point = stop_point();
+  if (point == nullptr && number == 0) return false;
+  auto set = process_set(number);
+  if (!set) return set.error();
+  return point != nullptr && engine_->heed(*point, synchronised(handles_.runtime(), set->id));
+}
+
 Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
   const VerbRow& row = signature.row();
   auto invalid = [&row](const std::string& text) {
@@ -367,6 +375,7 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
   HandleCell* cell = handles_.open(static_cast<std::uint32_t>(starts.size()));
   if (cell == nullptr) panic("four million handles were never released");
   Handles::Number number = Handles::number_of(*cell);
+  cell->set = starts.front().operation->entry->set;
   for (const Start& start : starts)
     if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
   Inbox::Pushed pushed = engine_->inbox().push(starts, *cell);
@@ -375,7 +384,7 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
   cell->transients.clear();  // these operations were not started and still belong to the program
   for (const Start& start : starts) {
     give_back(*start.operation);
-    handles_.settle(*cell, nullptr);
+    handles_.settle(*cell, nullptr, cell->set, 0);
   }
   handles_.release(*cell);
   return *ended();
@@ -392,6 +401,7 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
   if (!number) return number.error();
   HandleCell* cell = handles_.find(*number);
   wait(*cell, Deadline::never());
+  note_synchronised(*cell);
   Status status = cell->error ? Status(*cell->error) : Status();
   handles_.release(*cell);
   return status;

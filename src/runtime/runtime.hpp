@@ -23,6 +23,7 @@
 #include "runtime/handle.hpp"
 #include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/synchronised.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
 #include "transport/registry.hpp"
@@ -75,6 +76,15 @@ class Runtime {
   Result<Handles::Number> submit(std::span<const Start> starts);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  // The calling thread has waited for the handle: what should_stop() goes by.
+  void note_synchronised(const HandleCell& cell) {
+    runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);
+  }
+  // Whether the calling thread should leave its loop: true at the same step on all ranks of the set. `number` is the
+  // user's.
+  Result<bool> should_stop(int number);
+  void wish_stop_point(StopCause cause, std::string reason) { engine_->wish_stop_point(cause, std::move(reason)); }
+  const StopPoint* stop_point() const { return engine_->stop_point(); }
   // Returns null if this rank has no device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }

@@ -104,6 +104,15 @@ StallRequest StallRequest::read(ByteReader& in, RecordStorage&) {
   return {waited_s, missing, name, in.get<bool>()};
 }
 
+void StopPointRequest::write(ByteWriter& out) const {
+  out.put(cause);
+  out.put_string(reason);
+}
+StopPointRequest StopPointRequest::read(ByteReader& in, RecordStorage&) {
+  auto cause = in.get<StopCause>();
+  return {cause, in.get_string()};
+}
+
 void GiveRecord::write(ByteWriter& out) const {
   out.put(slot);
   runtime::write(out, name);
@@ -164,6 +173,17 @@ PublishedRecord PublishedRecord::read(ByteReader& in, RecordStorage&) {
   auto set = in.get<ProcessSetId>();
   auto key = in.get_string();
   return {by, set, key, as_bytes(in.get_string())};
+}
+
+void StopPointRecord::write(ByteWriter& out) const {
+  out.put(by);
+  out.put(cause);
+  out.put_string(reason);
+}
+StopPointRecord StopPointRecord::read(ByteReader& in, RecordStorage&) {
+  auto by = in.get<Rank>();
+  auto cause = in.get<StopCause>();
+  return {by, cause, in.get_string()};
 }
 
 void encode(const Request& request, Buffer& out) {

@@ -23,6 +23,14 @@ struct RecordStorage {
   std::vector<Rank> ranks;
 };
 
+// Why all ranks leave their loops.
+enum class StopCause : std::uint8_t {
+  program,     // it asked for it
+  warned,      // a signal that says that the end is near
+  terminated,  // a signal that else ends a process
+  time         // the scheduler's end of the job
+};
+
 // ---- from a rank to the coordinator
 
 struct OpRequest {  // "I have submitted this op and know no slot for it"
@@ -57,7 +65,18 @@ struct StallRequest {  // "I have waited long"; the coordinator's rank finds out
   void write(ByteWriter& out) const;
   static StallRequest read(ByteReader& in, RecordStorage&);
 };
-using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest>;
+struct StopPointRequest {  // "all should leave their loops soon"
+  StopCause cause = StopCause::program;
+  std::string_view reason;
+  void write(ByteWriter& out) const;
+  static StopPointRequest read(ByteReader& in, RecordStorage&);
+};
+struct HeededRequest {  // "the program here knows of the stop point": who never says so is named to people
+  void write(ByteWriter&) const {}
+  static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
+};
+using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest, StopPointRequest,
+                             HeededRequest>;
 
 void encode(const Request& request, Buffer& out);
 Result<Request> decode_request(ConstBytes bytes);  // its views point into `bytes`
@@ -124,8 +143,17 @@ struct PublishedRecord {
   void write(ByteWriter& out) const;
   static PublishedRecord read(ByteReader& in, RecordStorage&);
 };
+// Its own place in the log is the stop point: a thread that has synchronised what was decided after it leaves its loop.
+// Every rank that has done so has read this record before, so all of them leave at the same step.
+struct StopPointRecord {
+  Rank by;
+  StopCause cause = StopCause::program;
+  std::string_view reason;
+  void write(ByteWriter& out) const;
+  static StopPointRecord read(ByteReader& in, RecordStorage&);
+};
 using Record = std::variant<GiveRecord, EvictRecord, BatchRecord, FailRecord, JoinRecord, AllJoinedRecord, AddSetRecord,
-                            RemoveSetRecord, ShutdownRecord, PublishedRecord>;
+                            RemoveSetRecord, ShutdownRecord, PublishedRecord, StopPointRecord>;
 
 void encode(const Record& record, Buffer& out);
 Result<Record> decode_record(ConstBytes bytes, RecordStorage& storage);

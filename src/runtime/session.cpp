@@ -11,6 +11,7 @@
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
+#include "native/posix/settings_files.hpp"
 #include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 
@@ -26,47 +27,65 @@ Status Session::join(const Environment& environment, const Config& config) {
   return {};
 }
 
-Result<Config> Session::configure(const Environment& environment) {
+Result<Session::Settings> Session::configure(const Environment& given) {
   std::vector<std::string> warnings;
-  auto config = Config::from(environment, warnings);
-  if (!config) return config;
+  auto environment = posix::with_settings_files(given, warnings);
+  if (!environment) return std::move(environment.error());
+  auto config = Config::from(*environment, warnings);
+  if (!config) return std::move(config.error());
   log::configure(config->log);
   if (!warned_) unheard_ = std::move(warnings);
   warned_ = true;
-  return config;
+  return Settings{std::move(*environment), std::move(*config)};
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, StaticSets& sets) {
-  auto config = configure(environment);
-  if (!config) return config.error();
-  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, *config));
+Environment environment_with_files() {
+  std::vector<std::string> unheard;
+  Environment own = Environment::of_this_process();
+  auto files = posix::settings_files(unheard);
+  return files ? (*files)->over(std::move(own)) : own;
+}
+
+Result<std::vector<Setting>> settings_of_this_process() {
+  std::vector<std::string> unheard;
+  auto files = posix::settings_files(unheard);
+  if (!files) return std::move(files.error());
+  return settings_of(Environment::of_this_process(), **files);
+}
+
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, StaticSets& sets) {
+  auto settings = configure(given);
+  if (!settings) return settings.error();
+  auto& [environment, config] = *settings;
+  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, config));
   Meeting meeting;
   meeting.bootstrap = chosen_->bootstrap.get();
   meeting.identity = chosen_->identity;
   meeting.epoch = epoch_++;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
-  Deadline deadline = start_deadline(*config);
-  auto runtime = meet(environment, std::move(*config), meeting, sets, deadline);
+  Deadline deadline = start_deadline(config);
+  auto runtime = meet(environment, std::move(config), meeting, sets, deadline);
   meeting.bootstrap->tidy_up();
   return runtime;
 }
 
-Result<std::unique_ptr<Runtime>> Session::start(const Environment& environment, const bootstrap::Members& members,
+Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, const bootstrap::Members& members,
                                                 StaticSets& sets) {
-  auto config = configure(environment);
-  if (!config) return config.error();
-  auto communicator = bootstrap::communicator_of(members, environment, *config);
+  auto settings = configure(given);
+  if (!settings) return settings.error();
+  auto& [environment, config] = *settings;
+  auto communicator = bootstrap::communicator_of(members, environment, config);
   bool has_no_mpi = !communicator && communicator.error().code == ErrorCode::unsupported;
   if (has_no_mpi && members.mpi_communicator == nullptr)
     return start_with_all(environment, members, sets, communicator.error());
   if (!communicator) return communicator.error();
-  Deadline deadline = start_deadline(*config);
+  Deadline deadline = start_deadline(config);
   // The job has its own name, even if its members have already started other jobs.
-  auto chosen = bootstrap::over_communicator(*communicator, environment, *config);
+  auto chosen = bootstrap::over_communicator(*communicator, environment, config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
-  return meet(environment, std::move(*config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true},
-              sets, deadline);
+  return meet(environment, std::move(config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true}, sets,
+              deadline);
 }
 
 // Without MPI the world can only be all ranks of the launch. A list of all these ranks means the same as no list.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/settings_file.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "runtime/runtime.hpp"
@@ -41,7 +42,11 @@ class Session {
     std::shared_ptr<mpi::Communicator> communicator;
     bool over_mpi = false;
   };
-  Result<Config> configure(const Environment& environment);
+  struct Settings {
+    Environment environment;  // completed by the files of the site and of the user
+    Config config;
+  };
+  Result<Settings> configure(const Environment& given);
   Status join(const Environment& environment, const Config& config);
   Result<std::unique_ptr<Runtime>> start_with_all(const Environment& environment, const bootstrap::Members& members,
                                                   StaticSets& sets, const Error& why_no_mpi);
@@ -54,5 +59,11 @@ class Session {
   bool warned_ = false;
   std::uint32_t epoch_ = 0;
 };
+
+// The environment of this process, completed by the files of the site and of the user. A faulty file adds nothing here:
+// the start of a runtime tells.
+Environment environment_with_files();
+// The value of every setting in this process, and where it comes from. Fails on a faulty file.
+Result<std::vector<Setting>> settings_of_this_process();
 
 }  // namespace hvd::runtime

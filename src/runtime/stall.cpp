@@ -98,7 +98,7 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
       (final ? "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)."
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
                "ranks run different code or one of them hangs.") +
-      "\nMissing ranks:";
+      " [HVD2201]\nMissing ranks:";
   std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
     if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";
@@ -109,6 +109,20 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
     text += "] (host " + member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
   }
   return text;
+}
+
+std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s) {
+  constexpr std::size_t most_ranks = 50;
+  std::string text = "All ranks were to stop " + std::to_string(static_cast<int>(waited_s)) +
+                     " s ago, but hvd.should_stop() (hvd_should_stop) has not returned true on these. Each rank has to "
+                     "call it after every step, from the thread that waits for the step's operations:";
+  std::size_t missing = 0;
+  for (std::size_t at = 0; at < has_heeded.size(); ++at) {
+    if (has_heeded[at] || ++missing > most_ranks) continue;
+    Rank rank{static_cast<std::int32_t>(at)};
+    text += "\n" + describe(world, rank) + what_it_does(world, rank);
+  }
+  return missing > most_ranks ? text + "\nand " + std::to_string(missing - most_ranks) + " more" : text;
 }
 
 }  // namespace hvd::runtime

@@ -55,4 +55,7 @@ std::string what_it_does(const World& world, Rank rank);
 // state of the process.
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final);
 
+// Names the ranks that have not left their loops, so long after all were to.
+std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);
+
 }  // namespace hvd::runtime

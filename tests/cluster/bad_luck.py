@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What goes wrong between nodes before a job trains, and strangers at its ports while it does: bad_luck.py BUILD
-[Class.test]
+"""Tests what can go wrong between nodes before a job trains, and strangers that connect to the ports of a running job:
+bad_luck.py BUILD [Class.test]
 
-Every refusal names what was found and what to do; strangers do a job no harm.
+Every refusal names what was found and what to do. Strangers do not harm the job.
 """
 import os
 import re
@@ -69,7 +69,7 @@ class Refused(RefusalTest):
 
 
 class Firewall(unittest.TestCase):
-    """Lets new connections through to a range of ports only, on both nodes."""
+    """On both nodes a firewall admits new connections only to a range of ports."""
 
     def setUp(self):
         if shutil.which("nft") is None:
@@ -95,7 +95,7 @@ class Firewall(unittest.TestCase):
 
 class FullSharedMemory(unittest.TestCase):
     def test_on_one_node_alone_does_no_harm(self):
-        # What can be filled: a tmpfs without a limit of its own has half of the machine's memory.
+        # A small tmpfs, which can be filled: without a limit of its own a tmpfs has half of the machine's memory.
         nodes("on", "n2", "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/dev/shm")
         try:
             nodes("on", "n2", "sh", "-c", "dd if=/dev/zero of=/dev/shm/full 2>/dev/null || true")
@@ -107,7 +107,8 @@ class FullSharedMemory(unittest.TestCase):
 
 class Strangers(EndTest):
     def listening(self, node):
-        """Where horovodrun and its ranks listen on that node, and from which node that can be reached."""
+        """A set of (node, address, port): where horovodrun and its ranks listen on `node`, and from which node to
+        connect."""
         places = set()
         for line in on(node, "ss", "-Hltnp").splitlines():
             if "horovodrun" not in line and "partition_rank" not in line:
@@ -117,7 +118,7 @@ class Strangers(EndTest):
             address = {"0.0.0.0": f"10.77.0.{number}", "*": f"10.77.0.{number}",
                        "[::]": f"fd77::{number}"}.get(address, address.strip("[]"))
             if address.startswith("fe80:"):
-                continue  # of one link, which would have to be named
+                continue  # a link-local address is of no use without the name of its link
             is_of_node = address.startswith("127.") or address == "::1"
             places.add((node if is_of_node else {"n1": "n2", "n2": "n1"}[node], address, int(port)))
         return places
@@ -137,7 +138,8 @@ class Strangers(EndTest):
         self.assertGreaterEqual(len(ports["n2"]), 1, ports)
         held = []
         for name, address, port in sorted(ports["n1"] | ports["n2"]):
-            # A scan, garbage of several kinds, and one that says a byte and waits for as long as the job lives.
+            # Connects as a port scan does, sends several kinds of garbage, and keeps connections on which it sent one
+            # byte.
             program = f"""
 import os, socket, sys
 to = ({address!r}, {port})

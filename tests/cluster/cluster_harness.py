@@ -1,7 +1,7 @@
-"""What the tests of horovodrun over virtual nodes share. The first argument of a program that imports this is the
-build.
+"""Shared by the tests of horovodrun over virtual nodes. A program that imports this module gets the build folder as its
+first argument.
 
-Ranks carry a mark in their environment, agents are known by their command line.
+The tests find ranks by a mark in their environment, and agents by their command line.
 """
 import os
 import subprocess
@@ -44,12 +44,13 @@ def cluster_processes():
 
 
 def agents():
-    """Watchers (the processes that ssh started) and the agents proper that they watch over, on all nodes."""
+    """The agents on all nodes, and their watchers. ssh starts a watcher, and the watcher starts the agent."""
     return [pid for pid in cluster_processes() if AGENT_FLAG in read(pid, "cmdline").split(b"\0")]
 
 
 def is_keeper(pid):
-    """One of the two processes of a rank's keeper, not a launcher that starts such."""
+    """True for either of the two processes of a rank's keeper, false for a launcher whose command line starts
+    keepers."""
     return read(pid, "cmdline").split(b"\0")[1:2] == [KEEPER_FLAG]
 
 
@@ -72,7 +73,7 @@ class ClusterJob(Job):
         super().__init__(ranks, shell, whole_command=command, **environment)
 
     def launcher(self):
-        """horovodrun's process (Job.front is what enters the node)."""
+        """The pid of horovodrun (Job.front is the process that enters the node)."""
         for pid in marked_processes(self.mark):
             if os.path.basename(read(pid, "cmdline").split(b"\0")[0]) == b"horovodrun" and not is_keeper(pid) and \
                     os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) != b"horovodrun":
@@ -88,7 +89,7 @@ class ClusterJob(Job):
         raise AssertionError(f"there is no rank {number}")
 
     def assert_nothing_is_left(self, test):
-        """Waits until it is so: what ends on other nodes when horovodrun was killed takes its time."""
+        """Waits until no process of the job is left: after a kill of horovodrun, processes on other nodes end later."""
         while left := [pid for pid in agents() + marked_processes(self.mark) if read(pid, "cmdline")]:
             try:
                 descriptor = os.pidfd_open(left[0])
@@ -103,7 +104,7 @@ class ClusterJob(Job):
 
 class RefusalTest(unittest.TestCase):
     def refused(self, *arguments, **environment):
-        """What horovodrun says on n1, which starts nothing and leaves nothing."""
+        """Runs horovodrun on n1, checks that it starts nothing and leaves nothing, and returns its standard error."""
         result = on_n1(*arguments, "echo", "started", **environment)
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(result.stdout, "")

@@ -1,6 +1,7 @@
-// Counts what the agreement between nodes sends: frames_rank STEPS [ELEMENTS]. 200 tensors a step, the same each time,
-// first started together and then one by one; then nothing. Rank 0 prints the sums over all nodes, in words or, if the
-// elements are given, as JSON; fails if they are too many. Tensors of no element are agreed about and nothing else.
+// Counts the messages of the agreement between nodes: frames_rank STEPS [ELEMENTS]. Every step reduces the same 200
+// tensors. STEPS steps start them together; then the program is idle for a while; STEPS more steps start them one by
+// one. Rank 0 prints the sums over all nodes, as words or, if ELEMENTS is given, as JSON. Fails if there are too many
+// messages. With 0 elements the ranks agree on the tensors and send no data.
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,7 +117,7 @@ int main(int count, char** words) {
   bool is_good = all[0] <= 3 * nodes * steps && all[1] == 0;
   auto per_step = [&](int64_t number) { return static_cast<double>(number) / steps; };
   double step_us = took[static_cast<std::size_t>(steps / 2)] * 1e6;
-  // Nine of ten steps take longer: what else runs on the machine has little part in it.
+  // The fastest tenth of the steps, which other programs on the machine hardly slow down.
   double quick_us = took[static_cast<std::size_t>(steps / 10)] * 1e6;
   if (program.rank() == 0 && count > 2) {
     std::printf(

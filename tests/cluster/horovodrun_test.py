@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""horovodrun over several virtual nodes, with the stand-in for ssh. horovodrun_test.py BUILD [Class.test]
+"""Tests horovodrun over several virtual nodes, with the stand-in for ssh. horovodrun_test.py BUILD [Class.test]
 
-Starts a cluster for itself. Ranks carry a mark in their environment, agents are known by their command line; nothing
-sleeps, and time limits only turn a hang into a failure.
+Starts a cluster for itself. The tests find ranks by a mark in their environment, and agents by their command line. No
+test sleeps, and time limits only turn a hang into a failure.
 """
 import os
 import re
@@ -162,8 +162,8 @@ def in_slurm(*command, options=("-N2", "-n4", "--ntasks-per-node=2"), stdin="", 
                           input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
 
 
-# What launchers cut, lose, or take for their own: many short lines, long ones, any bytes, ":", the end of standard
-# input.
+# A program and words that contain everything that launchers cut, lose or interpret: many short lines, long lines, any
+# byte, ":", the end of standard input.
 EVERYTHING = [sys.executable, "-c", "import sys\nsys.stdin.read()\nprint(sys.argv[1:], flush=True)\nfor i in "
                                     "range(200000): print(i)\n"
                                     "for i in range(900, 9000, 99): print('x' * i)\nsys.stdout.flush()\n"
@@ -194,7 +194,7 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.finish(job, 0)
         for rank in range(2):
             self.assertEqual(lines_of(rank, job.output), ALL_OF_IT)
-        # Without a keeper, where horovodrun lies elsewhere on the job's nodes or not at all.
+        # If the job's nodes have no horovodrun under that path, the ranks run without keepers.
         result = in_slurm(HOROVODRUN, "-np", "1", "printf", "%s|", "a", ":", "it's", "",
                           HOROVOD_REMOTE_PROGRAM="/no/horovodrun")
         self.assertEqual(result.stdout, "[0]<stdout>:a|:|it's||\n", result.stderr)
@@ -268,7 +268,7 @@ class InAnAllocationOfSlurm(LauncherTest):
         self.assertEqual([line.split(":")[1].strip() for line in lines], ["n1 1 2", "n1", "n2", "n2"])
 
     def in_terminal(self, command, **environment):
-        """The command's output, with a terminal as its standard input and output."""
+        """Runs the command with a terminal as its standard input and output, and returns the output."""
         result = subprocess.run([NODES, "on", "n1", "script", "-qefc", command, "/dev/null"],
                                 env=dict(os.environ, **environment),
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=240)
@@ -279,15 +279,15 @@ class InAnAllocationOfSlurm(LauncherTest):
         ours = f"printf \"1\\\\n2\\\\n\" | {HOROVODRUN} -np 4 sh -c \"echo \\$(hostname) \\$(cat)\""
         for step in ("srun -N2 -n4 --ntasks-per-node=2 -w n[1-2] --pty",
                      "salloc --quiet -N2 -n4 --ntasks-per-node=2 -w n[1-2] srun -N1 -n1 --pty"):
-            # The shells beside the one with the terminal have nothing to read: what they would be told in a file, they
-            # would do.
+            # srun starts a shell for each task, and only that of task 0 has the terminal. The others end at once,
+            # because each of them would run the command, too.
             text = self.in_terminal(f"{step} bash -c '[ $SLURM_PROCID = 0 ] || exit 0; {ours}'")
             self.assertEqual(sorted(re.findall(r"\[(\d)\]<stdout>:(.*)", text)),
                              [("0", "n1 1 2"), ("1", "n1"), ("2", "n2"), ("3", "n2")], text)
 
     def test_pmi2_is_used_where_there_is_no_pmix_for_us_on_the_nodes(self):
         arguments = (HOROVODRUN, "-np", "2", RANK, "pmi", "3", "n3,n3")
-        # srun does not know it.
+        # Here srun does not know PMIx.
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
             with open(f"{folder}/srun", "w") as file:
                 file.write('#!/bin/sh\n[ "$*" != --mpi=list ] || { echo "MPI plugin types are... none pmi2 '
@@ -296,7 +296,7 @@ class InAnAllocationOfSlurm(LauncherTest):
             os.chmod(f"{folder}/srun", 0o755)
             result = in_slurm(*arguments, options=("-N1", "-n2", "-w", "n3"), PATH=f"{folder}:{os.environ['PATH']}")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        # It opens elsewhere only: where horovodrun is started in the job, or in a step of it.
+        # Here the node n3 cannot open our PMIx plugin. horovodrun is started in the job, then in a step of the job.
         plugin = os.path.join(BUILD, "lib", "libhorovod_pmix.so")
         nodes("on", "n3", "mount", "--bind", "/dev/null", plugin)
         try:
@@ -338,10 +338,10 @@ class InAnAllocationOfSlurm(LauncherTest):
 
 @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
 class CancelledInSlurm(LauncherTest):
-    """Whoever ends a job or a step, nothing of it is left on any node."""
+    """Whoever ends a job or a step, no process of the job is left on any node."""
 
     def start(self, *options):
-        """horovodrun below salloc, or as the user's batch script; both with ranks on two nodes."""
+        """Starts horovodrun with ranks on two nodes; `options` is the command that starts it, such as salloc."""
         shell = "echo ready $SLURM_JOB_ID.$SLURM_STEP_ID; exec sleep 1000"
         job = ClusterJob("", "", whole=[NODES, "on", "n1", *options, HOROVODRUN, "-np", "4", "sh", "-c", shell])
         self.addCleanup(job.clean_up)
@@ -368,8 +368,8 @@ class CancelledInSlurm(LauncherTest):
         self.end(job, step, "scancel", step.split(".")[0] + ".0")
 
     def test_a_batch_job(self):
-        # sbatch hands on the environment, and with it the mark of this job's processes; its output comes through a
-        # file.
+        # sbatch hands on the environment, which contains the mark of this job's processes. The output comes through
+        # a named pipe.
         folder = tempfile.mkdtemp(prefix="batch-", dir=BUILD)
         self.addCleanup(shutil.rmtree, folder)
         with open(f"{folder}/script", "w") as file:
@@ -399,7 +399,7 @@ class CancelledInSlurm(LauncherTest):
 
 
 class WithMpi(EndTest):
-    """HVD_ROUNDS says how often each launcher does everything."""
+    """Every test repeats all checks of its launcher HVD_ROUNDS times."""
 
     def start(self, mpiexec, *arguments):
         if subprocess.run(["which", mpiexec], stdout=subprocess.DEVNULL).returncode != 0:
@@ -416,8 +416,8 @@ class WithMpi(EndTest):
         return job
 
     def rank_of(self, job, number):
-        """Its process: below a keeper, in that one's session, and the first of its own group, unlike what it has left
-        behind. While a process executes a program it shows no environment."""
+        """The pid of a rank: its parent is a keeper, it is in the keeper's session, and it leads its process group,
+        which the rank's own children do not. Tries again, because during an exec a process shows no environment."""
         limit = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < limit:
             for pid in marked_processes(job.mark):
@@ -448,8 +448,8 @@ class WithMpi(EndTest):
         self.assertEqual(code, 0, job.output + job.errors)
 
     def write_words(self, mpiexec, *more):
-        """Words that are written one by one, and more at a time than a launcher reads at once: every line has one
-        label."""
+        """Ranks write unbuffered, word by word, and more than a launcher reads at once. Every line must have exactly
+        one label."""
         program = ("import sys\nfor i in range(500): print('line', i, 'x' * (i % 200), flush=True)\n"
                    "print('no end', end='')")
         job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", sys.executable, "-u", "-c", program)
@@ -483,13 +483,14 @@ class WithMpi(EndTest):
         self.assertIn("| the reason", last_block(job.errors))
 
     def leave_with_a_failure(self, mpiexec, *more):
-        """In order, as by sys.exit(7), while the others wait for it: it does not wait in MPI until they have failed,
-        too."""
+        """A rank leaves in order, as by sys.exit(7), while the others wait for it. It must not wait in MPI until they
+        have failed, too."""
         job = self.start(mpiexec, *more, "-np", "4", "-H", "n1:2,n2:2", VICTIM, "agreement", "leave7", "3")
         self.end(job, 7, "rank 3 on host n2 ")
 
     def die(self, how, mpiexec, *more):
-        """With a process in the background that holds the rank's output open, which launchers wait for."""
+        """A rank dies and leaves a background process that holds the rank's output open. A launcher waits for the end
+        of that output."""
         job = self.start_waiting(mpiexec, *more)
         os.kill(self.rank_of(job, 1), how)
         self.end(job, 128 + how, "rank 1 on host n2 ")
@@ -516,7 +517,7 @@ class WithMpi(EndTest):
 
 
 class WithoutANode(EndTest):
-    """To be run in a cluster of their own: Slurm misses the node from then on."""
+    """Run these tests in a cluster of their own, because the node is missing in Slurm afterwards."""
 
     def test_when_a_node_dies(self):
         job = ClusterJob("n1:2,n2:2", WAIT)
@@ -530,7 +531,7 @@ class WithoutANode(EndTest):
         nodes("cut", "n2")
         try:
             self.end(job, 137, "rank 2 on host n2 ")
-            # Whoever of the two ends notices first, which ends the agent's stream, too.
+            # The words depend on which of the two first notices the loss: horovodrun, or the agent, which then ends.
             self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|its agent is "
                                                   "gone|the connection to its agent ended)")
         finally:

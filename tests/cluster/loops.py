@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Ranks, agents, horovodrun, a site's launcher or its daemon, or a node come to harm at any moment of a job over three
-nodes. Every job ends, a rank that was killed is named, and nothing is left on any node. loops.py BUILD [Class.test]
+"""Harms a job over three nodes at a random moment: kills a rank, an agent, horovodrun, a site's launcher or its daemon,
+or cuts off a node. Every job ends, a killed rank is named, and no process is left on any node. loops.py BUILD
+[Class.test]
 
-HVD_ROUNDS says how many seeds; HVD_SEED starts with another one than 0. A seed draws the phase, the harm, whom it hits
-and when.
+HVD_ROUNDS is the number of seeds, HVD_SEED the first one (0). A seed draws the phase, the harm, its victim and its
+moment.
 """
 import os
 import pathlib
@@ -15,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-os.environ["HVD_LIMIT_SECONDS"] = "240"  # far beyond what a start may wait for a node that is gone
+os.environ["HVD_LIMIT_SECONDS"] = "240"  # much longer than a start waits for a node that is gone
 from virtual_nodes import NODES, enter  # noqa: E402
 # Noqa: E402
 from cluster_harness import BUILD, HOROVODRUN, ClusterJob, EndTest, agents, is_keeper, nodes, parent_of, read
@@ -28,7 +29,7 @@ PHASES = ("start", "agreement", "inside", "between", "shutdown")
 
 
 class LoopJob(ClusterJob):
-    """partition_rank on all nodes; `victim` is the host that comes to harm, `front` what horovodrun is started by."""
+    """partition_rank on all nodes. `victim` is the host that is harmed, `front` the command that starts horovodrun."""
 
     def __init__(self, phase, victim, *flags, front=(), **environment):
         self.phase = phase
@@ -48,11 +49,11 @@ class LoopJob(ClusterJob):
             time.sleep(0.01)
 
     def go_on(self):
-        """All shut down, if that is the phase; before or after the harm."""
+        """Lets all ranks shut down, if the phase is shutdown. Is called before or after the harm."""
         (self.notes / "go").touch()
 
     def by_number(self, is_wanted):
-        """The processes of ranks that are wanted, by the ranks' numbers."""
+        """rank -> pid, for the processes with a rank's environment for which is_wanted(pid) is true."""
         found = {}
         for pid in marked_processes(self.mark):
             variables = dict(pair.split(b"=", 1) for pair in read(pid, "environ").split(b"\0") if b"=" in pair)
@@ -66,7 +67,7 @@ class LoopJob(ClusterJob):
         return self.by_number(lambda pid: b"partition_rank" in os.path.basename(read(pid, "cmdline").split(b"\0")[0]))
 
     def gates(self):
-        """What the site's launcher started on each node: the outer process of a rank's keeper."""
+        """rank -> pid of the outer process of the rank's keeper, which the site's launcher started."""
         return self.by_number(lambda pid: is_keeper(pid) and not is_keeper(parent_of(pid)))
 
     def everything(self):
@@ -87,8 +88,8 @@ class Loops(EndTest):
             draw = random.Random(f"{self.id()} {seed}")
             phase, harm, victim = draw.choice(PHASES), draw.choice(harms), draw.choice(("n1", "n2", "n3"))
             if harm == "cut":
-                victim = draw.choice(("n2", "n3"))  # who cuts horovodrun's own node cuts all others
-                # When the others have finished in order, nobody but mpiexec could miss that node, and Hydra never does.
+                victim = draw.choice(("n2", "n3"))  # cutting off n1, where horovodrun is, cuts off all others
+                # If the other ranks have ended in order, only mpiexec could notice the lost node, and Hydra never does.
                 if "--mpi" in flags and phase == "shutdown":
                     phase = "between"
             with self.subTest(seed=seed, phase=phase, harm=harm, victim=victim):
@@ -106,24 +107,24 @@ class Loops(EndTest):
         job.wait_for_phase()
         if draw.random() < 0.5:
             job.go_on()
-        time.sleep(draw.random() * (0.6 if job.phase == "start" else 0.1))  # anywhere within the phase
+        time.sleep(draw.random() * (0.6 if job.phase == "start" else 0.1))  # any moment of the phase
         named = self.harm(job, draw, harm, victim)
         job.go_on()
         code = job.finish()
         job.assert_nothing_is_left(self)
         if job.phase == "shutdown" or (named is None and job.phase == "start"):
-            return  # all may have come to the end before, or the harmed may not have been there yet
+            return  # the job may have ended before the harm, or the process to be harmed may not have existed yet
         self.assertNotEqual(code, 0, job.everything())
         if named is not None and job.phase != "start":
             self.assertIn(f"FIRST FAILURE: rank {named} on host {victim} ", last_block(job.errors), job.everything())
 
     def harm(self, job, draw, harm, victim):
-        """The rank that is to be named."""
+        """Does the harm. Returns the rank that horovodrun must name, or None."""
         if harm == "rank":
             ranks = {number: pid for number, pid in job.ranks().items() if HOSTS[number] == victim}
             if not ranks:
                 for pid in self.launcher(job):
-                    kill(pid, signal.SIGTERM)  # too early for that
+                    kill(pid, signal.SIGTERM)  # no rank has started yet
                 return None
             number = draw.choice(sorted(ranks))
             kill(ranks[number])
@@ -138,7 +139,8 @@ class Loops(EndTest):
 
     @staticmethod
     def launcher(job):
-        """None when the job has come to its end. Before horovodrun there is a shell, of whose end it would not hear."""
+        """[pid of horovodrun], or [] if the job has ended. Waits until horovodrun has started, because the death of the
+        shell that starts horovodrun would not be noticed."""
         limit = time.monotonic() + LIMIT_SECONDS
         while job.front.poll() is None and time.monotonic() < limit:
             try:
@@ -152,7 +154,8 @@ class Loops(EndTest):
         if harm == "launcher":
             return Loops.launcher(job)
         if harm in ("mpiexec.hydra", "srun"):
-            # Not the srun by which horovodrun asks a node what is there: without an answer the job goes on, unharmed.
+            # Only the launcher of the ranks. horovodrun also starts an srun to ask a node what it has, and goes on if
+            # this srun is killed.
             commands = {pid: read(pid, "cmdline").split(b"\0") for pid in marked_processes(job.mark)}
             return [pid for pid, words in commands.items() if os.path.basename(words[0]) == harm.encode()
                     and any(word.endswith(b"/partition_rank") for word in words)]
@@ -161,7 +164,7 @@ class Loops(EndTest):
             return [pid for pid in ours if parent_of(pid) in ours]
         if harm == "watcher":
             return [pid for pid in ours if parent_of(pid) not in ours]
-        if harm == "daemon":  # of the site's launcher
+        if harm == "daemon":  # the daemon of the site's launcher
             return [parent_of(pid) for number, pid in job.gates().items() if HOSTS[number] == victim]
         return [pid for pid in marked_processes(job.mark) if is_keeper(pid)
                 and is_keeper(parent_of(pid)) == (harm == "keeper")]
@@ -181,7 +184,7 @@ class Loops(EndTest):
         if not os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")):
             self.skipTest("built without PMIx")
         self.rounds(("rank", "rank", "keeper", "gate", "daemon", "srun", "launcher"), HOROVOD_MPI="none",
-                    # salloc takes the end of a command by a signal for success; a shell's code it hands on.
+                    # salloc reports success if a signal ended its command. It hands on the exit code of a shell.
                     front=("salloc", "--quiet", "-N3", "-n6", "--ntasks-per-node=2", "sh", "-c", '"$@"; exit $?', "sh"))
 
 

@@ -1,4 +1,4 @@
-"""A rank of tests/cluster/matrix: its MPI is mpi4py's, started before anything of ours is imported."""
+"""A rank of tests/cluster/matrix. mpi4py starts MPI before horovod is imported."""
 import os
 import sys
 import traceback
@@ -23,7 +23,7 @@ sys.excepthook = end_all_ranks
 
 
 def check(members, **arguments):
-    """All of `members`, ranks of the world in the order of the job's, come here."""
+    """Is called on the ranks in `members`, which are ranks of the world in the order of the new job's ranks."""
     hvd.init(**arguments)
     assert (hvd.rank(), hvd.size()) == (members.index(world.rank), len(members))
     here = [member for member in members if hosts[member] == hosts[world.rank]]
@@ -41,11 +41,11 @@ everybody = list(range(world.size))
 check(everybody, comm=world)
 assert world.alltoall([(world.rank, to) for to in everybody]) == [(sender, world.rank) for sender in everybody]
 if world.size > 1:
-    # Disjoint halves at once; with cyclic ranks each has all nodes.
+    # Two disjoint halves at the same time. In the layout cyclic each half has ranks on all nodes.
     half = world.Split(world.rank % 2, -world.rank)
     check([rank for rank in reversed(everybody) if rank % 2 == world.rank % 2], comm=half)
     half.Free()
-    # A subset, then a list of ranks in an order of its own: the others stay outside.
+    # First a subset as a communicator, then a list of ranks in another order. The other ranks stay outside.
     subset = world.Split(0 if world.rank < world.size - 1 else MPI.UNDEFINED)
     if subset != MPI.COMM_NULL:
         check(everybody[:-1], comm=subset)
@@ -53,5 +53,5 @@ if world.size > 1:
     if world.rank in chosen:
         check(chosen, comm=chosen)
     world.Barrier()
-check(everybody)  # as the launcher, or this MPI, sees it
+check(everybody)  # without arguments: the job is the one that the launcher or this MPI knows
 print("done", flush=True)

@@ -1,7 +1,7 @@
-// A rank of a job of which a node vanishes: partition_rank PHASE VICTIM FOLDER. It writes FOLDER/ready.RANK when it has
-// come to the phase, and what became of it to FOLDER/end.RANK. VICTIM is the host that will vanish.
-//   PHASE  agreement: the others wait for an op that the victim's ranks do not submit · inside: collectives follow each
-//          other · between: no op is in flight · shutdown: all shut down once FOLDER/go is there
+// A rank of a job that loses a node: partition_rank PHASE VICTIM FOLDER. The rank writes FOLDER/ready.RANK when it has
+// come to the phase, and writes to FOLDER/end.RANK how it ended. VICTIM is the host that will be lost.   PHASE
+// agreement: the other ranks wait for an op that the victim's ranks do not submit · inside: collectives without
+// a pause · between: no op is in flight · shutdown: all ranks shut down when FOLDER/go exists
 #include <unistd.h>
 
 #include <cstdio>
@@ -47,7 +47,7 @@ void run(hvd_runtime* runtime, hvd_op* op, std::vector<float>& data) {
   hvd_release(runtime, handle);
 }
 
-// A program that computes; it asks now and then.
+// Stands for a program that computes and now and then asks whether the job still runs.
 void compute_until_the_end(hvd_runtime* runtime) {
   while (hvd_is_running(runtime)) ::usleep(1000);
   std::vector<float> data(1);

@@ -1,8 +1,9 @@
-"""A node of four vanishes, by its link or with all its processes, in every phase of a job: every survivor ends and
-names it.
+"""One of four nodes is cut off or killed, in every phase of a job. Checks that every rank that is left ends and names a
+rank of that node.
 
-HVD_ROUNDS says how often each; what vanishes and when is drawn by the number of the round. Needs HVD_CLUSTER, or starts
-a cluster; HVD_BUILD is the folder of the build. Exit code 77: this machine cannot do it, and why.
+Every test runs HVD_ROUNDS rounds; the number of a round is the seed that draws the node and the moment. Uses the
+cluster HVD_CLUSTER, or starts one; HVD_BUILD is the build folder. Exit code 77: this machine cannot run it, and the
+output says why.
 """
 import os
 import pathlib
@@ -22,7 +23,7 @@ ROUNDS = int(os.environ.get("HVD_ROUNDS", "1"))
 NODES = 4
 HOSTS = [f"n{1 + rank // 2}" for rank in range(2 * NODES)]
 PATIENCE_S = 2
-HANG_S = 150  # far beyond any patience: reached by what hangs only
+HANG_S = 150  # much longer than every patience: only a hanging job reaches this limit
 
 
 def nodes(*words, **options):
@@ -78,7 +79,7 @@ class Partitions(unittest.TestCase):
 
     def one(self, job, phase, harm, victim, delay_s):
         job.wait_for_all("ready")
-        time.sleep(delay_s)  # anywhere within a collective
+        time.sleep(delay_s)  # any moment within a collective
         nodes(harm, victim)
         if phase == "shutdown":
             (job.folder / "go").touch()
@@ -91,7 +92,7 @@ class Partitions(unittest.TestCase):
         for rank, host in enumerate(HOSTS):
             end = job.text(f"end.{rank}")
             if host == victim:
-                # Cut off, it survives, and it is the others who have vanished.
+                # A node that is cut off lives on; its ranks see that the others are lost.
                 if harm == "cut":
                     self.assertIsNotNone(end, job.everything())
                 continue

@@ -1,4 +1,4 @@
-// Starts a rank per host of a list through an agent (what ssh is elsewhere) and serves the store where they meet.
+// Starts one rank for each host of a list, and serves the store where the ranks meet. AGENT is the stand-in for ssh.
 // rendezvous_launcher AGENT HOST,HOST… PROGRAM ARGUMENT…
 #include <poll.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ std::string quoted(const std::string& word) {
   return result + "'";
 }
 
-// The agent hands its arguments to a shell; the environment goes the same way, which is good enough for a test.
+// A command for the shell that the agent starts. It sets the rank's variables, because the agent hands on none.
 std::string command_line(const TcpStoreServer& store, int rank, int size, char** program) {
   auto variables = store.variables();
   variables.emplace_back("HOROVOD_RANK", std::to_string(rank));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""horovodrun inside of jobs of schedulers over virtual nodes: a real Grid Engine, a real Slurm, and stand-ins for LSF,
-PBS and Flux with Slurm's servers behind them. schedulers_test.py BUILD [Class.test]
+"""Tests horovodrun inside jobs of schedulers over virtual nodes: a real Grid Engine, a real Slurm, and stand-ins for
+LSF, PBS and Flux that start ranks by Slurm. schedulers_test.py BUILD [Class.test]
 """
 import os
 import re
@@ -54,7 +54,7 @@ class InAJobOfGridEngine(SchedulersTest):
         assert up.returncode == 0, up.stdout
 
     def in_job(self, script, *options):
-        """What the script writes as a job of four slots on two nodes, and the code of its end."""
+        """Runs the script as a job, by default of four slots on two nodes. Returns its exit code and its output."""
         output = os.path.join(self.folder, "output")
         result = command(GRID_ENGINE, "run", "qsub", "-sync", "y", "-j", "y", "-wd", self.folder, "-o", output,
                          "-S", "/bin/bash", *(options or ("-pe", "mpi", "4")), script)
@@ -132,7 +132,7 @@ class InAJobOfSlurm(SchedulersTest):
 
 
 class InJobsOfStandIns(SchedulersTest):
-    """Over both nodes: Slurm's server of PMIx or PMI-2 stands behind each launcher."""
+    """Jobs over both nodes. Slurm serves PMIx or PMI-2 behind the stand-in of each launcher."""
 
     def check(self, folders, submit, *words):
         path = ":".join([*(os.path.join(STANDINS, folder) for folder in folders), os.environ["PATH"]])

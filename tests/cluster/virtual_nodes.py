@@ -1,4 +1,4 @@
-"""How a test program comes to have virtual nodes."""
+"""Gives a test program virtual nodes."""
 import os
 import subprocess
 import sys
@@ -8,8 +8,8 @@ NODES = os.path.join(HERE, "nodes")
 
 
 def enter(count, build, arguments):
-    """Runs this program once more, with these arguments and a cluster around it that ends with it, unless it has one.
-    Exit code 77 where the machine cannot make one."""
+    """Unless the program runs in a cluster already, runs it once more with these arguments in a cluster of `count`
+    nodes, which ends with the program. Exits with code 77 if the machine cannot make a cluster."""
     if "HVD_CLUSTER" in os.environ:
         return
     can = subprocess.run([NODES, "can"], stdout=subprocess.PIPE, text=True, check=False)

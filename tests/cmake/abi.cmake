@@ -1,5 +1,5 @@
-# Programs that were built against an older release go on running: linked with a library of its names, without symbol
-# versions if it had none, and run with the library of today.
+# Programs that were built against an older release go on running. The test program is linked with a stand-in library
+# that has the names of that release (without symbol versions, if the release had none), and runs with today's library.
 if(TARGET horovod AND NOT HVD_SANITIZE)
   set(old_header ${PROJECT_SOURCE_DIR}/tests/fixtures/headers/1.0/horovod.h)
   file(STRINGS ${old_header} declarations REGEX "^HVD_API ")

@@ -1,4 +1,4 @@
-# The bootstraps in real ranks, with the real servers of horovodrun.
+# Tests of the bootstraps in ranks that are processes, with the servers of the real horovodrun.
 if(NOT TARGET horovodrun)
   return()
 endif()
@@ -13,6 +13,6 @@ foreach(way environment pmix)
            COMMAND horovodrun -np 4 $<TARGET_FILE:bootstrap_rank> ${way} 100)
   set_tests_properties(ranks.meet_and_leave_a_hundred_times_by_${way} PROPERTIES
                        LABELS ranks TIMEOUT 300
-                       # The thread sanitizer does not see libpmix take the locks that it sees it release.
+                       # The thread sanitizer sees libpmix release locks, but does not see libpmix take them.
                        ENVIRONMENT "HOROVOD_BOOTSTRAP=${way};TSAN_OPTIONS=report_mutex_bugs=0")
 endforeach()

@@ -1,4 +1,4 @@
-# Checkpoints of jobs with several ranks, over the C interface.
+# Tests of checkpoints in jobs with several ranks, over the C interface.
 if(NOT TARGET horovodrun OR NOT TARGET horovod)
   return()
 endif()

@@ -1,5 +1,5 @@
-# Real launchers on virtual nodes (tests/cluster/nodes): for root on a machine with namespaces; elsewhere one line says
-# what was not run.
+# Tests of real launchers on virtual nodes (tests/cluster/nodes). They need root and a machine with namespaces; on other
+# machines one line says what was not run.
 if(NOT TARGET bootstrap_rank OR HVD_SANITIZE)
   return()
 endif()
@@ -27,8 +27,21 @@ endforeach()
 add_test(NAME site.schedulers_over_virtual_nodes COMMAND ${cluster}/schedulers_test.py ${PROJECT_BINARY_DIR})
 set_tests_properties(site.schedulers_over_virtual_nodes PROPERTIES LABELS site TIMEOUT 600 SKIP_RETURN_CODE 77
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+foreach(classes Faults,Jobs CleanRuns)
+  string(REPLACE "," "_and_" name ${classes})
+  string(REPLACE "," ";" classes ${classes})
+  add_test(NAME site.preflight.${name} COMMAND ${cluster}/preflight_test.py ${PROJECT_BINARY_DIR} ${classes})
+  set_tests_properties(site.preflight.${name} PROPERTIES LABELS site TIMEOUT 900 SKIP_RETURN_CODE 77
+                       ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endforeach()
 set(cluster_tests "")
 if(TARGET horovod)
+  foreach(count 1 20)
+    set(name checkpoint.a_job_with_too_little_time_goes_on_under_slurm.${count}_times)
+    add_test(NAME ${name} COMMAND ${cluster}/stops_test.py ${PROJECT_BINARY_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS $<IF:$<EQUAL:${count},1>,checkpoint,soak> TIMEOUT 6000
+                         SKIP_RETURN_CODE 77 ENVIRONMENT "RUNS=${count};PYTHONDONTWRITEBYTECODE=1")
+  endforeach()
   add_test(NAME cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named COMMAND ${cluster}/deaths_over_mpi
            ${PROJECT_BINARY_DIR})
   list(APPEND cluster_tests cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named)

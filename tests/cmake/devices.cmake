@@ -1,4 +1,4 @@
-# The second kind of memory, for tests: tests/fixtures/late_device.
+# tests/fixtures/late_device, a second kind of memory for tests.
 add_library(hvd_late_device STATIC ${CMAKE_CURRENT_SOURCE_DIR}/fixtures/late_device/late_device.cpp
             ${CMAKE_CURRENT_SOURCE_DIR}/fixtures/late_device/direct_transport.cpp)
 target_include_directories(hvd_late_device PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})

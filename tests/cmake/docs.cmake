@@ -1,7 +1,7 @@
 if(HVD_SANITIZE OR NOT TARGET horovodrun)
-  return()  # checks of files, which are the same in every build
+  return()  # these tests check files that are the same in every build
 endif()
-# What users read: links, commands, variables. Blocks that need Python: tests/python/jobs/test_docs.py.
+# Checks the pages for users: links, commands, variables. tests/python/jobs/test_docs.py runs blocks that need Python.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME docs.what_users_read_is_so COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/docs/docs_test.py)
 set_tests_properties(docs.what_users_read_is_so PROPERTIES LABELS unit TIMEOUT 120

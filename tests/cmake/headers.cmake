@@ -1,14 +1,14 @@
-# Every header of src/ compiles alone: one translation unit each that includes nothing else; a header that the .cpp file
-# of its name includes first is shown to by that. Part of the build, hence of every test run; once is enough, so not
-# under a sanitizer. -O0 and no debug data: objects (rather than -fsyntax-only) are what Ninja and ccache need to skip a
-# header that did not change.
+# Every header of src/ compiles alone: each has a translation unit that includes nothing else. A header needs no such
+# unit if the .cpp file of the same name includes that header first. The check is a part of the build, and therefore of
+# every test run; sanitizer builds leave it out, because once is enough. The units are compiled to objects with -O0 and
+# without debug data, not with -fsyntax-only: Ninja and ccache need an object to skip a header that did not change.
 if(HVD_SANITIZE)
   return()
 endif()
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      ${PROJECT_SOURCE_DIR}/src/*.hpp ${PROJECT_SOURCE_DIR}/src/*.h)
 
-# Headers over a library that this machine may lack.
+# Libraries that some headers need and that this machine may lack.
 set(lacking)
 set(libraries)
 find_package(PkgConfig QUIET)
@@ -22,7 +22,7 @@ foreach(library IN ITEMS pmix hwloc)
     list(APPEND lacking ${library})
   endif()
 endforeach()
-# The Python extension's headers are compiled with it, by `pip install .`.
+# `pip install .` compiles the headers of the Python extension, together with the extension.
 list(FILTER headers EXCLUDE REGEX "^src/python/")
 
 set(units)
@@ -44,7 +44,7 @@ foreach(header IN LISTS headers)
   set(unit ${PROJECT_BINARY_DIR}/headers_alone/${name}.cpp)
   file(CONFIGURE OUTPUT ${unit} @ONLY CONTENT "#include \"${spelling}\"\n#include \"${spelling}\"\n")
   list(APPEND units ${unit})
-  # The public header is C.
+  # The public header must also compile as C.
   if(header MATCHES "^src/api/.*\\.h$")
     set(unit ${PROJECT_BINARY_DIR}/headers_alone/${name}.c)
     file(CONFIGURE OUTPUT ${unit} @ONLY CONTENT "#include \"${spelling}\"\nint ${name};\n")

@@ -1,5 +1,5 @@
-# Job scripts: their parts, and what horovodrun writes.
-if(NOT TARGET horovodrun OR HVD_SANITIZE STREQUAL "thread")  # it has one thread
+# Tests of job scripts: their parts by themselves, and the scripts that horovodrun writes.
+if(NOT TARGET horovodrun OR HVD_SANITIZE STREQUAL "thread")  # horovodrun has one thread
   return()
 endif()
 hvd_test(jobscripts LABEL unit USES hvd_jobscripts)

@@ -1,5 +1,5 @@
-# The parts of horovodrun by themselves, and the whole of it with real processes.
-if(NOT TARGET horovodrun OR HVD_SANITIZE STREQUAL "thread")  # it has one thread
+# Tests of horovodrun: its parts by themselves, and the whole program with real processes.
+if(NOT TARGET horovodrun OR HVD_SANITIZE STREQUAL "thread")  # horovodrun has one thread
   return()
 endif()
 hvd_test(launcher LABEL unit USES hvd_launcher)
@@ -20,7 +20,7 @@ if(TARGET horovod_pmix)
   list(APPEND launcher_environment HVD_PMIX_CLIENT=$<TARGET_FILE:launcher_pmix_client>)
 endif()
 
-# One CTest entry per test of a file, named by its sentence.
+# Adds one CTest entry for each test of a Python file, under the name of the test.
 function(hvd_launcher_tests file)
   file(STRINGS ${launcher_tests}/${file}.py lines REGEX "^(class |    def test_)")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${launcher_tests}/${file}.py)
@@ -41,9 +41,12 @@ function(hvd_launcher_tests file)
     endif()
   endforeach()
 endfunction()
+hvd_launcher_tests(launcher_configuration)
+hvd_launcher_tests(launcher_manual)
+hvd_launcher_tests(launcher_support)
 hvd_launcher_tests(launcher_keeper)
 hvd_launcher_tests(launcher_output)
-# A sanitizer sees the same code in these as in the ones above, and in many more processes.
+# Sanitizer builds leave these tests out: they run the same code as the tests above, in many more processes.
 if(NOT HVD_SANITIZE)
   hvd_launcher_tests(launcher_ends)
   hvd_launcher_tests(launcher_starts)

@@ -1,7 +1,7 @@
 if(HVD_SANITIZE)
-  return()  # checks of files, which are the same in every build
+  return()  # these tests check files that are the same in every build
 endif()
-# The rules for includes, names and lines, and the proof that their tests can fail.
+# Checks the rules for includes, names and lines, and proves that these checks can fail.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(checks ${PROJECT_SOURCE_DIR}/tests/layering)
 set(tree ${PROJECT_SOURCE_DIR})

@@ -1,5 +1,5 @@
-# The transport mpi, and starting under MPI's launchers, with every MPI that this machine has.
-if(NOT TARGET horovodrun OR HVD_SANITIZE)  # MPI libraries are full of what sanitizers complain about
+# Tests of the transport mpi and of starts under MPI's launchers, with every MPI that this machine has.
+if(NOT TARGET horovodrun OR HVD_SANITIZE)  # sanitizers complain about MPI libraries in many places
   return()
 endif()
 add_executable(mpi_conformance ${PROJECT_SOURCE_DIR}/tests/multiprocess/mpi_conformance.cpp
@@ -7,19 +7,24 @@ add_executable(mpi_conformance ${PROJECT_SOURCE_DIR}/tests/multiprocess/mpi_conf
 target_include_directories(mpi_conformance PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/conformance)
 target_link_libraries(mpi_conformance PRIVATE hvd_runtime GTest::gtest)
 
-# Launchers by ABI; MPICH's and Open MPI's stand side by side on Debian under names of their own.
+# The launcher of each ABI. Debian gives the launchers of MPICH and Open MPI different names, so that both can be there.
 find_program(HVD_MPIEXEC_MPICH NAMES mpiexec.mpich mpiexec.hydra)
 find_program(HVD_MPIEXEC_OPENMPI NAMES mpiexec.openmpi orterun)
 set(mpiexec_mpich ${HVD_MPIEXEC_MPICH})
 set(mpiexec_openmpi ${HVD_MPIEXEC_OPENMPI} --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1)
 
-# The standard's ABI: the MPI whose mpicc_abi the build was told of. Its libraries lie where the loader does not look.
+# The MPI of the standard ABI is the one whose mpicc_abi was given to the build. The loader does not search the folder
+# of its libraries.
 set(environment_abi "")
+find_program(HVD_MPICC_ABI mpicc_abi)
 if(HVD_MPICC_ABI)
   get_filename_component(folder_abi ${HVD_MPICC_ABI} DIRECTORY)
   find_program(HVD_MPIEXEC_ABI NAMES mpiexec HINTS ${folder_abi} NO_DEFAULT_PATH)
   set(mpiexec_abi ${HVD_MPIEXEC_ABI})
   set(environment_abi LD_LIBRARY_PATH=${folder_abi}/../lib)
+  add_test(NAME mpi.our_header_of_the_standard_abi_says_what_that_of_an_mpi_says
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/native/standard_abi ${CMAKE_CXX_COMPILER} ${folder_abi}/../include)
+  set_tests_properties(mpi.our_header_of_the_standard_abi_says_what_that_of_an_mpi_says PROPERTIES LABELS mpi)
 endif()
 
 set(package_mpich mpich)
@@ -45,7 +50,7 @@ foreach(abi mpich openmpi abi)
     set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
                          ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
   endforeach()
-  # A program with an MPI of its own, and ours beside it.
+  # A program that is linked with an MPI and with our library.
   if(package_${abi})
     pkg_check_modules(members_${abi} QUIET IMPORTED_TARGET ${package_${abi}})
   endif()
@@ -82,7 +87,7 @@ foreach(abi mpich openmpi abi)
                        ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
 endforeach()
 
-# A program that starts an MPICH without PMIx by itself, below horovodrun, which preloads what it needs.
+# A program below horovodrun that starts MPICH itself. This MPICH has no PMIx; horovodrun preloads the bridge for it.
 if(TARGET mpi_members_mpich)
   set(below mpi.members_over_mpich_below_horovodrun)
   set(horovodrun $<TARGET_FILE:horovodrun> -np)
@@ -93,7 +98,7 @@ if(TARGET mpi_members_mpich)
   set(two "${member} only_mpi_on_hosts && ${member} only_mpi_on_hosts")
   add_test(NAME ${below}_find_each_other_one_program_after_the_other
            COMMAND ${horovodrun} 2 sh -c "${two} && exec ${member} on_hosts")
-  add_test(NAME ${below}_find_each_other_over_its_store # where there is no PMIx
+  add_test(NAME ${below}_find_each_other_over_its_store # as on a machine without PMIx
            COMMAND ${horovodrun} 2 env -u HOROVOD_BOOTSTRAP $<TARGET_FILE:mpi_members_mpich> on_hosts)
   add_test(NAME ${below}_are_started_by_the_library
            COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> library_starts_it)

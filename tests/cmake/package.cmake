@@ -1,4 +1,4 @@
-# What is installed can be used from elsewhere. A sanitizer's library needs programs that are built with it.
+# An installed build can be used by other projects. A library with a sanitizer would need programs with that sanitizer.
 if(TARGET horovod AND NOT HVD_SANITIZE)
   add_test(NAME package.can_be_moved_and_used_over_cmake_and_pkg_config
            COMMAND ${PROJECT_SOURCE_DIR}/tests/package/run ${PROJECT_BINARY_DIR})

@@ -1,4 +1,4 @@
-# Tests that open a plugin need it built; they find it in ../lib, as an installed program would.
+# Tests that open a plugin depend on its target. They find the plugin in ../lib, as an installed program does.
 foreach(pair topology=hwloc bootstrap=pmix)
   string(REGEX MATCH "^([a-z]+)=([a-z]+)$" pair ${pair})
   if(TARGET test_${CMAKE_MATCH_1} AND TARGET horovod_${CMAKE_MATCH_2})

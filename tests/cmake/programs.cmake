@@ -1,5 +1,5 @@
-# Random programs of collectives (tests/programs): ranks as threads, as processes under horovodrun, and on virtual
-# nodes.
+# Random programs of collectives (tests/programs). Their ranks are threads, processes under horovodrun, or processes on
+# virtual nodes.
 if(NOT TARGET horovod)
   return()
 endif()
@@ -7,18 +7,19 @@ set(programs ${PROJECT_SOURCE_DIR}/tests/programs)
 set(program_sources ${programs}/generator.cpp ${programs}/numbers.cpp ${programs}/player.cpp ${programs}/text.cpp
                     ${programs}/thread.cpp)
 
-# The C functions are compiled into this one, so that they work on runtimes that the test has made.
+# The C functions are compiled into this program, so that they work on runtimes that the test has made.
 set(api ${PROJECT_SOURCE_DIR}/src/api)
-add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api}/horovod.cpp ${api}/answer.cpp)
+add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api}/horovod.cpp ${api}/answer.cpp
+               ${api}/stops.cpp)
 target_include_directories(test_programs PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src/api)
-target_link_libraries(test_programs PRIVATE hvd_runtime GTest::gtest GTest::gtest_main)
+target_link_libraries(test_programs PRIVATE hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
 target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")
 target_link_options(test_programs PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map)
 set(options TEST_PREFIX "programs." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 gtest_discover_tests(test_programs ${options} TEST_FILTER "-*_slow" PROPERTIES LABELS unit TIMEOUT 300)
 gtest_discover_tests(test_programs ${options} TEST_FILTER "*_slow" PROPERTIES LABELS soak TIMEOUT 3600)
 
-# As processes: "horovodrun -np N programs_rank FIRST COUNT" repeats them.
+# Here the ranks are processes. "horovodrun -np N programs_rank FIRST COUNT" repeats such a test by hand.
 if(TARGET horovodrun)
   add_executable(programs_rank ${programs}/programs_rank.cpp ${program_sources}
                                ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)

@@ -1,11 +1,12 @@
-# The runtime with real processes under horovodrun: what the counters claim, and what becomes of a job whose ranks die.
+# Tests of the runtime in processes under horovodrun: the claims of the counters, and what becomes of a job whose ranks
+# die.
 if(NOT TARGET horovodrun OR NOT TARGET horovod)
   return()
 endif()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(runtime_programs ${PROJECT_SOURCE_DIR}/tests/multiprocess)
 
-# Sanitizers bring an allocator of their own; there the claim is not about ours.
+# A sanitizer has an allocator of its own, so that under it this test would say nothing about our allocations.
 if(NOT HVD_SANITIZE)
   add_executable(runtime_steady ${runtime_programs}/runtime_steady.cpp)
   target_link_libraries(runtime_steady PRIVATE horovod)
@@ -17,7 +18,7 @@ if(NOT HVD_SANITIZE)
   endforeach()
 endif()
 
-# A rank may start jobs of its own, by whatever launcher, but its children are no ranks.
+# A rank may start a job of its own with any launcher. A child of a rank that no launcher started is not a rank.
 add_executable(runtime_nested ${runtime_programs}/runtime_nested.cpp)
 target_link_libraries(runtime_nested PRIVATE horovod)
 set(nested $<TARGET_FILE:runtime_nested>)
@@ -41,7 +42,7 @@ foreach(outer IN LISTS launchers)
   set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60)
   foreach(inner IN LISTS launchers)
     if(outer STREQUAL orterun AND inner STREQUAL orterun)
-      continue() # "does not support recursive calls"
+      continue() # orterun says that it "does not support recursive calls"
     endif()
     foreach(when inside outside)
       set(name runtime.a_rank_of_${outer}_starts_a_job_by_${inner}_${when}_its_own)
@@ -56,8 +57,8 @@ foreach(outer IN LISTS launchers)
 endforeach()
 
 if(NOT HVD_SANITIZE)
-  # It finds another first process where that of its rank has number 1, too. Without the right to do so there is nothing
-  # to see.
+  # In its own space of process numbers the child sees another process 1 than its rank sees. Where the user may not make
+  # such a space, the test passes without having tested anything.
   string(CONCAT in_another_space "unshare -pf --mount-proc true || exit 0; "
                                  "exec ${nested} 2 inside unshare -pf --mount-proc ${nested} refused")
   add_test(NAME runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
@@ -66,7 +67,7 @@ if(NOT HVD_SANITIZE)
                        PROPERTIES LABELS ranks TIMEOUT 60)
 endif()
 
-# Without the right to have namespaces there is nothing to see.
+# Where the user may not make namespaces, these two tests pass without having tested anything.
 add_test(NAME runtime.a_job_on_one_node_needs_no_network_address
          COMMAND sh -c "unshare -rn true || exit 0; exec unshare -rn $<TARGET_FILE:horovodrun> -np 2 ${nested} 2")
 add_test(NAME runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
@@ -76,7 +77,7 @@ set_tests_properties(runtime.a_job_on_one_node_needs_no_network_address
                      PROPERTIES LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=environment)
 
 if(launcher_orterun)
-  # orterun itself refuses to start inside of a rank of its own.
+  # orterun by itself refuses to start inside a rank that another orterun started.
   add_test(NAME runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun
            COMMAND ${launcher_orterun} 2 ${nested} 2 inside $<TARGET_FILE:horovodrun> --mpi --mpi-args=--oversubscribe
            -np 3 ${nested} 3)
@@ -84,7 +85,7 @@ if(launcher_orterun)
                        LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_MPIEXEC=${HVD_MPIEXEC_OPENMPI})
 endif()
 
-# A program that leaves by _exit has not joined its threads.
+# A program that ends by _exit does not join its threads; the sanitizer must not report these.
 set(runtime_sanitizer TSAN_OPTIONS=report_thread_leaks=0)
 if(TARGET horovod_pmix)
   list(APPEND runtime_sanitizer HVD_HAS_PMIX=1)

@@ -1,5 +1,5 @@
-# The agreement between nodes in the large: the simulator of benchmarks/agreement_simulator, with exact expectations.
-if(HVD_SANITIZE STREQUAL "thread")  # one thread: nothing to race with
+# Tests of the agreement between many nodes in the simulator of benchmarks/agreement_simulator, with exact expectations.
+if(HVD_SANITIZE STREQUAL "thread")  # the simulator has one thread
   return()
 endif()
 if(NOT TARGET hvd_agreement_simulation)

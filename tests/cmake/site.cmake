@@ -1,12 +1,12 @@
-# What a site's user touches before `import horovod`: modulefiles of an installed prefix, with real Lmod and Environment
-# Modules (tests/run unpacks them; where they are missing the tests are left out).
+# Tests of what a site offers its users: modulefiles of an installed prefix, recipes and containers. The modulefiles are
+# tried with real Lmod and Environment Modules. tests/run unpacks these tools; without them the tests are skipped.
 if(HVD_SANITIZE OR NOT TARGET horovodrun OR NOT TARGET horovod OR NOT TARGET hvd_python_core)
   return()
 endif()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(site ${PROJECT_SOURCE_DIR}/tests/site)
 
-# hvd_site_test(NAME sentence LABEL ranks COMMAND file [words]…)
+# hvd_site_test(NAME sentence LABEL label [TIMEOUT seconds] COMMAND file [words]…)
 function(hvd_site_test)
   cmake_parse_arguments(site "" "NAME;LABEL;TIMEOUT" "COMMAND" ${ARGN})
   add_test(NAME ${site_NAME} COMMAND Python3::Interpreter ${site_COMMAND})
@@ -38,5 +38,5 @@ hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMA
 foreach(kind ByItself UnderSlurm ByHorovodrun Docs AsPods)
   hvd_site_test(NAME site.image_for_processors.${kind} LABEL site TIMEOUT 2400
                 COMMAND ${site}/image_test.py ${kind})
-  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)  # the first one builds it
+  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)  # the first builds it
 endforeach()

@@ -1,4 +1,4 @@
-# What the core library needs and exports. A sanitizer adds symbols of its own.
+# Checks the symbols that the core library needs and exports. A sanitizer would add symbols of its own.
 if(TARGET horovod AND NOT HVD_SANITIZE)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME symbols.of_the_core_are_c_functions_of_ours_alone

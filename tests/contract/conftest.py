@@ -1,6 +1,9 @@
-"""Every rank of a job runs these tests in the same order; those marked `alone` run in one process without a launcher.
+"""Every rank of a job runs these tests in the same order. Tests marked `alone` run in one process without a launcher.
 
-Before the next test all ranks agree whether this one failed anywhere; then the runtime starts anew.
+After each test the ranks agree on whether it failed on any rank. If it failed, the runtime starts anew.
+
+The docstring of a test begins with the section of the contract that the test checks. [T] marks behaviour that a test of
+Horovod's asserts, [Q] a quirk of Horovod.
 """
 import faulthandler
 import json
@@ -17,7 +20,7 @@ import torch  # noqa: E402
 import horovod.torch as hvd  # noqa: E402
 from ranks import LIMIT, SIZE  # noqa: E402
 
-# Where this rank tells tests/contract/run how far it came.
+# The file in which this rank tells tests/contract/run its progress.
 RECORD = os.environ.get("CONTRACT_RECORD")
 outcomes = {}
 
@@ -50,7 +53,7 @@ def pytest_collection_modifyitems(items):
         if not section_of(item).startswith("§") or len(item.originalname) > 80:
             raise pytest.UsageError(f"{item.nodeid}: wants a docstring that begins with its section, and 80 characters")
     kept = [item for item in items if belongs_here(item)]
-    after = os.environ.get("CONTRACT_AFTER")  # the test that ended the job before this one
+    after = os.environ.get("CONTRACT_AFTER")  # the test that ended the previous job
     if after:
         kept = kept[[item.nodeid for item in kept].index(after) + 1:]
     items[:] = kept
@@ -98,7 +101,7 @@ def the_next_test_finds_a_runtime(request):
     try:
         failed = torch.tensor([1.0 if getattr(request.node, "failed_here", False) else 0.0])
         anew = hvd.allreduce(failed, op=hvd.Sum, name="contract.failed").item() > 0
-    except Exception:  # the runtime ended here or on another rank
+    except Exception:  # the runtime has ended on this rank or on another one
         anew = True
     if anew:
         hvd.shutdown()
@@ -118,7 +121,7 @@ def size():
 
 @pytest.fixture
 def shared_folder(request):
-    """A folder that is the same on all ranks and empty."""
+    """An empty folder for one test, the same on all ranks."""
     name = "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
     folder = pathlib.Path(os.environ["CONTRACT_FOLDER"], name)
     folder.mkdir(exist_ok=True, parents=True)

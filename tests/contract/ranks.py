@@ -1,4 +1,4 @@
-"""What the tests of the contract share: tensors made by rank, what is expected of them, jobs of their own."""
+"""Shared by the tests of the contract: tensors that depend on the rank, their expected results, and further jobs."""
 import contextlib
 import os
 import pathlib
@@ -12,14 +12,14 @@ import torch
 
 import horovod.torch as hvd
 
-SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # ranks of this job; 0: one process without a launcher
+SIZE = int(os.environ.get("CONTRACT_RANKS", 0))  # the job's ranks; 0: one process without a launcher
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
-LIMIT = int(os.environ.get("CONTRACT_LIMIT", 60))  # seconds that a test may take
+LIMIT = int(os.environ.get("CONTRACT_LIMIT", 60))  # the longest time of a test in seconds
 
-alone = pytest.mark.alone  # runs once, in one process without a launcher
-at_least = pytest.mark.at_least  # at_least(2): from two ranks on
-power_of_two = pytest.mark.power_of_two  # where the ranks are 1, 2 or 4
-limit = pytest.mark.limit  # limit(120): seconds that this test may take
+alone = pytest.mark.alone  # the test runs once, in one process without a launcher
+at_least = pytest.mark.at_least  # at_least(2): the test needs at least two ranks
+power_of_two = pytest.mark.power_of_two  # the test runs with 1, 2 or 4 ranks
+limit = pytest.mark.limit  # limit(120): the longest time of this test in seconds
 
 REDUCED = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 MOVED = [torch.uint8, torch.int8, torch.int16, *REDUCED]
@@ -31,7 +31,7 @@ def everyone():
 
 
 def of(rank, shape=(17,), dtype=torch.float32):
-    """Values that tell rank and position; sums and products over four ranks are exact in every dtype."""
+    """A tensor whose values depend on rank and position. Sums and products over four ranks are exact in every dtype."""
     count = 1
     for extent in shape:
         count *= extent
@@ -47,12 +47,13 @@ def total(shape=(17,), dtype=torch.float32, ranks=None):
 
 
 def gathered(rows, tail=(), dtype=torch.float32, ranks=None):
-    """What allgather makes of `of(rank, (rows(rank), *tail))`."""
+    """The result of an allgather to which each rank gives `of(rank, (rows(rank), *tail))`."""
     return torch.cat([of(rank, (rows(rank), *tail), dtype) for rank in (everyone() if ranks is None else ranks)])
 
 
 def share(rows, rank, size):
-    """Where rank's rows lie when `rows` are shared out: the first ones get one more if it does not come out even."""
+    """The slice of a rank when `rows` rows are divided. If they cannot be divided evenly, the first ranks get one
+    more."""
     each, more = divmod(rows, size)
     first = rank * each + min(rank, more)
     return slice(first, first + each + (rank < more))
@@ -65,7 +66,8 @@ def equal(found, expected):
 
 
 def near(found, expected):
-    """Exact up to three ranks, as Horovod's own tests want it; from four on the order of a sum may be seen."""
+    """Asserts equality: exact up to three ranks, as in Horovod's own tests; within rounding from four ranks on, where
+    the order of a sum matters."""
     if isinstance(found, Exception):
         raise found
     coarse = 2e-3 if expected.dtype == torch.float16 else 1e-4
@@ -74,19 +76,20 @@ def near(found, expected):
 
 
 def error_of(function, *arguments, **named):
-    """The exception of the call or None: asserted on later, when every rank has made all its calls."""
+    """The exception of the call, or None. Tests check it later, after every rank has made all its calls."""
     try:
         function(*arguments, **named)
-    except Exception as error:  # which one is for the test to say
+    except Exception as error:  # the test checks the kind
         return error
     return None
 
 
 def outcome(function, *arguments, **named):
-    """What the call gives, or its exception: for calls that only some ranks make before all go on together."""
+    """The result of the call, or its exception. For calls of some ranks only, after which all ranks must go on
+    together."""
     try:
         return function(*arguments, **named)
-    except Exception as error:  # raised where the outcome is looked at
+    except Exception as error:  # the test raises the error when it uses the outcome
         return error
 
 
@@ -95,7 +98,7 @@ def is_error(error, *kinds):
 
 
 def environment(**changes):
-    """Sets variables (None: removes them); returns what puts the old values back."""
+    """Sets variables, and removes those whose value is None. environment(**result) restores the old values."""
     before = {name: os.environ.get(name) for name in changes}
     for name, value in changes.items():
         if value is None:
@@ -107,7 +110,7 @@ def environment(**changes):
 
 @contextlib.contextmanager
 def restarted(process_sets=None, **changes):
-    """The runtime begun anew with these variables of the environment, and once more without them afterwards."""
+    """Restarts the runtime with these environment variables. Restarts it without them afterwards."""
     hvd.barrier()
     hvd.shutdown()
     before = environment(**changes)
@@ -124,7 +127,7 @@ def restarted(process_sets=None, **changes):
 
 @contextlib.contextmanager
 def sets_of(*lists):
-    """Process sets of these ranks, gone afterwards."""
+    """One process set for each list of ranks. The sets are removed afterwards."""
     sets = [hvd.add_process_set(ranks) for ranks in lists]
     try:
         yield sets if len(sets) > 1 else sets[0]
@@ -135,23 +138,24 @@ def sets_of(*lists):
 
 @contextlib.contextmanager
 def halves():
-    """Of the two disjoint sets, even and odd ranks, the one that this rank is in, and the ranks in it."""
+    """Makes two process sets, of the even and of the odd ranks. Yields the set of this rank and the ranks in it."""
     sides = [[rank for rank in everyone() if rank % 2 == side] for side in (0, 1)]
     with sets_of(*sides) as sets:
         yield sets[hvd.rank() % 2], sides[hvd.rank() % 2]
 
 
 def wait_for(found, what="", seconds=LIMIT / 2):
-    """Waits until found() is true: a file that another process writes, for instance."""
+    """Waits until found() is true, for instance until another process has written a file. Returns the value of
+    found()."""
     deadline = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < deadline, f"waited in vain for {what or found}"
-        time.sleep(0.01)  # between looks
+        time.sleep(0.01)  # before found() is called again
     return value
 
 
 class Job:
-    """`horovodrun -np ranks python program`, its output in files."""
+    """A job of `horovodrun -np RANKS python PROGRAM`, whose output goes to a file."""
 
     def __init__(self, folder, ranks, program, *arguments, options=(), hold=False, **changes):
         folder = pathlib.Path(folder)
@@ -165,7 +169,7 @@ class Job:
         self.folder = folder
         self.output = folder / "output"
         command = [sys.executable, str(program), *map(str, arguments)]
-        if hold:  # the launcher ends a job of which a rank died: its shell waits for the file `over`
+        if hold:  # a shell around each rank waits for the file `over`, so that the launcher does not see a dead rank
             waits = '"${@:2}"; while [ ! -e "$1/over" ]; do sleep 0.1; done'
             command = ["bash", "-c", waits, "bash", str(folder), *command]
         variables = {**os.environ, **{name: str(value) for name, value in changes.items()}}
@@ -197,7 +201,7 @@ class Job:
         return (self.folder / name).read_text()
 
     def ends(self, seconds=LIMIT):
-        """The exit code."""
+        """Waits for the end of the job, and returns its exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Adasum, against its recursive definition."""
+"""Compares Adasum with its recursive definition."""
 import numpy
 import pytest
 import torch
@@ -10,7 +10,7 @@ DTYPES = [torch.float16, torch.float32, torch.float64]
 
 
 def pair(a, b):
-    """§6.11, in double."""
+    """The sum of a pair by §6.11 of the contract, in double."""
     least = numpy.sqrt(numpy.finfo(numpy.float64).tiny)
     dot, norm_a, norm_b = float(a @ b), float(a @ a), float(b @ b)
     of_a = 1 if norm_a < least else 1 - dot / (2 * norm_a)
@@ -19,7 +19,7 @@ def pair(a, b):
 
 
 def adasum(vectors):
-    """Ranks at distance 1, then 2, then 4 …: neighbours first, then neighbouring pairs."""
+    """Combines neighbouring ranks, then neighbouring pairs of ranks, and so on."""
     vectors = [numpy.asarray(vector, dtype=numpy.float64) for vector in vectors]
     while len(vectors) > 1:
         vectors = [pair(vectors[i], vectors[i + 1]) for i in range(0, len(vectors), 2)]
@@ -27,7 +27,7 @@ def adasum(vectors):
 
 
 def check(found, inputs):
-    """Horovod's own criterion, and a stricter one that a right result meets with ease."""
+    """Checks Horovod's own criterion, and a stricter one that every right result meets."""
     expected = adasum([tensor.flatten().double().numpy() for tensor in inputs])
     difference = numpy.linalg.norm(found.flatten().double().numpy() - expected)
     scale = numpy.linalg.norm(expected) or 1.0
@@ -80,7 +80,7 @@ def test_parallel_vectors_of_odd_magnitudes_are_averaged(dtype, magnitude):
     """§6.11 stability [T]"""
     finest = torch.finfo(dtype)
     if magnitude == "very small":
-        # Its square is still above sqrt(DBL_MIN), below which vectors are added.
+        # The square is still above sqrt(DBL_MIN). Below that limit vectors would be added.
         common = torch.full((128,), max(float(finest.tiny) * 64, 1e-74), dtype=torch.float64)
     else:
         exponents = torch.linspace(float(numpy.log2(finest.tiny)) / 2 + 1, float(numpy.log2(finest.max)) / 2 - 2, 128)

@@ -1,4 +1,4 @@
-"""allgather."""
+"""Tests of allgather."""
 import pytest
 import torch
 

@@ -1,4 +1,4 @@
-"""allreduce: what it computes, what it leaves alone."""
+"""Tests of allreduce: its results, and the tensors that it must not change."""
 import pytest
 import torch
 
@@ -207,7 +207,7 @@ def test_average_is_by_the_ranks_of_the_job():
 # ---- sparse_allreduce_async
 
 def sparse(rank, rows=10, width=4):
-    """Three rows of a table; ranks share one, and one index comes twice."""
+    """A rank's sparse tensor with up to three rows of a table. All ranks have row 0, and one index occurs twice."""
     indices = torch.tensor([[0, rank % rows, (rank + 3) % rows, (rank + 3) % rows]])
     return torch.sparse_coo_tensor(indices, of(rank, (4, width)), (rows, width))
 

@@ -1,4 +1,4 @@
-"""alltoall: equal parts, uneven splits, what is received, what is refused."""
+"""Tests of alltoall: equal parts, uneven splits, received splits, refused arguments."""
 import numpy
 import pytest
 import torch
@@ -14,7 +14,7 @@ NAMES = ["both", "receiver", "to itself", "nothing", "all to rank 0"]
 
 
 def rows_to(sender, splits, receiver, tail=(), dtype=torch.float32):
-    """The rows that `sender` has for `receiver`."""
+    """The rows that rank `sender` sends to rank `receiver`."""
     counts = [splits(sender, rank) for rank in everyone()]
     first = sum(counts[:receiver])
     return of(sender, (sum(counts), *tail), dtype)[first:first + counts[receiver]]

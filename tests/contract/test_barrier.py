@@ -1,4 +1,4 @@
-"""barrier."""
+"""Tests of barrier."""
 import torch
 
 import horovod.torch as hvd

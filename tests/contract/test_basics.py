@@ -1,4 +1,4 @@
-"""init, shutdown and what the world looks like."""
+"""Tests of init, shutdown, ranks and sizes."""
 import os
 import threading
 
@@ -247,7 +247,7 @@ def test_bad_thread_affinity_leaves_the_runtime_usable(value):
     hvd.barrier()
     hvd.shutdown()
     os.environ["HOROVOD_THREAD_AFFINITY"] = ",".join([value] * SIZE)
-    error = error_of(hvd.init)  # upstream logs and goes on; to refuse what is malformed is better
+    error = error_of(hvd.init)  # Horovod logs this and goes on; an error for a malformed value is better
     started = hvd.is_initialized()
     found = hvd.allreduce(mine(), op=hvd.Sum) if started else None
     if started:

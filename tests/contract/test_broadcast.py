@@ -1,4 +1,4 @@
-"""broadcast."""
+"""Tests of broadcast."""
 import pytest
 import torch
 

@@ -1,4 +1,4 @@
-"""The cache of responses and fusion change nothing that a user can see."""
+"""The response cache and tensor fusion change no result that a user can see."""
 import pytest
 import torch
 
@@ -44,7 +44,7 @@ def test_a_name_may_come_back_with_another_property(change, capacity):
             for each in CHANGES[change]:
                 arguments = {"op": hvd.Sum, **each}
                 tensor, wanted = arguments.pop("tensor"), arguments.pop("expected")
-                for _ in range(2):  # the second one may come from the cache
+                for _ in range(2):  # the second call may use the cache
                     found.append(hvd.allreduce(tensor(), name="changing", **arguments))
                     expected.append(wanted)
     for tensor, wanted in zip(found, expected):

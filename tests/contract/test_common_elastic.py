@@ -1,4 +1,5 @@
-"""horovod.common.elastic: states, interrupts, the loop around training. Without a framework and without a job."""
+"""Tests of horovod.common.elastic, without a framework and without a job: states, interrupts, the loop around
+training."""
 import queue
 
 import pytest
@@ -81,7 +82,7 @@ def test_an_update_of_hosts_interrupts_at_the_next_commit(results, skip):
     with pytest.raises(HostsUpdatedInterrupt) as found:
         state.commit()
     assert found.value.skip_sync is skip and state._last_updated_timestamp == len(results)
-    state.commit()  # told once
+    state.commit()  # the second commit does not raise again
 
 
 def test_an_older_update_is_no_news():
@@ -96,7 +97,7 @@ def test_an_older_update_is_no_news():
 
 
 class Watched:
-    """A state that keeps account."""
+    """A state that records the methods that are called."""
 
     def __init__(self):
         self.calls = []

@@ -1,4 +1,4 @@
-"""Compression."""
+"""Tests of compression."""
 import pytest
 import torch
 

@@ -1,4 +1,4 @@
-"""The C functions that other Python code calls through ctypes."""
+"""Tests of the C functions that other Python code calls through ctypes."""
 import ctypes
 import glob
 import os

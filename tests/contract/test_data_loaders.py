@@ -1,4 +1,4 @@
-"""horovod.data: loaders to derive from, and one that loads in a thread."""
+"""Tests of horovod.data: base classes of data loaders, and a loader that loads in a thread."""
 import inspect
 import threading
 

@@ -1,11 +1,11 @@
-"""Which dtypes and layouts the ops take, and with which precision."""
+"""The dtypes and layouts that the ops accept, and the precision of the results."""
 import pytest
 import torch
 
 import horovod.torch as hvd
 from ranks import MOVED, REDUCED, SIZE, equal, error_of, everyone, gathered, is_error, mine, near, of, share, total
 
-# Every verb on a tensor whose first dimension is n · size; and what it gives.
+# Verb -> a call with a tensor whose first dimension is n · size, and the expected result.
 VERBS = {
     "allreduce": (lambda t: hvd.allreduce(t, op=hvd.Sum), lambda shape, dtype: total(shape, dtype)),
     "grouped_allreduce": (lambda t: hvd.grouped_allreduce([t], op=hvd.Sum)[0],

@@ -1,4 +1,4 @@
-"""The table of errors: which exception, when, on which ranks; and the runtime goes on afterwards."""
+"""The contract's table of errors: the exceptions, their causes and their ranks. The runtime goes on afterwards."""
 import inspect
 
 import pytest
@@ -43,7 +43,7 @@ def test_before_init_an_op_is_an_internal_error(call):
     error = error_of(CALLS[call])
     hvd.init()
     works()
-    # The blocking forms may ask for the size first, which is a ValueError: neither may hang or pass.
+    # A blocking op may ask for the size first, which raises a ValueError. No op may hang or succeed.
     is_error(error, hvd.HorovodInternalError, ValueError)
 
 

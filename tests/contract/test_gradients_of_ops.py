@@ -1,4 +1,4 @@
-"""Gradients of the differentiable ops."""
+"""Tests of the gradients of the differentiable ops."""
 import pytest
 import torch
 
@@ -99,7 +99,7 @@ def test_the_gradient_of_alltoall_goes_back_the_way_its_rows_came(dtype):
     tensor = leaf((sum(counts), 2), dtype)
     found, received = hvd.alltoall(tensor, torch.tensor(counts, dtype=torch.int32))
     assert not received.requires_grad
-    # What every rank says of the rows that it received: its own number.
+    # The gradient of each rank's received rows is the rank's number.
     found.backward(torch.full(found.shape, float(hvd.rank()), dtype=dtype))
     expected = torch.cat([torch.full((count, 2), float(rank), dtype=dtype) for rank, count in enumerate(counts)])
     equal(tensor.grad, expected)
@@ -126,7 +126,7 @@ def test_the_gradient_of_reducescatter_is_gathered(dtype, op, rows):
     for rank in everyone():
         expected[share(rows, rank, SIZE)] = (rank + 1) * 8.0 * (SIZE if op == "Sum" else 1)
     equal(tensor.grad, expected)
-    equal(upstream, kept)  # upstream multiplies in place [Q]
+    equal(upstream, kept)  # Horovod multiplies the upstream gradient in place, a quirk [Q]
 
 
 @pytest.mark.parametrize("op", ["Sum", "Average"])

@@ -1,4 +1,4 @@
-"""Grouped allreduce, allgather and reducescatter."""
+"""Tests of grouped allreduce, allgather and reducescatter."""
 import pytest
 import torch
 

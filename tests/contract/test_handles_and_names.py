@@ -1,4 +1,4 @@
-"""Handles, and what ops are called."""
+"""Tests of handles and of the names of ops."""
 import pytest
 import torch
 
@@ -55,7 +55,7 @@ def test_handles_begin_at_one_again_after_shutdown(anew):
 @at_least(2)
 def test_unnamed_ops_match_again_after_a_restart():
     """§2.4: the counter of unnamed ops is reset"""
-    if hvd.rank() == 0:  # is one handle ahead now
+    if hvd.rank() == 0:  # after this, rank 0 has made one handle more than the others
         error_of(hvd.broadcast_async, mine(), SIZE + 5)
     hvd.barrier()
     hvd.shutdown()

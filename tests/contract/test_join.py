@@ -1,4 +1,4 @@
-"""join: ranks that have no more batches."""
+"""Tests of join, for ranks that have no more batches."""
 import pytest
 import torch
 
@@ -21,7 +21,7 @@ def test_join_gives_a_rank():
 def test_join_gives_the_rank_that_joined_last_on_all_ranks(last, capacity):
     """§2.8 join [T]"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
-        if hvd.rank() == last:  # alone in this, therefore after all others joined
+        if hvd.rank() == last:  # only this rank calls it, so that it completes after all others have joined
             outcome(hvd.allreduce, mine(), name="alone", op=hvd.Sum)
         found = hvd.join()
         others = hvd.allgather(torch.tensor([found]))
@@ -42,7 +42,7 @@ def test_ranks_with_fewer_batches_add_zeros(capacity):
     for batch, (tensor, average) in enumerate(zip(summed, averaged)):
         there = [rank for rank in everyone() if batch < rank + 2]
         near(tensor, total(ranks=there))
-        near(average, total(ranks=there) * torch.tensor(1 / SIZE))  # §2.6: a factor, cast to float
+        near(average, total(ranks=there) * torch.tensor(1 / SIZE))  # §2.6: the factor is cast to float
 
 
 @pytest.mark.parametrize("dtype", REDUCED)
@@ -151,7 +151,7 @@ def test_ranks_may_join_again_and_again():
     """§6.6: the joined state clears"""
     found = []
     for epoch in range(4):
-        first = epoch % SIZE  # has nothing in this epoch
+        first = epoch % SIZE  # this rank has no batch in this epoch
         if hvd.rank() != first:
             found.append((first, outcome(hvd.allreduce, mine(), op=hvd.Sum, name="epoch")))
         hvd.join()
@@ -183,7 +183,7 @@ def test_gradients_go_on_while_a_rank_has_joined():
         model(torch.ones(3, 4)).sum().backward()
         optimizer.step()
     assert hvd.join() == SIZE - 1
-    # The last rank made the most steps: its parameters are what the others take over.
+    # The last rank made the most steps, and the other ranks take over its parameters.
     hvd.broadcast_parameters(model.state_dict(), root_rank=SIZE - 1)
     rows = hvd.allgather(model.weight.detach().reshape(1, -1))
     for row in rows:

@@ -1,4 +1,4 @@
-"""Every public name with its signature, and what script writers import from inner modules."""
+"""Every public name with its signature, and the names that scripts import from inner modules."""
 import importlib
 import inspect
 import subprocess
@@ -12,7 +12,7 @@ from ranks import HOROVODRUN, alone
 
 pytestmark = alone
 
-# As in the contract; P stands for the global process set, NONE for Compression.none.
+# The signatures of the contract. P stands for the global process set, NONE for Compression.none.
 PP = "prescale_factor=1.0, postscale_factor=1.0"
 SIGNATURES = {
     "allreduce": f"tensor, average=None, name=None, compression=NONE, op=None, {PP}, process_set=P",

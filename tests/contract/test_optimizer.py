@@ -1,4 +1,4 @@
-"""DistributedOptimizer, compared with one process that sees the gradients of all ranks."""
+"""Compares DistributedOptimizer with one process that has the gradients of all ranks."""
 import copy
 import warnings
 
@@ -32,7 +32,7 @@ def distributed(model, base=sgd, named=True, **options):
 
 
 def alone(base=sgd, ranks=None, steps=3, divide=None, passes=1):
-    """The parameters that one process comes to with the mean of all ranks' gradients."""
+    """The parameters after one process has trained with the mean of all ranks' gradients."""
     ranks = list(everyone() if ranks is None else ranks)
     model = model_of()
     optimizer = base(model.parameters())
@@ -59,7 +59,7 @@ def same(found, expected, rtol=1e-4, atol=1e-6):
         torch.testing.assert_close(one.detach(), other.detach(), rtol=rtol, atol=atol)
 
 
-# ---- what the factory takes and refuses
+# ---- arguments that the factory accepts and refuses
 
 def test_duplicate_names_are_a_value_error_before_init_too():
     """§2.12 factory checks [T]"""
@@ -129,7 +129,7 @@ def test_an_optimizer_made_before_init_averages_or_is_refused():
         is_error(error, ValueError)
 
 
-# ---- what it is
+# ---- the optimizer's class and attributes
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_the_class_has_the_name_of_its_base_and_is_a_subclass(base):
@@ -178,7 +178,7 @@ def test_what_it_was_made_with_can_be_read():
     assert optimizer.find_duplicates(["a", "b", "a"]) == {"a"}
 
 
-# ---- what it computes
+# ---- the numbers that it computes
 
 BASES = {"SGD": sgd, "SGD plain": lambda p: torch.optim.SGD(p, lr=0.1), "Adam": lambda p: torch.optim.Adam(p, lr=0.01),
          "AdamW": lambda p: torch.optim.AdamW(p, lr=0.01), "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
@@ -294,7 +294,7 @@ def test_ranks_may_use_different_parameters():
     model[hvd.rank()](torch.ones(2, 3)).sum().backward()
     optimizer.step()
     for one, other in zip(model.parameters(), before.parameters()):
-        torch.testing.assert_close(one, other - 2.0 / SIZE)  # two rows of ones
+        torch.testing.assert_close(one, other - 2.0 / SIZE)  # the gradient is that of two rows of ones
 
 
 def test_a_parameter_without_a_gradient_stays_as_it_is():
@@ -306,7 +306,7 @@ def test_a_parameter_without_a_gradient_stays_as_it_is():
     model[0](torch.ones(1, 2)).sum().backward()
     optimizer.step()
     same(model[1].parameters(), before)
-    # Without any rank's gradient, None as in one process will do as well.
+    # If no rank has a gradient, zeros are accepted, and also None as in one process.
     assert all(parameter.grad is None or not parameter.grad.any() for parameter in model[1].parameters())
 
 
@@ -414,7 +414,7 @@ def test_load_state_dict_begins_afresh():
     train(model, optimizer, steps=2)
     kept, weights = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(model.state_dict())
     once = [parameter.detach().clone() for parameter in train(model, optimizer, steps=2)]
-    loss_of(model, hvd.rank()).backward()  # outstanding when the state is loaded
+    loss_of(model, hvd.rank()).backward()  # gradients are in flight when the state is loaded
     optimizer.load_state_dict(kept)
     model.load_state_dict(weights)
     same(train(model, optimizer, steps=2), once)
@@ -528,7 +528,7 @@ def test_sparse_gradients_are_averaged(base, as_dense):
     found = train_embedding(True, make, [hvd.rank()], lambda optimizer, model: hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters(), sparse_as_dense=as_dense))
     expected = train_embedding(True, make, list(everyone()))
-    if base == "SparseAdam" and as_dense:  # a dense sum may touch rows of moments that the sparse one leaves
+    if base == "SparseAdam" and as_dense:  # a dense sum may change moments of rows that a sparse sum does not touch
         rows = hvd.allgather(found.weight.detach().unsqueeze(0))
         for row in rows:
             equal(row, rows[0])
@@ -548,7 +548,7 @@ def test_sparse_gradients_stay_in_their_set():
 # ---- Adasum
 
 def adasum_reference(base, steps=3):
-    """Every rank steps on its own; the differences are combined and added to where all began."""
+    """Every rank makes its step by itself. The changes of the ranks are combined and added to the common start."""
     models = [model_of() for _ in everyone()]
     optimizers = [base(model.parameters()) for model in models]
     for step in range(steps):
@@ -646,7 +646,7 @@ def test_adasum_initialises_gradients_with_zeros():
     assert optimizer and all(gradient is not None and not gradient.any() for gradient in gradients)
 
 
-# ---- with other parts of torch
+# ---- use with other parts of torch
 
 def test_a_grad_scaler_works_with_it():
     """§2.12, issue 20: GradScaler"""

@@ -1,4 +1,4 @@
-"""Process sets: static and dynamic, their ids, their errors, and every verb inside them."""
+"""Tests of static and dynamic process sets: their ids, their errors, and every verb in them."""
 import pytest
 import torch
 
@@ -168,7 +168,7 @@ def test_ranks_that_disagree_about_static_sets_are_refused_on_all_of_them(disagr
     hvd.shutdown()
     error = error_of(hvd.init, process_sets=[hvd.ProcessSet(ranks) for ranks in mine_only[disagree]])
     hvd.shutdown()
-    hvd.init()  # in upstream this process could not start again: ours can
+    hvd.init()  # with Horovod this process could not initialise again
     found = hvd.allreduce(mine(), op=hvd.Sum)
     equal(found, total())
     is_error(error, ValueError)
@@ -263,7 +263,7 @@ def test_after_shutdown_ids_start_at_one_again():
 def test_an_op_that_waits_in_a_removed_set_ends_with_an_error():
     """§5 remove_process_set"""
     added = hvd.add_process_set(range(SIZE - 1))
-    # The other members never submit it.
+    # The other members of the set never submit this op.
     handle = hvd.allreduce_async(torch.ones(3), name="left.behind", process_set=added) if hvd.rank() == 0 else None
     hvd.barrier()
     hvd.remove_process_set(added)
@@ -446,7 +446,7 @@ def test_overlapping_sets_in_different_orders_do_not_block_each_other():
 def test_a_set_that_waits_does_not_hold_up_another(shared_folder):
     """§5, issue 20: lanes"""
     with halves() as (half, ranks):
-        # The last of the even ranks comes only after all odd ones are done.
+        # The last even rank submits only after all odd ranks have finished.
         late = [rank for rank in everyone() if rank % 2 == 0][-1]
         odd = [rank for rank in everyone() if rank % 2]
         if hvd.rank() == late:

@@ -1,4 +1,4 @@
-"""reducescatter."""
+"""Tests of reducescatter."""
 import pytest
 import torch
 

@@ -1,4 +1,4 @@
-"""Factors before and after a reduction: in which precision, and rounded when."""
+"""Tests of the factors before and after a reduction: their precision, and when products are rounded."""
 import numpy
 import pytest
 import torch
@@ -6,13 +6,14 @@ import torch
 import horovod.torch as hvd
 from ranks import REDUCED, SIZE, at_least, equal, error_of, everyone, is_error, mine, near, of
 
-FACTOR = 0.7391628125  # not a sum of few powers of two: its rounding shows
+FACTOR = 0.7391628125  # a number with many binary digits, which shows a wrong rounding
 INTEGERS, FLOATS = [torch.int32, torch.int64], [torch.float16, torch.float32, torch.float64]
 COMPUTED_IN = {torch.float16: numpy.float32, torch.float32: numpy.float32, torch.float64: numpy.float64}
 
 
 def scaled(values, factor):
-    """As the contract has it: integers in double and truncated, half precision in float32, the others in their own."""
+    """The product by the contract: integers are scaled in double and truncated, half precision is scaled in float32,
+    other types in their own precision."""
     if not values.dtype.is_floating_point:
         return torch.from_numpy(numpy.trunc(values.numpy().astype(numpy.float64) * factor)).to(values.dtype)
     kind = COMPUTED_IN[values.dtype]
@@ -20,7 +21,7 @@ def scaled(values, factor):
 
 
 def common(dtype, count=500):
-    """The same on all ranks, with both signs."""
+    """A tensor that is the same on all ranks, with values of both signs."""
     return ((torch.arange(count) * 37 % 201) - 100).to(dtype)
 
 
@@ -97,7 +98,7 @@ def test_an_average_is_scaled_too(dtype):
 
 def test_half_precision_is_rounded_to_nearest_even():
     """§2.6, §6.15"""
-    # 2049 and 2051 lie half way between neighbours of half precision.
+    # The products 2049 and 3075 are half way between two numbers of half precision.
     values = torch.tensor([683.0, 1025.5 - 0.5], dtype=torch.float16)
     found = hvd.allreduce(values, op=hvd.Max, prescale_factor=3.0)
     expected = (values.float() * 3.0).to(torch.float16)
@@ -144,7 +145,7 @@ def test_what_is_not_scaled_is_an_error(dtype):
     found = []
     error = error_of(lambda: found.append(hvd.allreduce(torch.ones(4, dtype=dtype), op=hvd.Sum, prescale_factor=0.5)))
     near(hvd.allreduce(common(torch.float32), op=hvd.Sum), common(torch.float32) * SIZE)
-    if error is None:  # the table of dtypes may be widened
+    if error is None:  # the runtime may support more dtypes than the contract
         assert found[0].dtype == dtype
     else:
         is_error(error, ValueError, hvd.HorovodInternalError)

@@ -1,4 +1,5 @@
-"""Training scripts as users write them, in jobs of two ranks. Each checks itself: the loss fell, ranks are equal."""
+"""Training scripts as users write them, in jobs of two ranks. Each script itself checks that the loss has fallen and
+that the ranks have equal parameters."""
 import pathlib
 
 import pytest

@@ -1,4 +1,4 @@
-"""Shutdown, failures of other ranks, and starting again."""
+"""Tests of shutdown, of failures of other ranks, and of starting again."""
 import signal
 import threading
 
@@ -81,7 +81,7 @@ def test_ranks_shut_down_together_and_start_again_many_times():
     """§6.12"""
     for turn in range(15):
         hvd.allreduce(mine(), name=f"turn.{turn}")
-        hvd.shutdown()  # without a barrier: some are earlier than others
+        hvd.shutdown()  # there is no barrier, so that some ranks are earlier than others
         hvd.init()
     works()
 
@@ -94,7 +94,7 @@ def test_a_restart_with_pending_handles_of_its_own():
     hvd.init()
     works()
     if handle is not None:
-        error = error_of(hvd.synchronize, handle)  # None, as of an unknown handle, or that it came to nothing
+        error = error_of(hvd.synchronize, handle)  # none (the handle is unknown now) or the op's error
         assert error is None or isinstance(error, hvd.HorovodInternalError)
 
 

@@ -1,4 +1,4 @@
-"""The stall inspector, and what messages look like."""
+"""Tests of the stall inspector, and of the format of log messages."""
 import re
 
 import pytest
@@ -79,7 +79,7 @@ def test_after_the_shutdown_time_all_ranks_get_an_error(tmp_path):
                                                                    'if hvd.rank() == 1:\n        wait_for("error.0")'),
              hold=True, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2, **CHECK) as job:
         job.heard("error.0")
-        job.heard("error.1")  # what rank 1 submits afterwards
+        job.heard("error.1")  # rank 1 gets an error, too, for the op that it submits later
         job.say("go")
         job.say("over")
         job.ends()
@@ -100,7 +100,7 @@ def test_a_shutdown_time_below_the_check_time_is_ignored(tmp_path):
 @alone
 def test_the_check_can_be_switched_off(tmp_path):
     """§6.9 HOROVOD_STALL_CHECK_DISABLE"""
-    # A second job of the same kind with the check on says when the first one should have been warned.
+    # A second job has the check on. Its warning shows the time at which the first job would have been warned.
     (tmp_path / "off").mkdir()
     (tmp_path / "on").mkdir()
     with Job(tmp_path / "off", 2, PROGRAM, HOROVOD_STALL_CHECK_DISABLE=1, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2,

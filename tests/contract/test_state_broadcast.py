@@ -1,4 +1,4 @@
-"""Parameters, optimizer state and objects, from one rank to all."""
+"""Tests of broadcasts of parameters, optimizer state and objects."""
 import collections
 import copy
 
@@ -81,7 +81,7 @@ def test_integers_and_scalars_among_parameters_are_broadcast_too():
 # ---- broadcast_optimizer_state
 
 def all_optimizers():
-    needs = {"SparseAdam", "LBFGS", "Muon"}  # they want other parameters
+    needs = {"SparseAdam", "LBFGS", "Muon"}  # these need other parameters
     return [name for name in sorted(vars(torch.optim)) if isinstance(getattr(torch.optim, name), type)
             and issubclass(getattr(torch.optim, name), torch.optim.Optimizer) and name not in needs | {"Optimizer"}]
 
@@ -91,7 +91,7 @@ def optimizer_of(name, model, factor=1):
 
 
 def plain(state):
-    """A state without tensors' identity, comparable."""
+    """The state with lists in the place of tensors, so that two states can be compared."""
     return {key: value.tolist() if isinstance(value, torch.Tensor) else value for key, value in state.items()}
 
 
@@ -233,7 +233,7 @@ def test_training_goes_on_from_a_checkpoint_of_the_root():
     kept = copy.deepcopy((reference.state_dict(), its_optimizer.state_dict()))
     train(reference, its_optimizer, 2)
     model, optimizer = made()
-    if hvd.rank() == 0:  # only rank 0 reads the checkpoint
+    if hvd.rank() == 0:  # rank 0 alone loads the checkpoint
         model.load_state_dict(kept[0])
         optimizer.load_state_dict(kept[1])
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

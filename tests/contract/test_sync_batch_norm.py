@@ -1,4 +1,4 @@
-"""SyncBatchNorm, on CPU too, compared with one process that has the whole batch."""
+"""Compares SyncBatchNorm, also on CPU, with one process that has the whole batch."""
 import pytest
 import torch
 
@@ -35,7 +35,7 @@ def compare(dimensions, count=lambda rank: 6, dtype=torch.float32, steps=2, **op
         expected.backward(weights)
         near(found, expected[here])
         near(inputs.grad, whole.grad[here], coarse=5)
-        if ours.weight is not None:  # local: their average over ranks is what an optimizer makes
+        if ours.weight is not None:  # these gradients are local, and an optimizer would reduce them
             near(hvd.allreduce(ours.weight.grad, op=hvd.Sum), plain.weight.grad, coarse=20)
             near(hvd.allreduce(ours.bias.grad, op=hvd.Sum), plain.bias.grad, coarse=20)
     if ours.running_mean is not None:

@@ -1,4 +1,4 @@
-"""The timeline: a Chrome trace that rank 0 writes, valid at any instant."""
+"""Tests of the timeline, a Chrome trace that rank 0 writes and that is valid at any moment."""
 import json
 import os
 import pathlib
@@ -12,13 +12,13 @@ from ranks import SIZE, Job, alone, at_least, equal, error_of, is_error, mine, r
 
 
 def read(path):
-    """The events, or None if nothing is there yet. What is there is valid JSON."""
+    """The events of the file, or None if it is empty or absent. The content must be valid JSON."""
     text = pathlib.Path(path).read_text() if pathlib.Path(path).exists() else ""
     return json.loads(text) if text.strip() else None
 
 
 def reads(path, *words):
-    """Waits until the file speaks of all these; rank 0 alone looks."""
+    """On rank 0: waits until the file contains all `words`; returns the events or an error. On other ranks: None."""
     if hvd.rank():
         return None
 
@@ -40,7 +40,7 @@ def checked(events):
 
 
 def of_tensor(events, name):
-    """The events of the `process` that is this tensor, in order."""
+    """The events of a tensor, in order. A tensor is a `process` of the trace."""
     pids = [event["pid"] for event in events if event.get("name") == "process_name"
             and event.get("args", {}).get("name") == name]
     assert len(pids) == 1, f"{name} is {len(pids)} processes"
@@ -216,7 +216,7 @@ def test_the_timeline_may_go_from_file_to_file(shared_folder):
         for i, path in enumerate(paths):
             hvd.start_timeline(str(path))
             hvd.allreduce(torch.ones(3), name=f"in.{i}")
-            if i != 1:  # from the second to the third without a stop
+            if i != 1:  # the third file is started without stopping the second
                 hvd.stop_timeline()
         hvd.barrier()
         events = [reads(path, f"allreduce.in.{i}") for i, path in enumerate(paths)]

@@ -1,4 +1,4 @@
-"""horovod.common.util and horovod.common.exceptions."""
+"""Tests of horovod.common.util and horovod.common.exceptions."""
 import os
 import pickle
 import warnings

@@ -1,9 +1,9 @@
-"""What users read, held against the tree: links, commands, variables, the page of settings.
+"""Checks the pages for users against the tree: links, commands, variables, the page of settings.
 
     HOROVODRUN=build/release/horovodrun python3 tests/docs/docs_test.py
 
-A block ```console runs``` is carried out: what stands behind `$ ` must succeed. One of ```console runs python``` needs
-an installed horovod, so tests/python asks for it (PARTS_OF_DOCS=python)."""
+In a block ```console runs``` every command behind `$ ` is run and must succeed. A block ```console runs python```
+needs an installed horovod; it is run by tests/python, with PARTS_OF_DOCS=python."""
 import os
 import pathlib
 import re
@@ -24,7 +24,7 @@ def name_of(page):
 
 
 def blocks(page):
-    """The fenced blocks: the words behind the fence, and the lines."""
+    """Yields the fenced blocks of a page, each as the words behind its opening fence and its lines."""
     for fence in re.finditer(r"^```([^\n]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S):
         yield fence[1].split(), fence[2].splitlines()
 
@@ -34,7 +34,7 @@ def prose(page):
 
 
 def anchors(page):
-    """The headings as GitHub makes anchors of them."""
+    """The anchors that GitHub makes of the headings."""
     found = set()
     for heading in re.findall(r"^#+ (.*)$", prose(page), re.M):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower().strip()
@@ -43,7 +43,7 @@ def anchors(page):
 
 
 def commands(page):
-    """Each command of the blocks of shell, with its continuation lines."""
+    """Yields each command of the shell blocks, with its continuation lines."""
     for words, lines in blocks(page):
         if words[:1] not in (["sh"], ["console"]):
             continue
@@ -93,6 +93,20 @@ class WhatUsersRead(unittest.TestCase):
         check = subprocess.run([ROOT / "docs" / "settings", "--check"], capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stderr)
 
+    def test_the_page_of_errors_is_that_of_the_table(self):
+        check = subprocess.run([ROOT / "docs" / "errors", "--check"], capture_output=True, text=True)
+        self.assertEqual(check.returncode, 0, check.stderr)
+
+    def test_every_id_of_an_error_is_used_and_explained(self):
+        table = ROOT / "src" / "base" / "error_ids.cpp"
+        explained = re.findall(r'\{"(HVD\d{4})"', table.read_text(encoding="utf-8"))
+        self.assertEqual(len(explained), len(set(explained)), "an id stands for one error")
+        used = set()
+        for file in [*(ROOT / "src").rglob("*.cpp"), *(ROOT / "src").rglob("*.py")]:
+            if file != table:
+                used.update(re.findall(r"\bHVD\d{4}\b", file.read_text(encoding="utf-8")))
+        self.assertEqual(used, set(explained))
+
     def test_every_variable_is_a_known_one(self):
         known = set(re.findall(r'\{"(HOROVOD_\w+)"', (ROOT / "src/base/config.cpp").read_text(encoding="utf-8")))
         for page in FOR_USERS:
@@ -115,7 +129,7 @@ class WhatUsersRead(unittest.TestCase):
                 rest = iter(words[1:])
                 for word in rest:
                     if not word.startswith("-"):
-                        break  # the command of the ranks
+                        break  # here the command of the ranks begins
                     flag = word.partition("=")[0]
                     with self.subTest(page=name_of(page), command=command):
                         self.assertIn(flag, known)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `horovodrun --jobscript` writes: compared, checked by shellcheck, and run with stand-ins for the site's
-programs."""
+"""The scripts that `horovodrun --jobscript` writes are compared with the examples, checked by shellcheck, and run with
+stand-ins for the site's programs."""
 import os
 import pathlib
 import shutil
@@ -79,9 +79,9 @@ class JobScripts(unittest.TestCase):
         self.assertIn("--jobscript", refused.stderr)
 
     def test_a_warned_job_goes_back_into_the_queue(self):
-        """The scheduler's SIGUSR1 reaches the ranks, and only then is the job put back."""
+        """The scheduler's SIGUSR1 reaches the ranks, and the job is put back if they end with 75."""
         # Repeated, for the first signals may come before the script knows whom to tell.
-        self.stand_in("srun", "trap 'echo told >>ranks; exit 0' USR1\nwhile kill -USR1 $PPID; do sleep 0.1; done")
+        self.stand_in("srun", "trap 'echo told >>ranks; exit 75' USR1\nwhile kill -USR1 $PPID; do sleep 0.1; done")
         self.stand_in("scontrol", 'echo "$@" >>requeued')
         written = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout
         done = self.run_script(written, SLURM_JOB_ID="77")

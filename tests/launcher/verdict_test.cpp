@@ -37,6 +37,14 @@ TEST(Verdict, of_a_failure_is_its_code_whatever_came_after) {
   EXPECT_EQ(verdict_on(course, ended({exit_status(7), SIGTERM})), (JobEnd{7, 0}));
 }
 
+TEST(Verdict, asks_for_another_run_if_ranks_do_and_none_has_failed) {
+  JobCourse course;
+  EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), 0})), (JobEnd{again_code, 0}));
+  EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), exit_status(again_code)})), (JobEnd{again_code, 0}));
+  course.wants_another_run = true;  // as the keepers under a site's launcher tell
+  EXPECT_EQ(verdict_on(course, ended({0})), (JobEnd{again_code, 0}));
+}
+
 TEST(Verdict, of_a_signal_is_that_signal_unless_all_ranks_ended_in_their_own_way) {
   JobCourse course;
   course.ended_by_signal = SIGTERM;

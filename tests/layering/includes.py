@@ -28,7 +28,7 @@ MAY_USE = {
     "jobscripts": {"base"},
     "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
                  "jobscripts"},
-    "api": {"base", "native/mpi", "bootstrap", "checkpoint", "runtime"},
+    "api": {"base", "native/mpi", "native/posix", "schedulers", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
 
@@ -42,6 +42,7 @@ ROOMS = {
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"wire", "options", "agent", "job"},
+        "preflight": {"options", "job", "targets"},
     },
 }
 

@@ -1,4 +1,4 @@
-"""For all Python tests: one that hangs is ended, with the stacks of all its threads."""
+"""Settings for all Python tests: a test that hangs is ended, and the stacks of all its threads are printed."""
 import faulthandler
 import os
 import sys

@@ -237,6 +237,7 @@ class Forest {
     void scheduled(SlotId slot) override { ranks.front()->board().scheduled(slot); }
     void heard_ballot(OpNameView, Rank) override {}
     void heard_stall(Rank, const StallRequest&) override {}
+    void heard_heeded(Rank) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
     }

@@ -68,6 +68,7 @@ class SimulatedLeader final : public AgreementEffects {
   void scheduled(SlotId slot) override { board_.scheduled(slot); }
   void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
+  void heard_heeded(Rank) override {}
   void lost(Rank rank, std::string_view why) override {
     if (verdict_) return;
     verdict_ = Error{ErrorCode::peer_lost, std::string(why)};

@@ -28,7 +28,7 @@ const std::string qstat_of_pbs =
 const std::vector<CapturedJob>& captured_jobs() {
   static const std::vector<CapturedJob> jobs = {
       {.key = "slurm", .variables = slurm, .expected = "17 n1:2/8c n2:1/8c"},
-      {.key = "slurm",  // a task of an array, one node with a number of GPUs
+      {.key = "slurm",  // a task of a job array, on one node with GPUs
        .variables = {{"SLURM_JOB_ID", "19"},
                      {"SLURM_ARRAY_JOB_ID", "17"},
                      {"SLURM_ARRAY_TASK_ID", "3"},
@@ -40,7 +40,7 @@ const std::vector<CapturedJob>& captured_jobs() {
                      {"SLURM_JOB_END_TIME", "1700000060"}},
        .expected = "17_3 gpu07:4/4c/4g",
        .seconds_left = 60},
-      {.key = "slurm",  // inside of a step the tasks are the step's
+      {.key = "slurm",  // inside a step the number of tasks is the step's, and is not used
        .variables = slurm + Texts{{"SLURM_STEP_ID", "0"}, {"SLURM_GPUS_PER_NODE", "a100:2"}},
        .answers = {{"squeue --noheader --jobs 17 --format %L", "1-00:00:05\n"}},
        .expected = "17 n1:8/8c/2g n2:8/8c/2g",
@@ -65,16 +65,16 @@ const std::vector<CapturedJob>& captured_jobs() {
        .programs = {"jsrun"},
        .expected = "4711 h41n08:6/42c/6g h41n03:6/42c/6g (launch node batch5)",
        .seconds_left = 5400},
-      {.key = "lsf",  // Lassen: nothing in its name tells the launch node; no CSM answers
+      {.key = "lsf",  // Lassen: the name does not show which host is the launch node, and no CSM answers
        .variables = {{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "lassen710 1 lassen30 40 lassen31 40"}},
        .programs = {"jsrun"},
        .expected = "5 lassen30:40/40c lassen31:40/40c (launch node lassen710)"},
-      {.key = "lsf",  // bsub -ln_slots
+      {.key = "lsf",  // a job of `bsub -ln_slots`
        .variables = {{"LSB_JOBID", "5"}, {"LSB_DJOB_HOSTFILE", "/spool/hosts"}},
        .files = {{"/spool/hosts", "batch2\nbatch2\nc02n11\nc02n11\nc02n11\nc02n14\nc02n14\nc02n14\n"}},
        .programs = {"jsrun"},
        .expected = "5 c02n11:3/3c c02n14:3/3c (launch node batch2)"},
-      {.key = "lsf",  // without JSM the first host computes, too; a job array
+      {.key = "lsf",  // without JSM the first host runs ranks, too; a task of a job array
        .variables = {{"LSB_JOBID", "6"}, {"LSB_JOBINDEX", "4"}, {"LSB_MCPU_HOSTS", "n1 1 n2 3"}},
        .expected = "6[4] n1:1/1c n2:3/3c"},
       {.key = "lsf", .variables = {{"LSB_JOBID", "7"}, {"LSB_HOSTS", "n1 n2 n1"}}, .expected = "7 n1:2/2c n2:1/1c"},
@@ -84,7 +84,7 @@ const std::vector<CapturedJob>& captured_jobs() {
        .answers = {{"qstat -f 9.server", qstat_of_pbs}},
        .expected = "9.server x3001.hsn.site:1/64c/4g x3002.hsn.site:1/64c/4g",
        .seconds_left = 5400},
-      {.key = "pbs",  // an array of Torque's, whose lists go round
+      {.key = "pbs",  // a task of a Torque array; its list goes round the hosts
        .variables = {{"PBS_JOBID", "12[3].server"}, {"PBS_NODEFILE", "/aux/12"}},
        .files = {{"/aux/12", "n1\nn2\nn1\nn2\nn1\n"}},
        .expected = "12[3].server n1:3 n2:2"},
@@ -104,7 +104,7 @@ const std::vector<CapturedJob>& captured_jobs() {
        .answers = {{"flux kvs get resource.R", r_of_flux + "\n"}},
        .expected = "f3ETxsR9H corona3:2/8c/2g corona4:4/4c/0g login:2/8c/2g",
        .seconds_left = 600},
-      {.key = "flux",  // a task, in an instance that is a job of Slurm
+      {.key = "flux",  // a task of a Flux instance that runs as a job of Slurm
        .variables = slurm + Texts{{"FLUX_URI", "local:///tmp/flux"}, {"FLUX_JOB_ID", "17"}},
        .answers =
            {{"flux job info 17 R",

@@ -1,5 +1,5 @@
 #pragma once
-// Jobs of schedulers as their programs see them: variables, files, and what the scheduler's commands say.
+// Jobs as programs inside them see them: variables, files, and the output of the scheduler's commands.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -12,18 +12,18 @@ namespace hvd::schedulers {
 using Texts = std::map<std::string, std::string, std::less<>>;
 
 struct CapturedJob {
-  std::string key;  // of the scheduler in the registry
+  std::string key;  // the scheduler's name in the registry
   Texts variables;
   Texts files{};
-  Texts answers{};  // by the command, its words joined by blanks
+  Texts answers{};  // command, its words joined by blanks -> output
   std::vector<std::string> programs{};
   std::int64_t now_s = 1'700'000'000;
-  // What is to be made of it: "job n1:4/8c/2g n2:4 (launch node batch5)".
+  // What the scheduler's reader should find, such as "job n1:4/8c/2g n2:4 (launch node batch5)".
   std::string expected{};
-  long seconds_left = -1;  // -1: nothing is told
+  long seconds_left = -1;  // -1: the job does not tell
 };
 
-// What a scheduler may look at: this job, and nothing else. The environment and the job outlive it.
+// Sources that show a scheduler this job and nothing else. `job` and `environment` must outlive them.
 inline Sources sources_of(const CapturedJob& job, const Environment& environment) {
   auto joined = [](const std::vector<std::string>& words) {
     std::string text;

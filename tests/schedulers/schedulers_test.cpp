@@ -1,4 +1,4 @@
-// Every scheduler of the registry, with jobs as they were captured and with broken ones.
+// Tests every scheduler of the registry with captured jobs, and with damaged copies of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ TEST(Schedulers, name_what_lies_or_is_cut_off) {
             "Flux's resource set R: this is no JSON from its byte 26 on: is it cut off?");
 }
 
-// Cuts, doubles, mixes and overwrites bytes, those above all that the grammars are made of.
+// Returns the text with bytes cut, doubled, mixed and overwritten, mostly by characters that the grammars use.
 std::string damaged(std::string text, std::mt19937& random) {
   constexpr std::string_view letters = "[](),-x:0129 \n\t{}\"\\n.+=\x01\xff";
   auto up_to = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };

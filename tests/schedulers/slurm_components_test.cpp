@@ -30,7 +30,7 @@ TEST(SlurmComponents, get_ranks_as_they_have_tasks_then_as_they_have_room) {
   EXPECT_EQ(shares(two, 15), " 7 8");
   EXPECT_EQ(shares({{"SLURM_JOB_CPUS_PER_NODE", "2"}}, 5), " 5");
   EXPECT_EQ(shares({}, 5), " 5");
-  // A step's number of tasks is not the job's.
+  // In a step SLURM_NTASKS is the step's number of tasks, not the job's.
   auto components = components_of_job(
       Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "9"}, {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"}}));
   EXPECT_EQ(components[0].room, 4);

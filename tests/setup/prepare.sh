@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# What a machine needs, for tests/run and examples/digits/run, which source this file from the project's root. Every
-# function says what it loads and why, does nothing the second time, and tries what goes over the network twice.
+# Functions that load what a machine needs. tests/run and examples/digits/run source this file from the project's root.
+# Every function says what it loads and why, loads nothing that is there already, and tries a failed download once more.
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
 twice() { "$@" || { say "   failed; once more: $*"; sleep 2; "$@"; }; }
 
-# load_packages WHY PACKAGE…: Debian packages that are missing. Without the right to install them the run goes on with
-# what is there, after saying what to load; what cannot be done without is checked by need_commands.
+# load_packages WHY PACKAGE…: installs the Debian packages that are missing. A user who may not install packages is told
+# what to load, and the run goes on without them; need_commands checks for the programs that are indispensable.
 load_packages() {
   local why=$1 package missing=()
   shift
-  command -v dpkg-query >/dev/null || return 0  # another distribution: need_commands tells what is wanted
+  command -v dpkg-query >/dev/null || return 0  # on other distributions need_commands tells what is missing
   for package; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
   done
@@ -41,7 +41,7 @@ need_commands() {
   [ ${#missing[@]} = 0 ] || fail "cannot go on without: ${missing[*]} (Debian 12's packages of these names will do)"
 }
 
-# What building the core takes. PMIx and hwloc are optional to the product, but not to its tests.
+# Loads what the build of the core needs. PMIx and hwloc are optional for the library, but its tests need them.
 load_build_tools() {
   load_packages "to build" g++ cmake ninja-build ccache pkg-config libhwy-dev
   load_packages "for the plugins (start under PMIx, the machine's topology)" libpmix-dev libhwloc-dev
@@ -50,8 +50,9 @@ load_build_tools() {
   need_commands g++ cmake ninja
 }
 
-# A Python that can make virtual environments and has the headers that extensions are compiled with: $python. Of an
-# environment that is active, the one that it was made from: ours neither depend on it, nor are made by themselves.
+# Sets $python to a Python that can make virtual environments and has the C headers for extensions. If a virtual
+# environment is active, $python is the Python that this environment was made from: the environments that we make must
+# not depend on the active one, which may also be the environment that is to be made anew.
 find_python() {
   local candidate
   for candidate in python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10 python3.9; do
@@ -70,7 +71,7 @@ load_python() {
     fail "no python3 >= 3.9 with venv and Python.h was found; Debian: python3 python3-dev python3-venv"
 }
 
-# make_environment FOLDER WHY REQUIREMENT…: a virtual environment with these packages in it.
+# make_environment FOLDER WHY REQUIREMENT…: makes FOLDER a virtual environment with these packages.
 make_environment() {
   local folder=$1 why=$2
   shift 2
@@ -89,8 +90,8 @@ pip_install() {
   "$folder/bin/python" -m pip install -qq --progress-bar off --disable-pip-version-check --no-warn-script-location "$@"
 }
 
-# Lmod and Environment Modules, to test modulefiles: as Debian's packages have them, but unpacked into
-# build/module-tools, since only one of the two can be installed, and installing one changes every shell of the machine.
+# Unpacks Debian's packages of Lmod and Environment Modules into build/module-tools, to test modulefiles. They are not
+# installed: Debian can install only one of the two, and an installed one changes every shell of the machine.
 load_module_tools() {
   load_packages "for Lmod and Environment Modules" lua5.3 lua-posix lua-filesystem lua-term lua-json tcl8.6
   [ ! -e build/module-tools/complete ] || return 0
@@ -101,7 +102,7 @@ load_module_tools() {
   say ":: apt-get download, to test modulefiles: lmod environment-modules"
   if twice apt-get -qq download lmod environment-modules >"$here/build/logs/apt.log" 2>&1; then
     for package in lmod environment-modules; do dpkg -x "$package"_*.deb $package; done
-    # Their scripts name the folders that they are installed in.
+    # The scripts contain the paths of an installation; here these become paths below build/module-tools.
     grep -rlIE '/usr/share/lmod|/etc/lmod' lmod | xargs sed -Ei "s,/(usr/share|etc)/lmod,$tools/lmod&,g"
     grep -rlIE '/usr/share/modules|/etc/environment-modules|modulecmd.tcl' environment-modules |
       xargs sed -Ei \
@@ -114,11 +115,11 @@ load_module_tools() {
   cd "$here" || return
 }
 
-# An MPI of the standard's own ABI (MPI 5): $mpich5 is where it lies.
+# $mpich5 is the folder of an MPI with the standard ABI that MPI 5 defines.
 mpich5=build/mpich5-venv
 load_mpich5() { make_environment $mpich5 "MPICH 5, to build and test the plugin for MPI's standard ABI" mpich==5.0.2; }
 
-# install_horovod FOLDER [PIP_OPTION…]: the wheel of this tree, rebuilt when a source file is another than last time.
+# install_horovod FOLDER [PIP_OPTION…]: installs this tree's wheel if a source file has changed since the last time.
 install_horovod() {
   local folder=$1 state
   shift
@@ -126,8 +127,8 @@ install_horovod() {
     xargs -0 sha256sum | sha256sum)
   [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
   say ":: pip install . into $folder: builds this tree's wheel"
-  # The build folder stays, so that a change costs its own compilation only; the build tools are the machine's, under
-  # the names that CMake gives them, for ccache knows a compiler by its name.
+  # The build folder is kept, so that only changed files are compiled again. --no-build-isolation takes the machine's
+  # build tools. The compilers have the names that CMake gives them, because ccache tells compilers apart by name.
   CC=${CC:-cc} CXX=${CXX:-c++} pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
     --config-settings "build-dir=build/wheel$(basename "$folder")" "$@" . || return 1
   printf '%s' "$state" >"$folder/horovod.stamp"

@@ -1,4 +1,4 @@
-// The real agreement over thousands of nodes, in virtual time: what is sent and what comes of it, exactly.
+// Runs the real agreement over thousands of nodes in virtual time, and checks exactly what is sent and agreed.
 #include <gtest/gtest.h>
 
 #include "agreement_simulator/simulation.hpp"
@@ -16,14 +16,14 @@ Settings large() {
   settings.spread = 50'000;
   return settings;
 }
-constexpr int links = 4608 - 1;  // of the tree
+constexpr int links = 4608 - 1;  // links of the tree of nodes
 
 TEST(AgreementAtScale, of_27648_ranks_is_one_message_up_and_one_down_per_node_in_steady_state) {
   Outcome outcome = simulate(large());
   ASSERT_EQ(outcome.steps.size(), 3u);
   EXPECT_TRUE(outcome.schedules_agree);
-  EXPECT_GT(outcome.steps[0].messages, 2 * links);  // ballots, which come as they come
-  // Of each child: that somebody votes for two names, a ballot for each, a give for each and their batch; not of ranks.
+  EXPECT_GT(outcome.steps[0].messages, 2 * links);  // ballots, whose number of messages depends on their timing
+  // For each child of the root: a vote for two names, a ballot and a slot for each, and their batch. None per rank.
   EXPECT_LT(outcome.steps[0].bytes_at_root, 8 * 1024);
   for (std::size_t number : {1u, 2u}) {
     const Step& step = outcome.steps[number];
@@ -31,7 +31,7 @@ TEST(AgreementAtScale, of_27648_ranks_is_one_message_up_and_one_down_per_node_in
     EXPECT_EQ(step.messages_at_root, 2 * 8);
     EXPECT_EQ(step.batches, 1);
     EXPECT_EQ(step.failures, 0);
-    // Up: the position and two slots; down: a batch of two slots with its set.
+    // Each link carries up the position and two slots, and carries down a batch of two slots with its process set.
     EXPECT_EQ(step.bytes, links * (4 + 17 + 5 + 2 * 4 + 4 + 1 + 4 + 1 + 8 + 4 + 4 + 2 * 4));
     EXPECT_GT(step.latency, 0);
     EXPECT_LT(step.latency, 2'000'000);
@@ -69,7 +69,7 @@ TEST(AgreementAtScale, waits_for_a_straggler_without_another_message) {
   Outcome outcome = simulate(settings);
   EXPECT_TRUE(outcome.schedules_agree);
   EXPECT_EQ(outcome.steps[2].messages, 2 * links);
-  EXPECT_LE(outcome.steps[2].latency, outcome.steps[1].latency);  // all others have said what they had to
+  EXPECT_LE(outcome.steps[2].latency, outcome.steps[1].latency);  // all other ranks have sent their part long before
 }
 
 TEST(AgreementAtScale, fails_what_one_rank_of_27648_disagrees_about_on_all_nodes_and_only_that) {

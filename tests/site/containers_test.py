@@ -1,5 +1,5 @@
-"""The definitions and Dockerfiles of containers/: what the generator writes, by the grammar of either, with good
-scripts."""
+"""The definitions and Dockerfiles of containers/ are what the generator writes, follow their grammars, and contain good
+shell scripts."""
 import pathlib
 import re
 import shutil
@@ -19,7 +19,7 @@ def commands(script):
 
 
 def instructions(text):
-    """Each instruction of a Dockerfile: its name and the rest, continuation lines joined."""
+    """The instructions of a Dockerfile, each as its name and the rest, with continuation lines joined."""
     joined = re.sub(r" *\\\n *", " ", text)
     return [line.split(" ", 1) for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 

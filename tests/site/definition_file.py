@@ -1,4 +1,4 @@
-"""A definition file of Singularity or Apptainer: its stages, and what is wrong with its grammar."""
+"""Reads a definition file of Singularity or Apptainer: its stages, and the errors in its grammar."""
 import re
 
 HEADER_KEYS = set("""bootstrap from includecmd mirrorurl updateurl osversion include library registry namespace stage
@@ -10,7 +10,7 @@ SECTIONS = set("help setup files labels environment pre post runscript test star
 
 
 class Stage:
-    """A part that begins with Bootstrap: header keys in lower case, and sections as (name, arguments, lines)."""
+    """A part that begins with Bootstrap. Has header keys in lower case and sections (name, arguments, lines)."""
 
     def __init__(self):
         self.header = {}
@@ -23,7 +23,7 @@ class Stage:
         return "".join(line + "\n" for line in self.lines(name))
 
     def files(self):
-        """What %files copies: the stage it comes from or "", source, destination."""
+        """Yields what %files copies: the stage of origin or "", the source, the destination."""
         for name, words, lines in self.sections:
             if name == "files":
                 for line in lines:
@@ -33,7 +33,7 @@ class Stage:
 
 
 def parse(text):
-    """The stages, and a list of complaints."""
+    """The stages, and a list of the errors."""
     stages, faults = [], []
     lines_of_section = None
     for number, line in enumerate(text.splitlines(), 1):

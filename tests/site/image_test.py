@@ -1,8 +1,8 @@
-"""The image of containers/cpu-hybrid.def, built for real and run under charliecloud: by itself, over two virtual nodes
-with Slurm, and as pods of the indexed Job.
+"""Builds the image of containers/cpu-hybrid.def and runs it under charliecloud: by itself, over two virtual nodes with
+Slurm, and as pods of the indexed Job.
 
 Label site; needs root, namespaces, mmdebstrap, charliecloud and Slurm (tests/run loads them). The first run builds the
-image, which takes its time; later ones use what is in build/site-image."""
+image, which takes long; later runs use the image in build/site-image."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ IMAGE = installed.ROOT / "build" / "site-image" / "cpu-hybrid"
 BASE = installed.ROOT / "build" / "site-image" / "base.tar"
 HOROVODRUN = installed.BUILD / "bin" / "horovodrun"
 PROGRAM = "/opt/horovod/two_ranks.py"
-# A program that starts MPI itself, as mpi4py does, and so needs the bridge under a launcher without PMI.
+# A program that starts MPI itself, as mpi4py does. Under a launcher without PMI it needs the bridge.
 STARTS_MPI = """import ctypes
 mpi = ctypes.CDLL('libmpich.so.12')
 assert mpi.MPI_Init(None, None) == 0
@@ -54,7 +54,7 @@ def tearDownModule():
 
 
 def on(node, *command, **variables):
-    """Runs a command on a virtual node, in the folder of the tree."""
+    """Runs a command on a virtual node, in the root folder of the project."""
     environment = {**os.environ, "HVD_CLUSTER": cluster, "HOROVOD_START_TIMEOUT": "120", **variables}
     return installed.run(NODES, "on", node, "timeout", "300", *command, env=environment, cwd=installed.ROOT)
 
@@ -64,7 +64,7 @@ def in_image(*options):
 
 
 def root_with(name, files):
-    """A root file system of Debian alone, with these files."""
+    """A root file system with Debian's base and these files."""
     root = work / name
     if not root.exists():
         root.mkdir()
@@ -89,7 +89,7 @@ class ByItself(unittest.TestCase):
 
 
 class UnderSlurm(unittest.TestCase):
-    """srun starts charliecloud, as a job script would; the folders of Slurm's PMIx server are bound."""
+    """srun starts charliecloud, as in a job script. The folders of Slurm's PMIx server are bound into the image."""
 
     def check(self, done, ranks=2, nodes=("n1", "n2")):
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -115,7 +115,7 @@ class UnderSlurm(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0, done.stdout)
         self.assertNotIn("average is right", done.stdout)
         self.assertIn("one of 2 that srun started together", done.stdout)
-        # Of one per node only scontrol knows the others, which an image does not have.
+        # With one rank per node only scontrol could tell that there are others, and the image has no scontrol.
         done = on("n1", "srun", "-K0", "-N2", "-n2", "--mpi=none", *bare)
         self.assertIn("this process trains alone; whether srun started others with it cannot be told", done.stdout)
 
@@ -129,7 +129,7 @@ class UnderSlurm(unittest.TestCase):
 
 
 class ByHorovodrun(unittest.TestCase):
-    """horovodrun --container finds runtime and binds by itself."""
+    """horovodrun --container finds the container runtime and the folders to bind by itself."""
 
     def horovodrun(self, *words, node="n1", **variables):
         return on(node, HOROVODRUN, *words, **variables)
@@ -188,7 +188,7 @@ class Docs(unittest.TestCase):
 
 
 class AsPods(unittest.TestCase):
-    """The container of job.yaml on two nodes: its own script, with sshd and names of pods, and no Kubernetes."""
+    """Runs the script of job.yaml on two nodes, with sshd and the host names of pods, but without Kubernetes."""
 
     def test_script_of_the_indexed_job_starts_the_ranks_of_all_pods(self):
         text = (installed.ROOT / "containers/kubernetes/job.yaml").read_text(encoding="utf-8")
@@ -200,7 +200,7 @@ class AsPods(unittest.TestCase):
         (keys / "id_ed25519.pub").rename(keys / "authorized_keys")
         with open(f"/run/hvd-clusters/{cluster}/hosts", "a", encoding="utf-8") as hosts:
             hosts.write("10.77.0.1 horovod-0.horovod horovod-0\n10.77.0.2 horovod-1.horovod horovod-1\n")
-        # A pod: a writable layer over the image, and a host name of its own.
+        # A pod gets a writable layer over the image, and a host name of its own.
         pod = f"""set -e
             cd /run && mkdir -p pod && mount -t tmpfs tmpfs pod && mkdir pod/upper pod/work pod/root
             mount -t overlay -o lowerdir={IMAGE},upperdir=pod/upper,workdir=pod/work overlay pod/root

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: a build that was installed into a prefix, and shells with a modules tool."""
+"""Shared by the tests of this folder: a build that is installed into a prefix, and shells with a modules tool."""
 import os
 import pathlib
 import re
@@ -15,13 +15,13 @@ ENVIRONMENT_MODULES = TOOLS / "environment-modules/usr/share/modules/init/bash"
 
 
 def run(*command, **options):
-    """The finished process; its output, both kinds together, is text."""
+    """Runs a command to its end. The result's stdout has standard output and standard error together, as text."""
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False, **options)
 
 
 def install(prefix, **environment):
-    """Installs the build; fails with what CMake said."""
+    """Installs the build; if that fails, the error shows CMake's output."""
     done = run("cmake", "--install", BUILD, "--prefix", prefix, env={**os.environ, **environment})
     if done.returncode != 0:
         raise AssertionError(done.stdout)
@@ -29,7 +29,7 @@ def install(prefix, **environment):
 
 
 class Prefix:
-    """One installation for all tests of a file, in a folder of its own."""
+    """One installation for all tests of a file, in a temporary folder."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hvd-site-"))
@@ -64,14 +64,14 @@ def version():
 
 
 def shell(init, script, **variables):
-    """Runs a script of bash after the tool's own start, in an environment that has nothing else in it."""
+    """Runs a bash script after `init`, the start of the modules tool, without the caller's variables."""
     environment = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
                    **{name: str(value) for name, value in variables.items()}}
     return run("bash", "--norc", "--noprofile", "-c", f"source '{init}'\n{script}", env=environment, cwd="/")
 
 
 def script_of(page):
-    """The block of a page of docs that a test carries out."""
+    """The block ```sh script``` of a page of docs/, which a test runs."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     script = re.search(r"^```sh script\n(.*?)^```$", text, re.M | re.S)
     return script[1].replace("build/release", str(BUILD))

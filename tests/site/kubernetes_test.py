@@ -1,7 +1,7 @@
-"""The manifests of containers/kubernetes, against the schemas of Kubernetes, and that of MPIJob.
+"""Checks the manifests of containers/kubernetes against the schemas of Kubernetes and of MPIJob.
 
-Label site; runs in the environment build/site-venv, which has kubernetes-validate. The schema of MPIJob is in no
-package: what kubeflow.org/v2beta1 has is written down here, and its pods are checked as pods of a Job."""
+Label site; runs in the environment build/site-venv, which has kubernetes-validate. No package has the schema of MPIJob:
+this file lists the fields of kubeflow.org/v2beta1, and checks the pods of an MPIJob as pods of a Job."""
 import os
 import sys
 import unittest

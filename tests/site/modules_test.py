@@ -1,4 +1,4 @@
-"""Modulefiles of an installed prefix, with real Lmod and real Environment Modules.
+"""Tests the modulefiles of an installed prefix with real Lmod and real Environment Modules.
 
     HVD_BUILD=build/release python3 tests/site/modules_test.py"""
 import os
@@ -11,7 +11,7 @@ import installed
 
 CONSUMER = installed.ROOT / "tests" / "package" / "consumer"
 VERSION = installed.version()
-# Everything that a shell has, the tool's own notes included, one variable after the other.
+# `snapshot FILE` writes all variables of the shell to FILE, sorted, those of the modules tool included.
 SNAPSHOT = 'snapshot() { env -0 | sort -z | grep -zv -e ^_= >"$1"; }\n'
 
 
@@ -26,7 +26,7 @@ def tearDownModule():
 
 
 class WithATool:
-    """The tests; a class per tool has its `init` and what differs between the tools."""
+    """The tests for any modules tool. A class for each tool adds `init` and what differs between the tools."""
 
     def module(self, script, **variables):
         variables.setdefault("MODULEPATH", prefix.modulefiles)
@@ -40,7 +40,8 @@ class WithATool:
 
     def test_unload_leaves_every_variable_as_it_was(self):
         for before in ({}, {"PYTHONPATH": "/mine", "MANPATH": "/mine/man:", "CMAKE_PREFIX_PATH": "/mine",
-                            "PKG_CONFIG_PATH": "/mine"}):
+                            "PKG_CONFIG_PATH": "/mine", "XDG_DATA_DIRS": "/mine:/usr/share",
+                            "FPATH": "/mine"}):
             with self.subTest(before):
                 self.succeeds(SNAPSHOT + f"""
                     module load horovod && module unload horovod  # the tool itself remembers that it was used
@@ -63,6 +64,15 @@ class WithATool:
         output = self.succeeds("module load horovod; horovodrun --version; horovodrun --check-build; "
                                "python3 -m horovod.runner.launch --version")
         self.assertIn("[X] PMIx", output)
+
+    def test_manual_and_completion_are_found(self):
+        output = self.succeeds("module load horovod; man -w horovodrun; echo $XDG_DATA_DIRS")
+        self.assertEqual(output.splitlines()[0], f"{prefix.path}/share/man/man1/horovodrun.1")
+        self.assertEqual(output.splitlines()[1], f"{prefix.path}/share:/usr/local/share:/usr/share")
+        output = self.succeeds("module load horovod; man -w horovodrun; echo $XDG_DATA_DIRS $FPATH",
+                               MANPATH="/mine/man:", XDG_DATA_DIRS="/mine", FPATH="/mine")
+        self.assertIn(f"{prefix.path}/share/man/man1/horovodrun.1", output)
+        self.assertIn(f"{prefix.path}/share:/mine {prefix.path}/share/zsh/site-functions:/mine", output)
 
     def test_c_example_compiles_by_pkg_config_and_two_ranks_reduce(self):
         program = prefix.folder / "by_pkg_config"
@@ -199,7 +209,7 @@ class EnvironmentModules(WithATool, unittest.TestCase):
 
 
 class Training(unittest.TestCase):
-    """Label site: with PyTorch, of an environment that has no horovod of its own."""
+    """Label site. Trains with the PyTorch of an environment that has no horovod of its own."""
 
     def test_pytorch_of_an_environment_trains_with_the_modules_horovod(self):
         mine = installed.environment_with_torch(prefix.folder / "with_torch")

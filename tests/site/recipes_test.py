@@ -1,5 +1,6 @@
-"""The recipes for Spack and EasyBuild, held against the tree (Tree) and checked by EasyBuild itself (EasyBuild). Spack
-is in no package registry: its recipe is parsed, and its words are compared with those that Spack and this tree know."""
+"""Compares the recipes for Spack and EasyBuild with the tree (class Tree), and lets EasyBuild check its own recipe
+(class EasyBuild). Spack is in no package registry: the test parses Spack's recipe, and compares its words with the
+words that Spack and this tree know."""
 import ast
 import os
 import pathlib
@@ -15,7 +16,7 @@ RECIPES = installed.ROOT / "modules"
 EASYBUILD = RECIPES / "easybuild" / "Horovod-1.0.0-gompi-2024a.eb"
 SPACK = RECIPES / "spack" / "spack_repo" / "horovod_hpc" / "packages" / "horovod" / "package.py"
 VENV = installed.ROOT / "build" / "site-venv"
-# What `from spack.package import *` and CMakePackage give a recipe, of what ours uses.
+# Names that our recipe uses and gets from `from spack.package import *` and CMakePackage.
 SPACK_WORDS = {"CMakePackage", "Executable", "conflicts", "depends_on", "generator", "license", "on_package_attributes",
                "run_after", "variant", "version", "when"}
 
@@ -68,7 +69,7 @@ class Tree(unittest.TestCase):
 
 
 class EasyBuild(unittest.TestCase):
-    """Label site."""
+    """EasyBuild itself reads our recipe. Label site."""
 
     def setUp(self):
         installed.skip_without(VENV / "bin" / "eb", "EasyBuild")

@@ -1,5 +1,4 @@
-end_is_near=""
-trap 'end_is_near=yes; kill -USR1 "$ranks"' USR1
+trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" {{command}} &
 ranks=$!
 while true; do

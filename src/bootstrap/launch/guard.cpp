@@ -49,7 +49,7 @@ Status check_singleton(int world_size, const Environment& environment, const Con
   return Error(ErrorCode::unsupported,
                who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
                    launch->evidence + "), but found none of the others; each of them would train alone: " + advice +
-                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
+                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1 [HVD2002]");
 }
 
 }  // namespace hvd::bootstrap

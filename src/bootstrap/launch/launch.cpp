@@ -11,8 +11,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Slurm's own steps, which run no ranks: the interactive shell of salloc, the batch script, the container of foreign
-// processes, a pending step.
+// From this number on, steps are Slurm's own and run no ranks: the interactive shell of salloc, the batch script, the
+// container of foreign processes, a pending step.
 constexpr unsigned long first_special_step = 4294967290ul;
 
 std::optional<Launch> launch_of(const LauncherRow& row, int size, int rank, std::string evidence) {
@@ -24,7 +24,7 @@ struct Found {
   int number;
 };
 
-// The first of the variables that holds a number.
+// Returns the first of the variables that holds a number.
 std::optional<Found> first_number(const Environment& environment, Names variables) {
   for (const char* variable : variables)
     if (auto number = environment.number(variable)) return Found{variable, *number};
@@ -41,7 +41,7 @@ std::optional<Launch> by_variables(const LauncherRow& row, const Environment& en
   if (!rank || !is_marked) return std::nullopt;
   if (size) return launch_of(row, size->number, rank->number, text_of(*size));
   if (row.marks.size() == 0) return std::nullopt;
-  // It does not tell the number of all, perhaps that of those on this node.
+  // This launcher does not tell the number of all ranks. It may tell the number of ranks on this node.
   auto here = row.local_size == nullptr ? std::nullopt : environment.number(row.local_size);
   return launch_of(row, here && *here > 1 ? *here : 0, rank->number, text_of(*rank));
 }
@@ -51,13 +51,14 @@ bool is_slurm_task(const Environment& environment) {
   return step && *step < first_special_step && environment.has("SLURM_PROCID");
 }
 
-// If a PMI server answers (`has_server`) and its job has another size, the step is that of a launcher's daemons.
+// If a PMI server answers (`has_server`) and its job has another size than the step, the tasks of the step are the
+// daemons of another launcher.
 std::optional<Launch> by_slurm_step(const LauncherRow& row, const Environment& environment, bool has_server) {
   if (!is_slurm_task(environment)) return std::nullopt;
   const char* of_step = *row.sizes.begin();
   const char* of_job = *(row.sizes.end() - 1);
-  // SLURM_NTASKS is the allocation's if the step was made from within the allocation. In a heterogeneous step each
-  // component has its own SLURM_STEP_NUM_TASKS, and SLURM_NTASKS alone has the whole.
+  // SLURM_NTASKS describes the whole allocation if the step was made from within the allocation. In a heterogeneous
+  // step each component has its own SLURM_STEP_NUM_TASKS, and only SLURM_NTASKS counts all tasks.
   const char* name = environment.has("SLURM_HET_SIZE") || !environment.has(of_step) ? of_job : of_step;
   Found size{name, environment.number(name).value_or(0)};
   if (has_server && environment.number("PMI_SIZE") != size.number) return std::nullopt;
@@ -69,7 +70,7 @@ std::optional<Launch> by_pmi_server(const LauncherRow& row, const Environment& e
   bool is_of_another =
       row.marks.size() > 0 && std::ranges::none_of(row.marks, [&](const char* mark) { return environment.has(mark); });
   auto size = first_number(environment, row.sizes), rank = first_number(environment, row.ranks);
-  // Without a server only the variables tell. The last row, which has no marks, takes their word.
+  // Without a server only the variables can tell. Only the last row, which has no marks, trusts the variables alone.
   bool is_said = row.marks.size() == 0 && size && rank;
   if (is_of_another || (!has_server && !is_said)) return std::nullopt;
   if (size) return launch_of(row, size->number, rank ? rank->number : -1, text_of(*size));
@@ -78,7 +79,7 @@ std::optional<Launch> by_pmi_server(const LauncherRow& row, const Environment& e
   return launch_of(row, is_one ? 0 : here.number, rank ? rank->number : -1, is_one ? "PMI_PORT is set" : text_of(here));
 }
 
-// It tells the number of ranks only through PMIx.
+// Such a launcher tells the number of ranks only through PMIx.
 std::optional<Launch> by_pmix(const LauncherRow& row, const Environment& environment) {
   auto space = environment.get("PMIX_NAMESPACE");
   if (!space || space->starts_with("slurm.pmix.")) return std::nullopt;

@@ -11,8 +11,9 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Slurm's process above the tasks of a step on one host calls itself "slurmstepd: [JOB.STEP]"; the end is cut off if
-// its command line was shorter. A step without a number (batch, interactive, extern) runs no ranks.
+// Slurm's process above the tasks of a step on one host has the title "slurmstepd: [JOB.STEP]". The end of the title is
+// missing if the process's command line was shorter. A step without a number (batch, interactive, extern) runs no
+// ranks.
 std::string_view step_in_title(const posix::Ancestor& slurmstepd) {
   std::string_view title = slurmstepd.title;
   auto open = title.find('[');
@@ -39,7 +40,8 @@ bool starts_programs_itself(const posix::Ancestor& ancestor) {
 int count_tasks(const posix::Ancestor& slurmstepd) {
   auto here = static_cast<int>(posix::count_children(slurmstepd.process));
   if (here > 1) return here;
-  // Only one task is left on this host: the others are on other hosts, or were refused before and have ended.
+  // Only one task is left on this host. The others are on other hosts, or this guard refused them earlier and they have
+  // ended.
   std::string step(step_in_title(slurmstepd));
   std::string answer;
   if (step.ends_with(']'))
@@ -57,7 +59,7 @@ int count_tasks(const posix::Ancestor& slurmstepd) {
 
 std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_first, CountTasks count_tasks_of) {
   for (const posix::Ancestor& ancestor : nearest_first) {
-    // Only the process itself knows how many it started.
+    // Only this launcher's process itself knows how many programs it started.
     if (starts_programs_itself(ancestor)) return std::nullopt;
     std::string process = "process " + std::to_string(ancestor.process) + " above it, " + ancestor.name + ", ";
     if (is_above_tasks(ancestor)) {
@@ -65,7 +67,7 @@ std::optional<Launch> launch_above(std::span<const posix::Ancestor> nearest_firs
       return Launch{Launcher::slurm, row_of(Launcher::slurm).name, tasks, -1,
                     process + "serves a step of " + std::to_string(tasks) + " tasks"};
     }
-    // It does not matter whether the descriptor that its PMI_FD names is still a socket: nobody is going to use it.
+    // PMI_FD counts even if it does not name a socket of this process: nobody is going to use the descriptor.
     if (auto launch = innermost_launch(ancestor.environment, [](int) { return true; })) {
       launch->evidence = process + "has " + launch->evidence;
       return launch;

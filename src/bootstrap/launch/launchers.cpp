@@ -14,7 +14,8 @@ constexpr const char* no_pmix_answer =
     "their PMIx server cannot be used from here: install Horovod with its PMIx plugin (in a container: bind "
     "PMIX_SERVER_TMPDIR into it), or start them with `horovodrun -np {size}`";
 
-// Slurm comes late: the daemons of all other launchers are often its tasks, and their ranks inherit its variables.
+// Slurm comes late: the daemons of all other launchers are often tasks of a Slurm step, and their ranks inherit Slurm's
+// variables.
 constexpr LauncherRow rows[] = {
     {.launcher = Launcher::horovodrun,
      .name = "horovodrun",
@@ -34,7 +35,7 @@ constexpr LauncherRow rows[] = {
     {.launcher = Launcher::intel_mpi,
      .name = "Intel MPI's mpiexec",
      .says = {"Intel(R) MPI"},
-     .recognised = Recognised::never,  // it is a Hydra
+     .recognised = Recognised::never,  // its ranks look like Hydra's
      .sizes = {"PMI_SIZE"},
      .ranks = {"PMI_RANK"},
      .local_size = "MPI_LOCALNRANKS",
@@ -75,7 +76,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::pmix,
      .daemons = {"orterun", "orted"},
      .traces = {"OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE"},
-     // orterun refuses to start inside of a rank that has these.
+     // orterun refuses to start inside of a rank that has these variables.
      .traces_in_ranks = {"OMPI_MCA_ess",
                          "OMPI_MCA_ess_base_jobid",
                          "OMPI_MCA_ess_base_vpid",
@@ -130,7 +131,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::as_asked,
      .traces = {"PALS_*"},
      .remedy = "start them with `mpiexec --pmi=pmix`"},
-    {.launcher = Launcher::prrte,  // and everything else that serves PMIx and is not Slurm
+    {.launcher = Launcher::prrte,  // and every other launcher that serves PMIx and is not Slurm
      .name = "a launcher that serves PMIx",
      .program = "prterun",
      .says = {"prterun", "PRRTE", "prte"},
@@ -178,7 +179,7 @@ const LauncherRow& row_of(Launcher launcher) {
 }
 
 bool is_trace_of_launcher(std::string_view variable) {
-  // Users set other variables of this family to configure PMIx itself; those stay.
+  // Users set other PMIX_MCA_ variables to configure PMIx itself. Those variables stay.
   if (variable.starts_with("PMIX_MCA_")) return false;
   return std::ranges::any_of(rows, [&](const LauncherRow& row) {
     return std::ranges::any_of(row.traces, [&](const char* trace) { return stands_for(trace, variable); });

@@ -1,7 +1,7 @@
 #pragma once
-// What launchers are like, a row for each one that is known. The readers are the code that finds out who launched this
-// process (launch.hpp), the guard, the bootstraps, and in horovodrun the targets, the ranks' environment and --explain.
-// A new launcher is a row here; if horovodrun is to drive it, also a file in launcher/targets/.
+// A table of the known launchers, one row for each. These read it: the code that finds out who launched this process
+// (launch.hpp), the guard, the bootstraps, and in horovodrun the targets, the ranks' environment and --explain. A new
+// launcher needs a row here. If horovodrun is to drive it, it also needs a file in launcher/targets/.
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -10,21 +10,21 @@ namespace hvd::bootstrap {
 
 enum class Launcher { horovodrun, intel_mpi, hydra, jsm, open_mpi, mvapich, flux, pals, prrte, slurm, pmi };
 
-// How a process is recognised as one of its ranks.
+// How a process is recognised as a rank of this launcher.
 enum class Recognised {
-  by_variables,  // the rank and all marks are set; a row without marks: the number of ranks, too
-  // A PMI server answers, and one of the marks is set; a row without marks: no mark of another launcher is.
+  by_variables,  // rank and all marks are set; in a row without marks the number of ranks, too
+  // A PMI server answers, and one of the marks is set. In a row without marks: no mark of another launcher is set.
   by_pmi_server,
-  by_pmix,        // only PMIx tells, and the server is not Slurm's
+  by_pmix,        // only PMIx tells it, and the PMIx server is not Slurm's
   by_slurm_step,  // the number of the step is that of a step with tasks
-  never,          // its ranks look like another launcher's
+  never,          // its ranks look like those of another launcher
 };
 
-// The server that its ranks find.
+// The kind of server that the launcher's ranks find.
 enum class Serves {
   pmix,
   pmi,
-  as_asked,  // as its command line asks, possibly none
+  as_asked,  // depends on its command line; possibly no server
 };
 
 using Names = std::initializer_list<const char*>;
@@ -32,30 +32,33 @@ using Names = std::initializer_list<const char*>;
 struct LauncherRow {
   Launcher launcher{};
   const char* name = "";          // for people
-  const char* program = nullptr;  // its command, if that has a name of its own; else null
+  const char* program = nullptr;  // its command, if the name belongs to it alone; else null
   Names says{};                   // words that its command prints for --version
   Recognised recognised{};
   Names marks{};
-  // Variables of its ranks; if several are set, the first one counts.
+  // Variables of its ranks. If several of them are set, the first one counts.
   Names sizes{};                     // number of all ranks
-  Names ranks{};                     // number of this one
-  const char* nodes = nullptr;       // number of nodes; null: it does not tell
-  const char* local_size = nullptr;  // number of ranks on this node; null: it does not tell
+  Names ranks{};                     // number of this rank
+  const char* nodes = nullptr;       // number of nodes; null if it does not tell
+  const char* local_size = nullptr;  // number of ranks on this node; null if it does not tell
   Serves serves{};
   Names daemons{};  // names of its processes above a rank
-  // What a rank gets from it and a job that the rank starts must not see. "A_*" stands for all that begin with A_.
+  // Variables that the launcher sets in a rank and that a job which the rank starts must not see. "A_*" stands for all
+  // names that begin with A_.
   Names traces{};
-  // The same, but under names that users set, too: only inside of a rank they come from the launcher.
+  // More such variables, whose names users set, too. Only inside of a rank do they come from the launcher.
   Names traces_in_ranks{};
-  // What to type so that its ranks find each other, with "{size}" for their number. Null: guard.cpp finds it out.
+  // What the user has to type so that the ranks find each other, with "{size}" for their number. If it is null,
+  // guard.cpp finds it out.
   const char* remedy = nullptr;
 };
 
-// Innermost first, as far as one launcher ever runs inside of another's job.
+// The rows in order, innermost launcher first: a launcher that runs inside of another one's job comes before that other
+// launcher.
 std::span<const LauncherRow> launchers();
 const LauncherRow& row_of(Launcher launcher);
 
-// Whether the launcher of some row may have set this variable.
+// True if the launcher of some row may have set this variable.
 bool is_trace_of_launcher(std::string_view variable);
 
 }  // namespace hvd::bootstrap

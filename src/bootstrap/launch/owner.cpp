@@ -1,6 +1,7 @@
-// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left": the process, when it began, in which
-// space of process numbers of which host, then a digest of each group of variables. By the digests a child finds out
-// whether the variables still speak of the same place. Process numbers repeat, and so do those of hosts and containers.
+// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left". It holds the number of the owner's
+// process, when that process began, the space of process numbers (host and container) that the number belongs to, and a
+// digest of each group of variables. By the digests a child finds out whether its variables still describe the same
+// place. Process numbers repeat, and so do those of hosts and containers.
 #include "bootstrap/launch/owner.hpp"
 
 #include <signal.h>
@@ -18,7 +19,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Grouped by who sets them. A launch sets those of one group anew and inherits the others.
+// The variables are grouped by the launcher that sets them. A launch sets the variables of one group and inherits the
+// others.
 constexpr std::size_t groups = 3;
 const std::vector<const char*> group_of_horovodrun = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_STORE",
                                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
@@ -42,7 +44,7 @@ const std::vector<const char*> group_of_sites = {"SLURM_JOB_ID",
                                                  "MV2_COMM_WORLD_RANK"};
 const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix, &group_of_sites};
 
-// FNV-1a.
+// The hash is FNV-1a.
 std::string digest_of(const Environment& environment, const std::vector<const char*>& names) {
   std::uint64_t digest = 14695981039346656037u;
   auto add = [&](std::string_view text) {
@@ -86,8 +88,8 @@ bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
-// The owner's space of process numbers is not ours: nothing can be looked up, and the variables decide. Those of Hydra
-// are numbers that repeat; those of all other launchers name the launch.
+// True if the owner's process numbers belong to another space than ours. No process can be looked up then, and the
+// variables decide. The variables of Hydra are numbers that repeat; those of all other launchers name the launch.
 bool is_out_of_sight(const Mark& mark) {
   return mark.space != posix::process_space();
 }
@@ -102,7 +104,8 @@ bool is_this_process(const Mark& mark) {
          (mark.began == 0 || posix::began_at(mark.process) == mark.began);
 }
 
-// The owner, or a program that it started, has run a launcher on this host; the variables may have the same values.
+// True if the owner, or a program that the owner started, has run a launcher on this host, and this process is below
+// that launcher. The variables may have the same values as in the owner.
 bool launcher_is_between(const Mark& mark, ListAncestors list_ancestors) {
   if (is_out_of_sight(mark)) return false;
   bool launcher_was_seen = false;
@@ -136,7 +139,8 @@ pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestor
 
 namespace {
 
-// A step of srun --mpi=pmix inside of one of --mpi=pmi2 inherits a PMI_FD, which names some other descriptor here.
+// A step of srun --mpi=pmix inside of a step of srun --mpi=pmi2 inherits PMI_FD. In this process that number names some
+// other descriptor.
 Environment without_pmi_of_step_around(const Environment& environment) {
   std::string step = environment.get("SLURM_JOB_ID").value_or("") + "." + environment.get("SLURM_STEP_ID").value_or("");
   bool is_stale = environment.get("PMIX_NAMESPACE") == "slurm.pmix." + step && environment.has("PMI_JOBID") &&

@@ -1,6 +1,6 @@
-// A table is the number of texts and each text with its length before it; then for each rank 2 × the number of its
-// texts (+ 1 if its card is not whole), and the numbers of these texts. A number is written in groups of seven bits,
-// lowest first; all groups but the last have the highest bit set.
+// The format of a table: first the number of texts, then each text with its length before it. Then follow for each rank
+// 2 × the number of its texts (+ 1 if its card is not whole) and the positions of these texts in the list. A number is
+// written in groups of seven bits, lowest group first. All groups but the last have the highest bit set.
 #include "bootstrap/meeting/cards.hpp"
 
 namespace hvd::bootstrap {
@@ -92,7 +92,7 @@ Result<Cards> Cards::decode(Buffer table, int ranks) {
   TableReader in(cards.table_);
   std::vector<std::string_view> texts;
   std::size_t count = in.number();
-  // Each takes at least a byte, so a damaged count cannot ask for much memory.
+  // A text takes at least one byte, so a damaged count cannot ask for much memory.
   if (count <= in.left()) texts.reserve(count);
   for (std::size_t i = 0; i < count && in.ok(); ++i) texts.push_back(in.text());
   bool ok = in.ok();

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of a job tell each other when they meet. Each rank has a card, which is a few texts. All cards travel
-// as one table, in which a text that many cards have (a host's name, settings) stands once.
+// What the ranks of a job tell each other when they meet. Each rank has a card, which is a list of a few texts. All
+// cards travel as one table. A text that many cards contain (a host's name, settings) is in the table only once.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,7 +15,8 @@ namespace hvd::bootstrap {
 
 using Card = std::vector<std::string>;
 
-// A card by itself, not in a table. A malformed one has the texts before the fault, and is not whole.
+// Encodes a card by itself, outside of a table. A malformed card decodes to the texts before the fault, and is marked
+// as not whole.
 Buffer encode(const Card& card);
 struct CardView {
   std::vector<std::string_view> texts;
@@ -23,7 +24,7 @@ struct CardView {
 };
 CardView decode_card(ConstBytes bytes);
 
-// Collects the cards of all ranks.
+// Collects the cards of all ranks and encodes them as a table.
 class CardTable {
  public:
   explicit CardTable(int ranks) : rows_(static_cast<std::size_t>(ranks)) {}
@@ -42,13 +43,13 @@ class CardTable {
   std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
-// The cards of all ranks.
+// The cards of all ranks, decoded from a table.
 class Cards {
  public:
-  // Fails if it is not a table for this number of ranks.
+  // Fails if `table` is not a table for this number of ranks.
   static Result<Cards> decode(Buffer table, int ranks);
   int size() const { return static_cast<int>(rows_.size()); }
-  // Valid as long as this object.
+  // The view is valid as long as this object.
   const CardView& of(Rank rank) const { return rows_[static_cast<std::size_t>(rank.value)]; }
 
  private:

@@ -10,11 +10,11 @@ const char* const what_to_ask =
 
 namespace {
 
-// After a fence that timed out: the ranks that have not put a card. What was put can be got although the fence has
-// failed. Empty if the launcher does not even answer requests that wait for nobody.
+// Returns the ranks that have not put a card, after a fence that timed out. What was put can be got although the fence
+// has failed. Returns an empty text if the launcher does not even answer requests that need no other rank.
 std::string absent_ranks(Bootstrap& bootstrap, const Identity& identity, std::string_view key) {
   constexpr auto answer_time = std::chrono::milliseconds(200);
-  constexpr int most_named = 8;  // each absent rank costs the time of its answer
+  constexpr int most_named = 8;  // each absent rank costs one answer_time
   if (!bootstrap.get(identity.rank, key, Deadline::after(answer_time))) return {};
   std::string absent;
   int count = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Every rank tells all others something, in the way that suits the bootstrap best.
+// The exchange in which every rank tells all others something, in the way that suits the bootstrap best.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +13,9 @@ namespace hvd::bootstrap {
 Result<Cards> exchange(Bootstrap& bootstrap, const Identity& identity, std::string_view key, const Card& card,
                        Deadline deadline);
 
-// "Of 64 ranks 15 did not come to the meeting: 4, 7, 9 and 12 more", for at least one rank.
+// Returns a text like "Of 64 ranks 15 did not come to the meeting: 4, 7, 9 and 12 more". `ranks` has at least one rank.
 std::string who_is_absent(const std::vector<int>& ranks, int size);
-// What follows that sentence: ". Do they still run, …"
+// The text that follows that sentence: ". Do they still run, …"
 extern const char* const what_to_ask;
 
 }  // namespace hvd::bootstrap

@@ -14,7 +14,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// The card of a rank: (u32 mark, u32 protocol version), and only then what that version defines.
+// The card of a rank begins with u32 mark and u32 protocol version. The version defines what follows.
 constexpr std::uint32_t mark = 0x48766443;
 struct Text {
   enum : std::size_t { head, host, node, processes, release, knobs, addresses, own, secret, count };
@@ -23,7 +23,8 @@ struct Text {
 constexpr const char* same_release =
     ": all ranks must load the same release of Horovod (see their PYTHONPATH, modules, images)";
 
-// All ranks of a node have the same addresses, each with ports of its own.
+// The ranks of a node have the same addresses, and each rank has its own ports. This function separates the addresses
+// from the ports.
 void split(const std::string& endpoints, std::string& addresses, ByteWriter& ports) {
   for (std::size_t at = 0; at < endpoints.size();) {
     std::size_t end = std::min(endpoints.find(' ', at), endpoints.size());
@@ -79,7 +80,7 @@ Status check_version(const CardView& card, Rank from, Rank me) {
                                         std::to_string(protocol_version) + same_release);
 }
 
-// The card without what is equal on all ranks.
+// Reads from a card what is not equal on all ranks.
 Result<Member> read_card(const CardView& card, Rank from, Rank me, std::string& secret) {
   HVD_RETURN_IF_ERROR(check_version(card, from, me));
   Error damaged(ErrorCode::mismatch, "the introduction of rank " + std::to_string(from.value) + " is damaged");

@@ -1,5 +1,6 @@
 #pragma once
-// How the ranks of a job learn about each other: each puts one card, all fence, each reads all cards.
+// How the ranks of a job learn about each other: each rank puts one card, all ranks fence, then each rank reads all
+// cards.
 #include <cstdint>
 #include <string>
 
@@ -11,16 +12,16 @@
 
 namespace hvd::bootstrap {
 
-// The version of everything that ranks say to each other. Every change of any of it raises it; all ranks must have the
-// same.
+// The version of everything that ranks say to each other. Every change to that protocol raises the version. All ranks
+// must have the same version.
 inline constexpr std::uint32_t protocol_version = 5;
 
-// What this process tells the others: host (HOROVOD_HOSTNAME, or the kernel's name), node id, pid, release, and the
-// address given.
+// Makes what this process tells the others: host (HOROVOD_HOSTNAME, or the kernel's name), node id, pid, release, and
+// the given address.
 Member introduce_myself(const Environment& environment, std::string address);
 
-// Collective over the job, blocking. Refuses if a rank has another release or other knobs. `epoch` is equal on all
-// ranks and used once in the life of a job: it is part of the keys.
+// Collective over the job, blocking. Fails if a rank has another release or other knobs. `epoch` is part of the keys:
+// it is equal on all ranks and is used once in the life of a job.
 Result<World> meet(Bootstrap& bootstrap, const Identity& identity, std::uint32_t epoch, const Member& me,
                    Deadline deadline);
 

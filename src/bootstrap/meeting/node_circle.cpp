@@ -16,7 +16,7 @@ namespace hvd::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds longest_nap(20);
-constexpr std::chrono::seconds time_to_explain(2);  // left to the first rank for telling the others why it failed
+constexpr std::chrono::seconds time_to_explain(2);  // for the first rank to tell the others why it failed
 
 bool is_mine(const posix::FileDescriptor& socket) {
   auto process = posix::process_behind(socket);
@@ -50,7 +50,7 @@ posix::FileDescriptor memory_with(ConstBytes content) {
   return memory;
 }
 
-// The card of the rank that comes; nothing if it did not give one.
+// Reads the card of a rank that has connected. Returns nullopt if the rank did not send a card.
 std::optional<BroughtCard> read_card(const posix::FileDescriptor& socket, Deadline deadline) {
   Buffer message;
   message.reserve(store::largest_message);
@@ -108,7 +108,7 @@ std::vector<BroughtCard> NodeCircle::gather(std::string_view key, Deadline deadl
     until = Deadline::after(std::min(patience_, deadline.left() / 6));
   }
   if (cards.size() == others_) return cards;
-  // First the notice, then the door is closed: a rank that finds no door finds the notice.
+  // The notice is posted before the door is closed, so a rank that finds the door closed finds the notice.
   if (auto notice = posix::listen_on_unix_socket(address(key, "passed"))) notices_.push_back(std::move(*notice));
   others_ = cards.size();
   return cards;
@@ -131,7 +131,7 @@ void NodeCircle::hand_out(const Result<Buffer>& table) {
   guests_.clear();
 }
 
-// An empty descriptor means that there is no table.
+// Returns the connection to the first rank. An empty descriptor means that no table is to be had from it.
 Result<posix::FileDescriptor> NodeCircle::find_first(std::string_view key, Deadline deadline) const {
   Deadline until = Deadline::after(std::min(patience_, deadline.left() / 6));
   for (std::chrono::milliseconds nap(1);; nap = std::min(nap * 2, longest_nap)) {
@@ -139,7 +139,7 @@ Result<posix::FileDescriptor> NodeCircle::find_first(std::string_view key, Deadl
     auto found = posix::connect_to_unix_socket(address(key, "come"));
     if (found && *found && is_mine(*found)) return found;
     if (has_passed || until.passed()) return posix::FileDescriptor();
-    std::this_thread::sleep_for(nap);  // nothing tells when the first rank is there
+    std::this_thread::sleep_for(nap);  // no event tells when the first rank is there
   }
 }
 

@@ -1,14 +1,15 @@
 #pragma once
-// The ranks of a node that meet as one, if what they meet at is far away: they bring their cards to the first of them,
-// which hands back the table of all ranks. It goes over unix sockets of the abstract namespace, so it needs no file and
-// no address. If the others cannot reach the first one (containers with networks of their own), each goes alone.
+// A node circle is the ranks of a node that meet the rest of the job as one. It is used if the store is far away: all
+// ranks of the circle bring their cards to its first rank, and the first rank hands back the table of all ranks. The
+// circle uses unix sockets of the abstract namespace, so it needs no file and no address. If the others cannot reach
+// the first rank (each container has a network of its own), each rank goes to the store alone.
 //
-// 1. The first rank listens under a name that only this circle has, a new one for each exchange. The others come when
-//    it is there.
-// 2. It waits while they come. If nobody has come for `patience`, or for a sixth of the time that is left, it goes on
-//    without the others, and says so under another name. A rank that finds this, or finds nobody for that long, goes
-//    alone from then on.
-// 3. The answer is a descriptor of memory with the table, or an error.
+// 1. The first rank listens under a name that only this circle has, a new name for each exchange. The others connect as
+//    soon as the first rank listens.
+// 2. The first rank waits for the others. If nobody has come for `patience`, or for a sixth of the time that is left,
+//    it goes on without the missing ranks, and posts a notice of that under another name. A rank that finds this
+//    notice, or does not find the first rank for that long, goes alone from then on.
+// 3. The answer is a descriptor of memory that holds the table, or an error.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -28,26 +29,27 @@ namespace hvd::bootstrap {
 
 using BroughtCard = std::pair<Rank, Buffer>;
 
-// Used by one thread at a time. Blocks.
+// Used by one thread at a time. Its calls block.
 class NodeCircle {
  public:
-  // `name` is equal in the circle and unique on this machine; `others` are in it besides this rank.
+  // `name` is equal in all ranks of the circle and unique on this machine. `others` is the number of the other ranks in
+  // the circle.
   NodeCircle(std::string name, bool leads, int others, std::chrono::milliseconds patience = std::chrono::seconds(60));
 
-  // The table of all ranks. A rank that acts for itself, and maybe for others, gets it by `ask` with the cards that it
-  // has.
+  // Returns the table of all ranks. A rank that leads calls `ask` to get the table, with its own card and the cards
+  // that the others brought.
   using Ask = std::function<Result<Buffer>(const std::vector<BroughtCard>& cards)>;
   Result<Buffer> table_of_all(BroughtCard mine, std::string_view key, Deadline deadline, const Ask& ask);
 
-  // The parts of table_of_all().
-  // Whether this rank acts for itself, and maybe for others.
+  // The parts of table_of_all() follow.
+  // True if this rank asks for the table itself, with its own card and maybe with those of others.
   bool leads() const { return leads_; }
 
-  // For the first rank: the cards that the others bring. hand_out() then answers them.
+  // For the first rank: returns the cards that the others bring. hand_out() then answers the others.
   std::vector<BroughtCard> gather(std::string_view key, Deadline deadline);
   void hand_out(const Result<Buffer>& table);
 
-  // For the others: the table. Nothing if this rank has to go alone; leads() is true from then on.
+  // For the other ranks: returns the table. Returns nullopt if this rank has to go alone; leads() is true from then on.
   std::optional<Result<Buffer>> bring(const BroughtCard& card, std::string_view key, Deadline deadline);
 
  private:
@@ -58,8 +60,8 @@ class NodeCircle {
   bool leads_;
   std::size_t others_;
   std::chrono::milliseconds patience_;
-  std::vector<posix::FileDescriptor> guests_;   // ranks whose cards are here
-  std::vector<posix::FileDescriptor> notices_;  // say that this rank went on without some
+  std::vector<posix::FileDescriptor> guests_;   // ranks whose cards have arrived
+  std::vector<posix::FileDescriptor> notices_;  // tell late ranks that this rank went on without them
 };
 
 }  // namespace hvd::bootstrap

@@ -26,8 +26,9 @@ namespace {
 using mpi::CollectiveCall;
 using mpi::Completion;
 
-// Open MPI may take such a bridge for the way to other hosts that have one, and wait for ever. If MPI is started after
-// the ranks have met, they compare their addresses (connections/mpi_peers); here only names are known.
+// True if this host has a network bridge of containers. Open MPI may take such a bridge for the way to other hosts that
+// have a bridge, too, and then waits for ever. If MPI is started after the ranks have met, the ranks compare the
+// addresses of their bridges (connections/mpi_peers). Here only the names of the interfaces are known.
 bool has_bridge_of_containers(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
   auto interfaces = posix::interfaces();
@@ -43,14 +44,14 @@ bool has_bridge_of_containers(const Environment& environment) {
   return false;
 }
 
-// Whether the launcher's PMIx server can be reached. An MPI that cannot reach it would run alone.
+// True if the launcher's PMIx server can be reached. An MPI that cannot reach the server would run alone.
 bool reaches_pmix_server(const Environment& environment) {
   std::string folder = environment.get("PMIX_SERVER_TMPDIR").value_or("");
   return environment.has("PMIX_NAMESPACE") && environment.has("PMIX_RANK") && ::access(folder.c_str(), F_OK) == 0;
 }
 
-// Some MPIs cannot be started any more once PMIx has been asked who this process is. If such an MPI will be wanted, it
-// goes first, and is asked who this process is.
+// True if MPI must be started before PMIx is asked. Some MPIs cannot be started any more once PMIx has been asked who
+// this process is. If such an MPI will be wanted, it is started first, and MPI is asked who this process is.
 bool goes_before_pmix(const Environment& environment, const Config& config) {
   auto launch = innermost_launch(environment);
   if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1) return false;
@@ -62,7 +63,8 @@ bool goes_before_pmix(const Environment& environment, const Config& config) {
   return wish.when == MpiWish::When::always || !has_bridge_of_containers(environment);
 }
 
-// Nobody can cancel an MPI_Init that waits for a rank which does not come: this reports why, and ends the process.
+// Limits the time of MPI_Init. Nobody can cancel an MPI_Init that waits for a rank which does not come. At the deadline
+// this object reports the cause and ends the process.
 class PatienceWithMpi {
  public:
   explicit PatienceWithMpi(Deadline deadline)
@@ -95,7 +97,7 @@ class PatienceWithMpi {
 
 std::atomic<bool> has_given_up{false};
 
-// MPI keeps working on it for ever: a later call could be mixed up with what arrives late.
+// MPI keeps working on the unfinished call for ever: late messages of that call could be mixed up with a later call.
 Error not_all_came() {
   has_given_up.store(true);
   mpi::Process::leave_open();
@@ -119,8 +121,8 @@ Result<std::shared_ptr<mpi::Communicator>> copy_of(const void* communicator, con
   return made.error().code == ErrorCode::timeout ? not_all_came() : std::move(made.error());
 }
 
-// MPI has no call for this that does not block, so a thread makes the call. If only this thread may call MPI, nobody
-// watches the time.
+// MPI has only a blocking call that makes such a communicator, so a thread makes the call. If MPI may only be called on
+// this thread, the call is made here and has no time limit.
 Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communicator> world, std::vector<int> ranks,
                                                     mpi::ThreadLevel level, Deadline deadline) {
   using Made = Result<std::unique_ptr<mpi::Communicator>>;
@@ -143,7 +145,7 @@ Result<std::shared_ptr<mpi::Communicator>> group_of(std::shared_ptr<mpi::Communi
   return shared(std::move(*made));
 }
 
-// What MPI works on until the call is over. If the call is given up, MPI keeps it for ever.
+// The memory that MPI uses until the call is over. If the call is given up, the memory is never freed.
 struct Gathering {
   Buffer mine, all;
   std::vector<int> counts, displacements;
@@ -160,7 +162,7 @@ class OverCommunicator final : public Bootstrap {
     return mpi::is_one_running() || reaches_pmix_server(environment);
   }
 
-  // Such an MPI knows only this process: its launcher does not speak with it, and its world is of no use.
+  // An MPI whose world is only this process is of no use: its launcher does not speak with it.
   bool confirmed(const Environment& environment, const Config& config) override {
     if (!mpi::is_one_running()) return goes_before_pmix(environment, config);
     auto process = mpi::Process::open(environment, config);
@@ -220,7 +222,8 @@ class OverCommunicator final : public Bootstrap {
     HVD_RETURN_IF_ERROR(check_nothing_is_left_over());
     auto process = mpi::Process::open(environment, config);
     if (!process) return std::move(process.error());
-    // If it was forced by name, or is to go before PMIx, it may also start MPI.
+    // If this bootstrap was forced by name, or MPI must be started before PMIx is asked, MPI does not run yet and is
+    // started here.
     if (!(*process)->is_running()) {
       PatienceWithMpi patience(deadline);
       HVD_RETURN_IF_ERROR((*process)->start(environment, config));
@@ -232,7 +235,7 @@ class OverCommunicator final : public Bootstrap {
     return {};
   }
 
-  // The first rank does it.
+  // Rank 0 chooses the name of the job.
   Result<Identity> name_job(Deadline deadline) {
     static std::atomic<int> joinings{0};
     std::string name =
@@ -282,7 +285,7 @@ class OverCommunicator final : public Bootstrap {
     return not_all_came();
   }
 
-  std::shared_ptr<mpi::Communicator> communicator_;  // null until join(): the world's
+  std::shared_ptr<mpi::Communicator> communicator_;  // null until join() copies the world's
   Buffer unsent_;
   std::map<std::pair<int, std::string>, Buffer> values_;
 };
@@ -321,7 +324,7 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
   if (!process) return std::move(process.error());
   const mpi::MpiPlugin& calls = (*process)->calls();
   if (members.mpi_communicator != nullptr) {
-    // The handle comes from the MPI that the plugin belongs to; to any other MPI it means nothing.
+    // The handle comes from the MPI that this plugin belongs to. It means nothing to any other MPI.
     if (members.handle_bytes != calls.handle_bytes)
       return Error(ErrorCode::invalid_argument, "a communicator's handle has " + std::to_string(members.handle_bytes) +
                                                     " bytes, but " + calls.version() + " has handles of " +
@@ -334,7 +337,7 @@ Result<std::shared_ptr<mpi::Communicator>> communicator_of(const Members& member
     if (calls.is_world(members.mpi_communicator) && !(*process)->meet_world(deadline)) return not_all_came();
     return copy_of(members.mpi_communicator, calls, deadline);
   }
-  // No deadline fits: this waits for processes, and their programs start MPI when they like.
+  // Starting MPI has no deadline: it waits for other processes, whose programs may start MPI at any time.
   if (!(*process)->is_running()) HVD_RETURN_IF_ERROR((*process)->start(environment, config));
   auto deadline = start_deadline(config);
   auto world = calls.world();

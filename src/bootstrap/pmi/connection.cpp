@@ -17,11 +17,11 @@
 namespace hvd::bootstrap::pmi {
 namespace {
 
-constexpr std::size_t longest_line = 64 << 10;  // of a line from a server; far more than any sends
+constexpr std::size_t longest_line = 64 << 10;  // for a line from a server; no server sends such long lines
 constexpr std::size_t longest_request = 1000;   // servers have buffers of 1024 bytes
 constexpr auto leave_time = std::chrono::seconds(2);
 
-// False when the deadline passed first.
+// False if the deadline passes first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
   for (;;) {
     pollfd entry{descriptor, events, 0};
@@ -32,8 +32,8 @@ bool wait_for(int descriptor, short events, Deadline deadline) {
   }
 }
 
-// Tries again and again, since GCC 12's thread sanitizer does not know locks with a deadline. It hardly ever takes more
-// than one try.
+// Tries to lock in a loop, because GCC 12's thread sanitizer does not know locks with a deadline. More than one try is
+// hardly ever needed.
 std::unique_lock<std::mutex> lock_within(std::mutex& mutex, std::chrono::milliseconds span) {
   std::unique_lock lock(mutex, std::try_to_lock);
   for (auto end = Deadline::after(span); !lock.owns_lock() && !end.passed(); (void)lock.try_lock())
@@ -92,7 +92,7 @@ Status Connection::take_descriptor(int descriptor) {
     return Error(ErrorCode::unsupported, "PMI_FD=" + std::to_string(descriptor) +
                                              " is no socket of this process: it was closed on the way from the "
                                              "launcher, or inherited from a job that is over");
-  // A copy of our own, so that an MPI library may close its descriptor.
+  // This is our own copy of the descriptor, because an MPI library may close the original.
   socket_ = posix::FileDescriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!socket_) return system_error("PMI: duplicating the descriptor PMI_FD", errno);
   posix::withhold_from_children(socket_.get());
@@ -129,7 +129,7 @@ Status Connection::dial(const std::string& address, const std::string& id, Deadl
   posix::withhold_from_children(socket_.get());
   auto answer = ask("cmd=initack pmiid=" + id, "initack", deadline);
   if (!answer) return std::move(answer.error());
-  // The server sends three lines without being asked: size, rank, debug.
+  // The server sends three lines without being asked. They set size, rank and debug.
   for (int line = 0; line < 3; ++line) {
     auto set = read_line(deadline);
     if (!set) return std::move(set.error());
@@ -206,7 +206,7 @@ Result<std::string> Connection::ask_alone(const std::string& request, std::strin
   };
   auto line = exchange();
   if (!line) {
-    // A late answer would be taken for the answer to the next request.
+    // Nothing may be asked any more: the late answer would be taken for the answer to the next request.
     if (broken_.empty()) broken_ = line.error().message;
     return line;
   }
@@ -246,7 +246,7 @@ Status Connection::barrier(Deadline deadline) {
 }
 
 void Connection::abort() noexcept {
-  // This is sent even while another thread waits in a barrier, whose answer no longer matters.
+  // The abort is sent even while another thread waits in a barrier. The barrier's answer no longer matters then.
   auto lock = lock_within(mutex_, leave_time);
   (void)send_line("cmd=abort exitcode=1\n", Deadline::after(leave_time));
 }
@@ -254,7 +254,8 @@ void Connection::abort() noexcept {
 void Connection::finalize() noexcept {
   if (::getpid() != process_ || library_finalizes_ || finalized_) return;
   finalized_ = true;
-  // A process that exits while a thread waits in a barrier does not leave in order, and need not wait for the barrier.
+  // If a thread waits in a barrier while the process exits, the process cannot leave in order. It does not wait for the
+  // barrier.
   auto lock = lock_within(mutex_, leave_time);
   if (!lock.owns_lock()) return;
   (void)ask_alone("cmd=finalize", "finalize_ack", Deadline::after(leave_time));
@@ -274,7 +275,7 @@ Status Connection::open_doorway(int descriptor) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("PMI: socketpair", errno);
   inner_door_ = posix::FileDescriptor(ends[0]);
   posix::FileDescriptor outer(ends[1]);
-  // Like the descriptor that it replaces it outlives an exec: the program may be a shell whose child is the rank.
+  // The new descriptor outlives an exec, as the replaced one does: the program may be a shell whose child is the rank.
   if (::dup2(outer.get(), descriptor) < 0) return system_error("PMI: replacing the descriptor PMI_FD", errno);
   posix::withhold_from_children(inner_door_.get());
   try {
@@ -285,7 +286,7 @@ Status Connection::open_doorway(int descriptor) {
   return {};
 }
 
-// Serves until the MPI library, if one ever comes, has closed its end.
+// Serves the MPI library until the library closes its end. A library may never come.
 void Connection::serve_doorway() {
   std::string unread;
   std::string request;
@@ -298,7 +299,7 @@ void Connection::serve_doorway() {
     for (std::size_t end = unread.find('\n'); end != std::string::npos; end = unread.find('\n')) {
       request += unread.substr(0, end);
       unread.erase(0, end + 1);
-      // A spawn has many lines; every other request has one.
+      // A spawn request has many lines. Every other request has one line.
       if (request.starts_with("mcmd=") && !request.ends_with("endcmd")) {
         request += '\n';
         continue;

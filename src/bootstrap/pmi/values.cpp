@@ -8,7 +8,7 @@
 namespace hvd::bootstrap::pmi {
 namespace {
 
-// The alphabet of base64 for URLs: no blank, no '=' and nothing else that a shell or a parser could trip over.
+// The alphabet of base64 for URLs. It has no blank, no '=' and nothing else that a shell or a parser treats specially.
 constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 std::string text_of(ConstBytes bytes) {

@@ -1,5 +1,5 @@
 #pragma once
-// Values of any bytes and any length as the short words that a PMI-1 server can store.
+// Encodes values of any bytes and any length as short words that a PMI-1 server can store.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,16 +10,16 @@
 
 namespace hvd::bootstrap::pmi {
 
-// Keys of PMI-1 have one space for all ranks, are short and have no blanks.
+// Makes a key of PMI-1. All ranks share one space of keys; keys are short and have no blanks.
 std::string key_of(Rank rank, std::string_view key, std::size_t piece);
 
-// At least one piece, each of at most `longest` (32 or more) printable bytes; the first begins with the number of
-// pieces.
+// Cuts an encoded value into one or more pieces. Each piece has at most `longest` (32 or more) printable bytes. The
+// first piece begins with the number of pieces.
 std::vector<std::string> pieces_of(ConstBytes value, std::size_t longest);
 
-// The number that the first piece begins with; nothing if it begins with none.
+// Returns the number that the first piece begins with; nullopt if the piece does not begin with a number.
 std::optional<std::size_t> number_of_pieces(std::string_view first);
-// Nothing if a piece is damaged.
+// Returns nullopt if a piece is damaged.
 std::optional<Buffer> value_of(const std::vector<std::string>& pieces);
 
 }  // namespace hvd::bootstrap::pmi

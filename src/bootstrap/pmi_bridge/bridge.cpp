@@ -21,22 +21,22 @@ namespace {
 
 using pmi::value_in;
 
-// MPICH 4.0's client has lines of 1024 bytes in all, and crashes on longer values than these. What it puts it cuts
-// itself.
+// MPICH 4.0's client has lines of 1024 bytes in all, and crashes on values that are longer than this limit. The client
+// cuts the values that it puts itself.
 constexpr std::size_t longest_name = 64;
 constexpr std::size_t longest_value = 1024 - 2 * longest_name - 30;
-// How long MPI_Finalize's barrier may take. While one rank waits in it, another's MPI_Finalize may wait for an answer
-// from the first one's endpoints, which do not answer then (MPICH 4 over UCX and TCP). The other goes on when the first
-// does.
+// The longest time for the barrier of MPI_Finalize. While one rank waits in the barrier, the MPI_Finalize of another
+// rank may wait for an answer from the first rank's endpoints, which do not answer then (MPICH 4 over UCX and TCP).
+// When the first rank goes on after this time, so does the other.
 constexpr std::chrono::milliseconds leave_time{3000};
 
-// The key of one program's values. The program's space is in it, since the rank's next program begins with barrier 0
-// again.
+// Makes the key of the values that one program puts before a barrier. The key contains the program's space, because the
+// rank's next program begins with barrier 0 again.
 std::string key_of(const std::string& space, std::uint32_t barrier) {
   return "pmi." + space + "." + std::to_string(barrier);
 }
 
-// The number that a key ends with, as in "-allgather-shm-1-3-seg-1/2"; -1 if it does not.
+// Returns the rank that a key ends with, as in "-allgather-shm-1-3-seg-1/2"; -1 if the key ends with no rank.
 int rank_in(std::string_view key) {
   if (auto segment = key.find("-seg-"); segment != std::string_view::npos) key = key.substr(0, segment);
   std::size_t begin = key.find_last_not_of("0123456789");
@@ -44,7 +44,7 @@ int rank_in(std::string_view key) {
   return number_in<int>(digits).value_or(-1);
 }
 
-// Nodes by number, in the order in which the ranks mention them.
+// Numbers the nodes in the order in which the ranks mention them.
 std::vector<int> number(const std::vector<std::string>& nodes) {
   std::map<std::string_view, int> numbers;
   std::vector<int> node_of;
@@ -61,7 +61,7 @@ struct Block {
 }  // namespace
 
 std::optional<std::string> process_mapping(const std::vector<int>& node_of, std::size_t longest) {
-  // A block: consecutive ranks on a node, and consecutive nodes with as many ranks each.
+  // A block is a run of consecutive nodes that have the same number of consecutive ranks each.
   std::vector<Block> blocks;
   for (std::size_t at = 0; at < node_of.size();) {
     std::size_t end = at;
@@ -81,7 +81,7 @@ std::optional<std::string> process_mapping(const std::vector<int>& node_of, std:
     return text + ")";
   };
   if (std::string text = text_of(); text.size() <= longest) return text;
-  // The reader starts again at the end of the list, so one period of it is enough.
+  // The reader of the list starts again at its end, so one period of a repeating list is enough.
   for (std::size_t period = 1; period < blocks.size(); ++period) {
     bool repeats = blocks.size() % period == 0;
     for (std::size_t i = period; repeats && i < blocks.size(); ++i) repeats = blocks[i] == blocks[i - period];
@@ -135,7 +135,7 @@ Status PmiBridge::start() {
 }
 
 PmiBridge::~PmiBridge() {
-  // The MPI library closes its own end.
+  // The bridge closes only its own end; the MPI library closes the other one.
   if (our_end_) ::shutdown(our_end_.get(), SHUT_RDWR);
   if (thread_.joinable()) thread_.join();
 }
@@ -197,7 +197,7 @@ std::string PmiBridge::put(std::string_view request) {
 }
 
 std::string PmiBridge::barrier() {
-  // Some servers cannot keep a value of no bytes.
+  // A byte is added because some servers cannot keep a value of no bytes.
   unsent_.push_back(std::byte{0});
   Status status = bootstrap_.put(key_of(space_, barriers_), unsent_);
   unsent_.clear();
@@ -219,7 +219,8 @@ std::string PmiBridge::get(std::string_view key) {
   const std::string* value = find(key);
   int likely = rank_in(key);
   if (value == nullptr && likely >= 0 && likely < identity_.size && fetch(likely)) value = find(key);
-  // Keys in the library's own words (PMI_…) are questions to the server; every other key was put by some rank.
+  // Keys with the library's own prefixes (PMI_…, pmix.) are questions to the server. Every other key was put by some
+  // rank.
   bool is_question = key.starts_with("PMI_") || key.starts_with("pmix.");
   for (int rank = 0; value == nullptr && !is_question && rank < identity_.size; ++rank)
     if (fetch(rank)) value = find(key);

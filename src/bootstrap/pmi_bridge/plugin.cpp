@@ -1,5 +1,5 @@
-// libhorovod_bridge.so: the bridge for programs that start MPI before the runtime, or without it. The library that is
-// preloaded into them opens it (preload.c).
+// libhorovod_bridge.so is the bridge for programs that start MPI before the runtime, or without the runtime. A library
+// that is preloaded into these programs opens it (preload.c).
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -15,14 +15,16 @@
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
+#include "native/posix/settings_files.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that wait for nobody
+constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
 
-// Over horovodrun's store. It has one seat for every rank, and the runtime will want that seat, so the bridge takes it
-// only for a fence, and fetches then what the others have put. All ranks put the same names.
+// A bootstrap over horovodrun's store that is connected only during a fence or an exchange. The store has one seat for
+// every rank, and the runtime will want that seat. At the fence the bridge fetches what all ranks have put. All ranks
+// put values under the same names.
 class ByVisits final : public Bootstrap {
  public:
   const char* name() const override { return "visits"; }
@@ -103,7 +105,8 @@ class ByVisits final : public Bootstrap {
   std::map<std::pair<std::int32_t, std::string>, Buffer> values_;
 };
 
-// With horovodrun's store several programs of a rank may do so, one after the other; with its PMIx server only one may.
+// Returns the bootstrap that reaches the other ranks. With horovodrun's store several programs of a rank may use a
+// bridge, one after the other. With horovodrun's PMIx server only one program may.
 std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
   auto store = std::make_unique<ByVisits>();
   if (store->detected(environment)) return store;
@@ -112,14 +115,16 @@ std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
   return nullptr;
 }
 
-// The bridge lasts as long as the process: MPI_Finalize uses it again, on any thread and at any time.
+// The bridge lasts as long as the process, because MPI_Finalize uses it again, on any thread and at any time.
 Result<PmiBridge*> open_lasting_bridge() {
-  Environment environment = Environment::of_this_process();
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;  // the start of a runtime tells
+  auto completed = posix::with_settings_files(Environment::of_this_process(), warnings);
+  if (!completed) return std::move(completed.error());
+  const Environment& environment = *completed;
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   log::configure(config->log);
-  if (owner_of_place(environment) != 0) return nullptr;  // a program that a rank started
+  if (owner_of_place(environment) != 0) return nullptr;  // this program is a child of a rank
   std::unique_ptr<Bootstrap> bootstrap = way_to_the_others(environment);
   auto identity = bootstrap->join(environment, *config);
   if (!identity) return std::move(identity.error());
@@ -134,8 +139,8 @@ Result<PmiBridge*> open_lasting_bridge() {
 }  // namespace
 }  // namespace hvd::bootstrap
 
-// Collective over the job. Fills in the values of PMI_FD, PMI_RANK and PMI_SIZE, texts of at most `bytes`; they stay
-// empty for a job of one. On failure sets `failure` to a text that is never freed.
+// Collective over the job. Fills in the values of PMI_FD, PMI_RANK and PMI_SIZE as texts of at most `bytes`. They stay
+// empty for a job of one rank. On failure sets `failure` to a text that is never freed.
 extern "C" __attribute__((visibility("default"))) void horovod_open_bridge(char* fd, char* rank, char* size,
                                                                            std::size_t bytes, const char** failure) {
   auto bridge = hvd::bootstrap::open_lasting_bridge();

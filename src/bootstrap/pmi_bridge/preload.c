@@ -20,7 +20,7 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* empty without a bridge */
-static volatile int under_way, is_alone; /* alone: a job of one, which needs no server, but must not see PMIx */
+static volatile int under_way, is_alone; /* is_alone: a job of one rank needs no server, but must not see PMIx */
 
 static char* system_getenv(const char* name) {
   static char* (*next)(const char*);
@@ -32,7 +32,7 @@ static int begins(const char* text, const char* with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Somebody who brings the job's ranks together: a PMIx server, or horovodrun's own store. */
+/* True if something here brings the job's ranks together: a PMIx server, or horovodrun's own store. */
 static int is_launched(void) {
   if (system_getenv("PMIX_NAMESPACE") != NULL) return 1;
   return system_getenv("HOROVOD_RANK") != NULL &&
@@ -43,7 +43,7 @@ static int tells_of_pmix(const char* name) {
   return begins(name, "PMIX_") || begins(name, "PRTE_");
 }
 
-/* An MPI library that finds its peers by PMI alone. */
+/* True for an MPI library that can find its peers only through PMI. */
 static int is_mpi_without_pmix(const char* path) {
   const char* file = path == NULL ? NULL : strrchr(path, '/');
   file = file == NULL ? path : file + 1;
@@ -56,7 +56,8 @@ static int is_mpi_without_pmix(const char* path) {
   return !has_pmix;
 }
 
-/* Takes this library out of LD_PRELOAD, and leaves what sites preload: programs that the rank starts are no ranks. */
+/* Takes this library out of LD_PRELOAD, because programs that the rank starts are no ranks. What the site preloads
+ * stays. */
 static void stay_out_of_children(void) {
   const char* before = system_getenv("LD_PRELOAD");
   if (before == NULL) return;
@@ -88,10 +89,10 @@ static void stop(const char* why) {
   _exit(1);
 }
 
-/* Collective over the job: every rank is in MPI_Init. */
+/* Collective over the job: every rank calls this in its MPI_Init. */
 static void build_bridge(void) {
   if (!is_launched() || system_getenv("PMI_FD") != NULL || system_getenv("PMI_PORT") != NULL) return;
-  /* Intel's MPI was told whom to ask. */
+  /* Intel's MPI was already told which server to ask. */
   if (system_getenv("I_MPI_PMI_LIBRARY") != NULL || system_getenv("I_MPI_PMI") != NULL) return;
   Dl_info own;
   char path[PATH_MAX];
@@ -118,19 +119,20 @@ static void build_bridge_once(void) {
   under_way = 0;
 }
 
-/* Whether the answer is ours. */
+/* True if this library answers in place of the C library. */
 static int answers(const char* name, char** answer) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (under_way) return 0; /* who asks while the bridge is built wants the truth */
+  if (under_way) return 0; /* while the bridge is built, the real values are needed */
   pthread_once(&once, build_bridge_once);
   if (pmi_fd[0] == '\0' && !is_alone) return 0;
   if (is_alone && !tells_of_pmix(name)) return 0;
-  /* MPICH 5 stumbles over PRTE_LAUNCHED in a job of one; in others its progress between nodes is slow without it. */
+  /* In a job of one rank MPICH 5 fails if it sees PRTE_LAUNCHED. In other jobs MPICH 5's progress between nodes is
+   * slow without this variable. */
   if (!is_alone && begins(name, "PRTE_")) return 0;
   if (strcmp(name, "PMI_FD") == 0) *answer = pmi_fd;
   else if (strcmp(name, "PMI_RANK") == 0) *answer = pmi_rank;
   else if (strcmp(name, "PMI_SIZE") == 0) *answer = pmi_size;
-  else if (tells_of_pmix(name)) *answer = NULL; /* MPICH 5 refuses to choose between PMI and PMIx */
+  else if (tells_of_pmix(name)) *answer = NULL; /* MPICH 5 accepts either PMI or PMIx, not both */
   else return 0;
   return 1;
 }

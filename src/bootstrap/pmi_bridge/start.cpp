@@ -36,8 +36,9 @@ Status start_over_bridge(mpi::Process& process, Bootstrap& bootstrap, const Iden
   auto patience = milliseconds_of(config.start_timeout_s);
   auto opened = PmiBridge::open(bootstrap, identity, space, nodes, patience);
   if (!opened) return std::move(opened.error());
-  PmiBridge* bridge = opened->release();  // the library uses it again when the process exits
-  // MPICH 5 refuses to choose between PMI and PMIx; so do other libraries that look for the launcher's protocol.
+  PmiBridge* bridge = opened->release();  // the library uses the bridge again when the process exits
+  // PMIX_NAMESPACE is hidden because MPICH 5 accepts either PMI or PMIx, not both. Other libraries that look for the
+  // launcher's protocol do the same.
   Replaced fd("PMI_FD", std::to_string(bridge->descriptor()).c_str());
   Replaced rank("PMI_RANK", std::to_string(identity.rank.value).c_str());
   Replaced size("PMI_SIZE", std::to_string(identity.size).c_str());

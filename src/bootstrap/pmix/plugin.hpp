@@ -1,5 +1,5 @@
 #pragma once
-// What libhorovod_pmix.so hands over: opened with posix::open_plugin<PmixPlugin>("pmix", environment).
+// The table that libhorovod_pmix.so hands over. It is opened with posix::open_plugin<PmixPlugin>("pmix", environment).
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"
@@ -14,8 +14,8 @@ namespace hvd::bootstrap {
 struct PmixPlugin {
   posix::PluginStamp stamp;
   std::unique_ptr<Bootstrap> (*make_bootstrap)();
-  // For the launcher: native/pmix/server.cpp defines `std::unique_ptr<Server> hvd::pmix::make_server()`, and plugin.cpp
-  // fills in this entry. Null in a plugin that was built without it.
+  // For the launcher. native/pmix/server.cpp defines `std::unique_ptr<Server> hvd::pmix::make_server()`, and plugin.cpp
+  // stores that function here. The pointer is null in a plugin that was built without the server.
   std::unique_ptr<pmix::Server> (*make_server)();
 };
 

@@ -13,7 +13,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// Best first. A bootstrap that is not named here comes just before the last.
+// The best bootstrap comes first. A bootstrap that is not named here comes just before the last one.
 constexpr std::string_view preference[] = {"mpi", "pmix", "pmi", "environment", "rendezvous", "slurm", "single"};
 
 std::size_t place_of(std::string_view name) {
@@ -23,7 +23,7 @@ std::size_t place_of(std::string_view name) {
   return count * 2 - 3;
 }
 
-// Logs every verb of another bootstrap with the time that it took.
+// Logs every call of another bootstrap with the time that the call took.
 class Traced final : public Bootstrap {
   template <typename Call>
   std::invoke_result_t<Call> timed(const std::string& what, Call call) {
@@ -98,7 +98,7 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
       identity.error().message = "HOROVOD_BOOTSTRAP=" + config.bootstrap + ": " + identity.error().message;
       return std::move(identity.error());
     }
-    // A user who asks for `single` by name means it.
+    // The guard is skipped for a user who asks for `single` by name.
     if (config.bootstrap != "single") HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
     return Chosen{std::move(bootstrap), std::move(*identity), "forced by HOROVOD_BOOTSTRAP"};
   }
@@ -106,8 +106,8 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
                "HOROVOD_BOOTSTRAP=\"" + config.bootstrap + "\" is unknown: expected one of " + known);
 }
 
-// Two launchers, one inside of the other (horovodrun inside of srun), may both have left their marks. If the wrong one
-// were followed, every rank would take itself for the same rank.
+// Two launchers, one inside of the other (horovodrun inside of srun), may both have set their variables. If the wrong
+// launcher were followed, every process would get the same rank.
 Status check_agreement(const std::string& name_of_bootstrap, const Identity& identity, const Environment& environment) {
   for (auto [name, value] :
        {std::pair("HOROVOD_RANK", identity.rank.value), std::pair("HOROVOD_SIZE", identity.size)}) {
@@ -138,7 +138,7 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
   std::vector<Maker> ordered(makers.begin(), makers.end());
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Maker& a, const Maker& b) { return place_of(a.name) < place_of(b.name); });
-  std::string unusable;  // detected, but cannot be used here
+  std::string unusable;  // bootstraps that were detected but cannot be used here
   for (const Maker& maker : ordered) {
     auto bootstrap = make(maker);
     if (!bootstrap->detected(environment) || !bootstrap->confirmed(environment, config)) continue;

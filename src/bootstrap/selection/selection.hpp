@@ -1,6 +1,6 @@
 #pragma once
-// Which bootstrap this process uses: the first of mpi, pmix, pmi, environment, rendezvous, slurm, single that is
-// detected and can be used here; HOROVOD_BOOTSTRAP forces one.
+// Chooses the bootstrap of this process: the first of mpi, pmix, pmi, environment, rendezvous, slurm, single that is
+// detected and can be used here. HOROVOD_BOOTSTRAP forces one.
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace hvd::bootstrap {
 
-// Worth telling the user once per job: the caller prints it on rank 0 alone.
+// A message that the user should see once per job: the caller prints it on rank 0 only.
 using Notice = std::string;
 
 struct Chosen {
@@ -23,12 +23,12 @@ struct Chosen {
   std::string why;  // "detected", "forced by HOROVOD_BOOTSTRAP"
 };
 
-// Chooses and joins. May be called again in a process once the last choice was destroyed; keeping one per process is
-// cheaper. A bootstrap that was detected but cannot be used (its library is missing, its server is gone) is skipped
-// with a notice if another launcher's traces lead to the next one. It never ends in `single` then: that would be N jobs
-// of one rank.
+// Chooses a bootstrap and joins the job with it. May be called again in a process once the last choice was destroyed;
+// keeping one choice per process is cheaper. If a detected bootstrap cannot be used (its library is missing, its server
+// is gone) and another launcher has also left its variables, the next bootstrap is tried and a notice tells of this.
+// Such a search never ends with `single`: N jobs of one rank each would follow.
 Result<Chosen> choose(const Environment& environment, const Config& config, std::vector<Notice>& notices);
-// The same over other bootstraps than the registered ones, for tests.
+// For tests: chooses among `makers` in place of the registered bootstraps.
 Result<Chosen> choose(std::span<const Maker> makers, const Environment& environment, const Config& config,
                       std::vector<Notice>& notices);
 

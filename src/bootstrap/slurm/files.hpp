@@ -1,5 +1,5 @@
 #pragma once
-// Small files on a file system that nodes share.
+// Small files on a file system that several nodes share.
 #include <set>
 #include <string>
 
@@ -8,11 +8,11 @@
 
 namespace hvd::bootstrap {
 
-// Whether the file system is one of this machine. Every other (NFS, Lustre, GPFS, FUSE …) is taken for one that all
-// nodes see.
+// True if only this machine sees the file system. Every unknown type (NFS, Lustre, GPFS, FUSE …) is taken for a file
+// system that all nodes see.
 bool is_of_one_machine(const std::string& folder);
 Result<Buffer> read_file(const std::string& path);
-// A reader that sees the file sees all of it.
+// The file appears as a whole: a reader that sees it sees all of its content.
 Status write_file(const std::string& folder, const std::string& name, ConstBytes content);
 std::set<std::string> files_of(const std::string& folder);
 void remove_files_of(const std::string& folder);

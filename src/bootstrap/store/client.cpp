@@ -16,16 +16,16 @@ namespace {
 
 using store::Verb;
 
-constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries to come in
+constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries to enter the store
 
-// False when the deadline passed first.
+// False if the deadline passes first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
   for (;;) {
     pollfd entry{descriptor, events, 0};
     auto left = static_cast<int>(std::min<std::int64_t>(deadline.left().count() + 1, INT_MAX));
     int ready = ::poll(&entry, 1, left);
     if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket reports it
+    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket reports the error
     if (deadline.passed()) return false;
   }
 }
@@ -58,7 +58,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::enter(const Connect& connect, 
     }
     if (deadline.left() <= pause)
       return Error(ErrorCode::timeout, "the store of the job lets nobody in until the deadline: " + fault);
-    std::this_thread::sleep_for(pause);  // nothing tells when there is room
+    std::this_thread::sleep_for(pause);  // no event tells when the store has room
   }
 }
 
@@ -127,7 +127,7 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       table.insert(table.end(), message->begin() + 5, message->end());
       continue;
     }
-    if (answered != ticket) continue;  // answers a request whose deadline passed
+    if (answered != ticket) continue;  // it answers a request whose deadline passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
     ByteReader failure(reply.body);
@@ -177,7 +177,7 @@ Status StoreClient::fence(Deadline deadline) {
   if (!late_fence_.empty()) return Error(ErrorCode::peer_lost, late_fence_);
   auto reply = ask(static_cast<std::uint8_t>(Verb::fence), {}, deadline, "waiting for all ranks");
   if (!reply) {
-    // The store counts this rank as arrived; a second try would be counted for the next fence.
+    // The store counts this rank as arrived at this fence. It would count a second try for the next fence.
     if (reply.error().code == ErrorCode::timeout) {
       name_absent(reply.error(), "");
       late_fence_ = reply.error().message;
@@ -222,7 +222,7 @@ Result<Buffer> StoreClient::exchange(std::string_view key, const std::vector<Bro
   return std::move(pieces.mapped());
 }
 
-// A store that answers within a moment, although others are late, knows which.
+// Adds to an error the ranks that are late. The store knows them if it still answers within a moment.
 void StoreClient::name_absent(Error& error, std::string_view key) {
   constexpr auto answer_time = std::chrono::seconds(1);
   Buffer body;

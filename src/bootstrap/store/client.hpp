@@ -1,5 +1,5 @@
 #pragma once
-// A rank's end of a store (seats.hpp), over any channel that carries its messages.
+// A rank's connection to a store (seats.hpp), over any channel that carries the store's messages.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -18,22 +18,22 @@
 
 namespace hvd::bootstrap {
 
-// A connection to a store. Whole messages, nothing blocks.
+// A connection to a store. It carries whole messages, and its calls never block.
 struct StoreChannel {
   std::string store;  // "the launcher's local store", for error texts
   int descriptor = -1;
   std::function<Result<posix::Delivery>(ConstBytes message)> send;
-  std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what is left
-  std::function<bool()> has_unsent;                                 // null if sending leaves nothing
+  std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what send() has left
+  std::function<bool()> has_unsent;                                 // null if send() leaves nothing unsent
 };
 
-// Used by one thread at a time; every call returns by its deadline. The destructor leaves the store.
+// Used by one thread at a time. Every call returns by its deadline. The destructor leaves the store.
 class StoreClient {
  public:
-  // Connects once more; nothing if the store has no room now.
+  // Makes one try to connect. Returns nullopt if the store has no room now.
   using Connect = std::function<Result<std::optional<StoreChannel>>()>;
-  // `greeting` is the body of the first message; `secret` names the variable to look at if the store refuses the
-  // secret. If the store closes the connection before it has answered, the client tries again until the deadline.
+  // `greeting` is the body of the first message. If the store refuses the secret, the error names the variable
+  // `secret`. If the store closes the connection before it has answered, the client tries again until the deadline.
   static Result<std::unique_ptr<StoreClient>> enter(const Connect& connect, ConstBytes greeting,
                                                     const std::string& secret, Rank rank, int size, Deadline deadline);
   ~StoreClient();
@@ -42,15 +42,16 @@ class StoreClient {
 
   const std::string& job() const { return job_; }
   Status put(std::string_view key, ConstBytes value, Deadline deadline);
-  // Waits until the value was put.
+  // Returns the value as soon as rank `from` has put it.
   Result<Buffer> get(Rank from, std::string_view key, Deadline deadline);
   Status fence(Deadline deadline);
   // Collective: each rank brings a card and gets the cards of all. The error names the ranks that are late.
   Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
-  // The same for several ranks, among them this one; returns the table as it came.
+  // Does the exchange for several ranks, among them this one. Returns the encoded table.
   Result<Buffer> exchange(std::string_view key, const std::vector<BroughtCard>& cards, Deadline deadline);
   void abort(std::string_view reason) noexcept;
-  // Leaves, and returns when the store knows: this rank may enter again. Nothing can be asked afterwards.
+  // Leaves the store, and returns when the store knows: this rank may enter again then. Nothing can be asked
+  // afterwards.
   Status leave(Deadline deadline);
 
  private:
@@ -74,7 +75,7 @@ class StoreClient {
   std::string broken_;      // why nothing can be asked any more
   std::string late_fence_;  // why there can be no fence any more
   std::uint32_t ticket_ = 0;
-  std::map<std::uint32_t, Buffer> pieces_;  // pieces of tables, by the number of the exchange
+  std::map<std::uint32_t, Buffer> pieces_;  // pieces of tables, by the number of their exchange
 };
 
 }  // namespace hvd::bootstrap

@@ -61,7 +61,7 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
   return overdue;
 }
 
-// The poll is level-triggered: a listener that is watched while nobody may come in would wake its owner again and
+// The poll is level-triggered. If a listener were watched while nobody may come in, it would wake its owner again and
 // again.
 void FrontDoor::set_open(bool open) {
   if (open == is_open_) return;
@@ -72,7 +72,7 @@ void FrontDoor::set_open(bool open) {
   }
 }
 
-// Ticks while anybody is in, each time that the oldest one's time may be over.
+// Sets the clock for the end of the oldest stranger's time, or for the end of a rest. Otherwise the clock stops.
 void FrontDoor::set_clock() {
   auto span = std::chrono::milliseconds(0);
   if (!strangers_.empty())
@@ -86,7 +86,7 @@ void FrontDoor::set_clock() {
 }
 
 Status make_room_for_descriptors(std::size_t count, const char* what) {
-  // Descriptors that the process may open besides; the limit is one of the highest number.
+  // The descriptors that the process may need besides. The limit applies to the highest descriptor, not to their count.
   constexpr std::uint64_t others = 64;
   posix::DescriptorLimit limit = posix::descriptor_limit();
   std::uint64_t needed = count + others;

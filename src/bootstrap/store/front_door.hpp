@@ -1,8 +1,8 @@
 #pragma once
-// The door of a server: connections that have come in, but have not proven yet that they belong to the job. There is a
-// highest number of them. At that number nobody else is let in, and the kernel queues newcomers (net.core.somaxconn of
-// them), until one has proven itself, has ended or has had its time. Nobody is put out to make room: most likely all
-// are ranks of the job, which come many at once.
+// The door of a server. It holds the strangers: connections that have come in, but have not proven yet that they belong
+// to the job. The number of strangers is limited. At the limit no other connection is let in, and the kernel queues
+// newcomers (net.core.somaxconn of them) until a stranger has proven itself, has ended or has had its time. No stranger
+// is put out to make room: most likely all of them are ranks of the job, which come many at once.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,24 +19,24 @@ namespace hvd::bootstrap {
 // Used by one thread.
 class FrontDoor {
  public:
-  // The number of an event of the door; connections have larger numbers, which rise.
+  // The numbers of the door's own events. Connections have larger numbers, which rise.
   static constexpr std::uint64_t of_listeners = 0, of_clock = 1;
   static constexpr std::size_t spare_places = 128;  // for connections that are not ranks
 
-  // The listeners belong to the owner, and stay open as long as the door.
+  // The listeners belong to the owner and must stay open as long as the door exists.
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
               std::chrono::milliseconds patience);
 
-  // Whether another connection may be accepted; asked before each.
+  // True if another connection may be accepted. The owner asks before it accepts each one.
   bool is_open() const { return is_open_; }
   void let_in(std::uint64_t number);
   bool has(std::uint64_t number) const { return strangers_.contains(number); }
-  // The connection has proven itself, or has ended.
+  // Called when the connection has proven itself, or has ended.
   void let_go(std::uint64_t number);
-  // No descriptor was left: looking again makes sense a little later.
+  // Called when no descriptor was left. The door stays closed for a moment, and then the owner may try again.
   void rest();
-  // For an event of the clock: the connections whose time is over. What they said meanwhile must be read before they
-  // are put out.
+  // For an event of the clock: returns the connections whose time is over. The owner must read what they said meanwhile
+  // before it puts them out.
   std::vector<std::uint64_t> look_at_clock();
 
  private:
@@ -53,8 +53,8 @@ class FrontDoor {
   bool is_resting_ = false;
 };
 
-// Raises the limit of open files of this process (ulimit -n) by so many, as far as it may. The error says what needs
-// them.
+// Raises this process's limit of open files (ulimit -n) by `count`, as far as the system allows. The error says what
+// needs the descriptors.
 Status make_room_for_descriptors(std::size_t count, const char* what);
 
 }  // namespace hvd::bootstrap

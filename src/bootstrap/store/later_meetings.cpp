@@ -86,7 +86,7 @@ Result<Cards> LaterMeetings::exchange(std::string_view key, const Card& card, De
     return std::move(store.error());
   }
   auto cards = (*store)->exchange(key, card, deadline);
-  (void)(*store)->leave(deadline);  // everything is here: it does not matter if rank 0 has ended meanwhile
+  (void)(*store)->leave(deadline);  // this rank has all cards now, so it does not matter if rank 0 has ended meanwhile
   return cards;
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_unsent = 256;  // of answers that a client does not read
+constexpr std::size_t most_unsent = 256;  // answers to one client that does not read them
 
 struct Connection {
   posix::FileDescriptor socket;
@@ -71,7 +71,7 @@ struct LocalStoreServer::State {
     }
   }
 
-  // The connection may be gone afterwards.
+  // The connection may have ended when this call returns.
   void answer(std::uint64_t number, store::SharedMessage message) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
@@ -103,7 +103,8 @@ struct LocalStoreServer::State {
   }
 
   void read_from(std::uint64_t number) {
-    // A few messages for each readable event of a connection: a flood from one rank does not starve the others.
+    // Reads a few messages for each event of a connection, so that one rank which sends very many does not starve the
+    // others.
     for (int round = 0; round < 16; ++round) {
       auto found = connections.find(number);
       if (found == connections.end()) return;
@@ -130,7 +131,7 @@ struct LocalStoreServer::State {
     return count;
   }
 
-  // False if the message breaks the protocol. May end the connection.
+  // False if the message breaks the protocol. The call may end the connection.
   bool handle(const Connection& from, ConstBytes message) {
     if (seats->is_seated(from.number)) return seats->handle(from.number, message);
     ByteReader in(message);
@@ -198,7 +199,7 @@ void LocalStoreServer::serve() {
 
 void LocalStoreServer::rank_ended(Rank rank, std::string_view how) {
   if (!state_->seats->is_rank(rank.value)) return;
-  // What it said before it ended still counts. The loop is bounded, since others may talk all the time.
+  // What the rank said before it ended still counts. The loop is bounded, because other ranks may send all the time.
   for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
   state_->seats->lose(rank, how);
 }

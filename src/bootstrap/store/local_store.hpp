@@ -42,33 +42,33 @@
 namespace hvd::bootstrap {
 
 namespace local_store {
-// Set for every rank by the launcher, besides HOROVOD_RANK and HOROVOD_SIZE.
+// The launcher sets these for every rank, besides HOROVOD_RANK and HOROVOD_SIZE.
 inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
 inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
 }  // namespace local_store
 
-// Used by one thread. Never blocks.
+// Used by one thread. Its calls never block.
 class LocalStoreServer {
  public:
   struct Options {
     std::string job;  // unique on this machine; the ranks get it as Identity::job
     int size = 1;
-    // A rank asked for the end of the job. Called inside of serve() or rank_ended().
+    // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
-    // How long a connection may say nothing.
+    // The longest time that a new connection may say nothing.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);
   ~LocalStoreServer();
 
-  // The variables by which ranks find the store: (name, value).
+  // The variables by which ranks find the store, as pairs of name and value.
   const std::vector<std::pair<std::string, std::string>>& variables() const;
-  // Readable when serve() has something to do. Close-on-exec; goes into the owner's poll().
+  // The descriptor is readable when serve() has something to do. The owner adds it to its poll(). It is close-on-exec.
   int descriptor() const;
   // Handles everything that can be handled now.
   void serve();
-  // The owner saw the process of a rank end ("exited with code 3"): fences that wait for it fail and say so. Harmless
-  // for a rank that has done its part.
+  // Called when the owner saw the process of a rank end. `how` is a text like "exited with code 3". Fences that wait
+  // for the rank fail and name this reason. The call does no harm for a rank that has done its part.
   void rank_ended(Rank rank, std::string_view how);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view mark = "HVDstor2";
 constexpr std::size_t digest_bytes = sizeof(Digest);
-constexpr std::uint32_t refusal = 0xffffffff;  // in place of a message's length
+constexpr std::uint32_t refusal = 0xffffffff;  // sent in place of a message's length
 
 Digest draw_nonce() {
   Digest nonce{};
@@ -66,7 +66,7 @@ ConstBytes SealedStream::take(std::size_t size) {
   return taken;
 }
 
-// Keeps small pieces that follow one another together, so that one call sends them.
+// Appends to the last small piece in the queue, so that one call sends several small pieces.
 void SealedStream::queue(ConstBytes bytes) {
   if (out_.empty() || out_.back().shared != nullptr) out_.emplace_back();
   out_.back().own.insert(out_.back().own.end(), bytes.begin(), bytes.end());
@@ -98,7 +98,7 @@ Result<posix::Delivery> SealedStream::send(store::SharedMessage message) {
     return posix::Delivery::done;
   }
   queue_message(std::move(message));
-  // What has no room in the socket now goes with the next call.
+  // What does not fit into the socket now is sent by a later call of flush().
   return flush() == posix::Delivery::closed ? posix::Delivery::closed : posix::Delivery::done;
 }
 
@@ -146,7 +146,7 @@ posix::Delivery SealedStream::read_more() {
   }
 }
 
-// False: more bytes are needed.
+// False if more bytes are needed.
 Result<bool> SealedStream::shake_hands() {
   if (side_ == Side::accepted) {
     if (unread() < 2 * digest_bytes) return false;
@@ -186,7 +186,8 @@ Result<posix::Delivery> SealedStream::receive(Buffer& message) {
         refused_ = true;
         return Error(ErrorCode::mismatch, "the other end has another secret");
       }
-      // Limits what a stranger can make us keep; nothing else is concluded from it before the seal is checked.
+      // This limits how much memory a stranger can make us use. Nothing else is concluded from the length before the
+      // seal is checked.
       if (size > largest_message_) return Error(ErrorCode::mismatch, "the other end sent a message that is too long");
       if (unread() >= sizeof size + size + digest_bytes) {
         take(sizeof size);

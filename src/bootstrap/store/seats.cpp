@@ -77,7 +77,7 @@ std::string StoreSeats::missing(Rank rank, std::string_view key) {
          "\"";
 }
 
-// The current fence ends when all ranks are in, and fails when one is lost that is not in.
+// Ends the current fence if all ranks have arrived. Fails the fence if a rank is lost that has not arrived.
 void StoreSeats::settle_fence() {
   bool complete = arrived_ == options_.size;
   if (!complete && lost_ == 0) return;
@@ -92,7 +92,7 @@ void StoreSeats::settle_fence() {
     ++fences_done_;
     arrived_ = 0;
   }
-  // First collected, since an answer can end a connection.
+  // The waiting ranks are collected first, because an answer can end a connection.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;
   for (Seated& each : seats_)
     if (auto ticket = std::exchange(each.fence_ticket, std::nullopt); ticket && each.connection)
@@ -157,7 +157,7 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
     case Verb::leave:
       if (!in.at_end()) return false;
       from->second.has_left = true;
-      left(connection, "");  // now, since the rank may come back before its old connection is seen to end
+      left(connection, "");  // at once, because the rank may come back before the end of its old connection is seen
       if (ticket != 0) answer_done(connection, ticket);
       return true;
     default: return false;
@@ -206,8 +206,8 @@ bool StoreSeats::get(std::uint64_t connection, std::uint32_t ticket, ByteReader&
 
 bool StoreSeats::fence(Rank rank, std::uint32_t ticket) {
   Seated& mine = seat_of(rank);
-  if (mine.fence_ticket) return false;  // a client has one request at a time
-  // A rank that comes again to a fence that failed has arrived already.
+  if (mine.fence_ticket) return false;  // a client makes one request at a time
+  // A rank that comes again to a fence that has failed was counted already.
   if (mine.fences++ == fences_done_) ++arrived_;
   mine.fence_ticket = ticket;
   settle_fence();
@@ -241,7 +241,7 @@ bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteRe
   if (!in.ok() || !in.at_end()) return false;
   auto found = exchanges_.find(key);
   if (found == exchanges_.end() || found->second.about_to_ask.erase(connection) == 0) {
-    // The card was refused, and the rank was told; or it went with those of all when a rank was lost.
+    // Either the card was refused, and the rank was told so; or the whole exchange was ended when a rank was lost.
     std::string lost = lost_among(std::vector<bool>(seats_.size(), false));
     answer_failed(connection, ticket, ErrorCode::peer_lost, lost.empty() ? "it has brought no card" : lost);
     return true;
@@ -251,7 +251,8 @@ bool StoreSeats::exchange(std::uint64_t connection, std::uint32_t ticket, ByteRe
   return true;
 }
 
-// All are taken out before anybody is answered: an answer can end a connection, and that can settle other exchanges.
+// All finished exchanges are taken out before anybody is answered: an answer can end a connection, and that end can
+// settle other exchanges.
 void StoreSeats::settle_exchanges() {
   using Taken = decltype(exchanges_)::node_type;
   std::vector<Taken> complete;
@@ -284,7 +285,7 @@ void StoreSeats::hand_out(Exchange& exchange) {
   }
 }
 
-// What became of the first lost rank that has not come; empty if there is none.
+// Describes the first lost rank that has not come; empty if there is none.
 std::string StoreSeats::lost_among(const std::vector<bool>& has_come) const {
   for (std::size_t rank = 0; rank < has_come.size() && lost_ > 0; ++rank)
     if (!has_come[rank] && !seats_[rank].lost.empty())

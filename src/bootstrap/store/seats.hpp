@@ -1,7 +1,7 @@
 #pragma once
-// What a store of a job knows: who is in, what was put, who waits for what. It has no sockets: its owner hands it the
-// messages of clients, by the number of their connection, and sends its answers. The messages are those of
-// local_store.hpp.
+// What a store of a job knows: which ranks are in, what they have put, which of them wait and for what. It has no
+// sockets. Its owner hands it the messages of clients, with the number of the client's connection, and sends its
+// answers. local_store.hpp describes the messages.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,7 +21,7 @@
 
 namespace hvd::bootstrap {
 
-// What a client says of itself when it comes in.
+// What a client says about itself when it comes in.
 struct StoreGuest {
   std::uint32_t wire_version = 0;
   std::int32_t rank = -1;
@@ -35,20 +35,21 @@ class StoreSeats {
     std::string job;
     int size = 1;
     std::function<void(Rank, std::string_view reason)> on_abort;
-    // Sends to a connection. It may end the connection, and say so by left().
+    // Sends a message to a connection. The call may end the connection, and reports this end by left().
     std::function<void(std::uint64_t connection, store::SharedMessage message)> answer;
   };
   explicit StoreSeats(Options options);
 
-  // A client has proven that it belongs to the job: answers `welcome` or `failed`. True if it is in.
+  // Called when a client has proven that it belongs to the job. Answers `welcome` or `failed`. True if the client is
+  // in.
   bool seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest);
   bool is_seated(std::uint64_t connection) const { return clients_.contains(connection); }
   bool is_empty() const { return clients_.empty(); }
-  // A message of a client that is in. False if it breaks the protocol.
+  // Handles a message of a client that is in. False if the message breaks the protocol.
   bool handle(std::uint64_t connection, ConstBytes message);
-  // A connection ended. `why` completes "rank 3 …"; it does not count for a rank that has left.
+  // Called when a connection has ended. `why` completes "rank 3 …". The end does not count for a rank that has left.
   void left(std::uint64_t connection, std::string_view why);
-  // The process of a rank ended.
+  // Called when the process of a rank has ended.
   void lose(Rank rank, std::string_view how);
 
   bool is_rank(std::int32_t number) const { return number >= 0 && number < options_.size; }
@@ -65,21 +66,21 @@ class StoreSeats {
   };
   struct Seated {
     std::optional<std::uint64_t> connection;
-    std::uint64_t fences = 0;  // entered so far
+    std::uint64_t fences = 0;  // fences that the rank has entered so far
     std::optional<std::uint32_t> fence_ticket;
-    std::string lost;  // how it ended; empty while it lives
+    std::string lost;  // how the rank ended; empty while it lives
     std::map<std::string, Buffer, std::less<>> values;
     std::multimap<std::string, WaitingGet, std::less<>> waiting;
   };
 
-  // What all ranks bring under one key, until it is handed out.
+  // What all ranks bring under one key. It is kept until the table is handed out.
   struct Exchange {
     explicit Exchange(int ranks) : table(ranks), has(static_cast<std::size_t>(ranks), false) {}
     std::uint32_t number = 0;
     CardTable table;
     std::vector<bool> has;
     int arrived = 0;
-    std::set<std::uint64_t> about_to_ask;  // connections that have brought cards and not asked for the table yet
+    std::set<std::uint64_t> about_to_ask;  // connections that have brought cards but have not asked for the table yet
     std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
   };
 
@@ -106,7 +107,7 @@ class StoreSeats {
   std::uint64_t fences_done_ = 0;
   std::map<std::string, Exchange, std::less<>> exchanges_;
   std::uint32_t exchanges_begun_ = 0;
-  int arrived_ = 0;  // at the current fence
+  int arrived_ = 0;  // ranks that have arrived at the current fence
   int lost_ = 0;
   std::size_t stored_bytes_ = 0;
 };

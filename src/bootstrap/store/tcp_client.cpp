@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds no_time(0);
 struct Attempt {
   posix::TcpAddress address;
   posix::FileDescriptor socket;
-  std::unique_ptr<SealedStream> stream;  // once connected
+  std::unique_ptr<SealedStream> stream;  // null until the connection is made
 };
 
 void resolve(const std::string& host, const std::string& port, std::vector<posix::TcpAddress>& addresses,
@@ -50,14 +50,14 @@ std::vector<posix::TcpAddress> resolve_all(std::string_view list, const std::str
   return addresses;
 }
 
-// An attempt that has failed closes its socket; its fault is remembered.
+// Closes the socket of an attempt that has failed, and remembers the reason.
 void give_up(Attempt& attempt, const std::string& why, std::string& faults) {
   faults += (faults.empty() ? "" : "; ") + attempt.address.text() + ": " + why;
   attempt.stream.reset();
   attempt.socket.reset();
 }
 
-// True when the store's greeting has come, which proves nothing yet.
+// True once the store's greeting has come. The greeting proves nothing yet.
 bool advance(Attempt& attempt, std::string_view secret, std::string& faults, bool& was_closed) {
   if (attempt.stream == nullptr) {
     if (int reason = posix::outcome_of_connecting(attempt.socket.get())) {
@@ -83,7 +83,7 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
   return false;
 }
 
-// Null if a store is there, but closed the connection at once: it may have no room now.
+// Returns null if a store is there but closed the connection at once: it may have no room now.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
                                            Deadline deadline) {
   std::string faults;

@@ -1,5 +1,5 @@
 #pragma once
-// Enters a store that is reached over TCP.
+// Enters a store over TCP.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,9 +11,9 @@
 
 namespace hvd::bootstrap {
 
-// `addresses` belong to one host and are separated by commas ("10.0.0.3,[fd00::3]", or names). They are dialled one
-// after another, each a moment after the one before. The first one that answers as a store is taken; it must then prove
-// that it knows the secret.
+// `addresses` belong to one host and are separated by commas ("10.0.0.3,[fd00::3]", or names). They are dialled in
+// order, each one a moment after the address before it. The first address that answers as a store is taken. The store
+// must then prove that it knows the secret.
 Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
                                                      std::string_view secret, Rank rank, int size, Deadline deadline);
 

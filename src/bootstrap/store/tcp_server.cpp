@@ -27,7 +27,7 @@ namespace {
 using store::Verb;
 
 constexpr auto strangers_time = std::chrono::seconds(10);
-constexpr std::size_t most_unsent_bytes = 64 << 20;  // of answers that a client does not read
+constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers to one client that does not read them
 constexpr auto lingering_time = std::chrono::seconds(5);
 
 struct SealedConnection {
@@ -49,7 +49,7 @@ struct TcpStoreServer::State {
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false;
-  int warnings_left = 8;  // about strangers: port scanners come often
+  int warnings_left = 8;  // about strangers; there is a limit because port scanners come often
   Buffer incoming;
 
   ~State() {
@@ -92,7 +92,7 @@ struct TcpStoreServer::State {
     }
   }
 
-  // Ends a connection. `why` completes "rank 3 …" and "a connection from 10.0.0.9:4711 …".
+  // Ends a connection. `why` completes both "rank 3 …" and "a connection from 10.0.0.9:4711 …".
   void drop(std::uint64_t number, const std::string& why) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
@@ -100,7 +100,7 @@ struct TcpStoreServer::State {
     connections.erase(found);
     posix::stop_withholding(gone.stream->descriptor());
     if (door.has(number)) {
-      // A connection that said nothing at all may be a rank's that found a better address.
+      // A connection that said nothing at all may come from a rank that has found a better address of this host.
       bool is_news = !gone.stream->is_untouched() && warnings_left > 0;
       auto level = is_news ? log::Level::warning : log::Level::debug;
       if (log::enabled(level))
@@ -111,7 +111,7 @@ struct TcpStoreServer::State {
     seats->left(number, why);
   }
 
-  // The connection may be gone afterwards.
+  // The connection may have ended when this call returns.
   void answer(std::uint64_t number, store::SharedMessage message) {
     auto found = connections.find(number);
     if (found == connections.end()) return;
@@ -133,8 +133,8 @@ struct TcpStoreServer::State {
   }
 
   void read_from(std::uint64_t number) {
-    // A few messages for each readable event of a connection: a flood from one rank does not starve the others. What is
-    // left in the stream's own memory is read at once, since no event announces it.
+    // Reads until no whole message is left. What is in the stream's own memory must be read at once, because no event
+    // announces it.
     for (;;) {
       auto found = connections.find(number);
       if (found == connections.end()) return;
@@ -150,7 +150,7 @@ struct TcpStoreServer::State {
     }
   }
 
-  // False if the message breaks the protocol. May end the connection.
+  // False if the message breaks the protocol. The call may end the connection.
   bool handle(std::uint64_t number, ConstBytes message) {
     if (seats->is_seated(number)) return seats->handle(number, message);
     ByteReader in(message);
@@ -185,11 +185,12 @@ struct TcpStoreServer::State {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), interface) != wanted.end();
   }
 
-  // All addresses with the same port.
+  // Listens on all wanted addresses with the same port.
   Status listen_on(std::int64_t wanted_port) {
     auto found = posix::interfaces();
     if (!found) return std::move(found.error());
-    // Bridges of containers have addresses that exist on every host; the loopback reaches only this host.
+    // The addresses that reach this host only, or any host, come last: bridges of containers have addresses that exist
+    // on every host, and the loopback reaches only this host.
     std::stable_sort(found->begin(), found->end(), [](const posix::Interface& a, const posix::Interface& b) {
       auto order = [](const posix::Interface& it) { return it.is_loopback ? 2 : it.is_bridge ? 1 : 0; };
       return order(a) < order(b);
@@ -200,7 +201,7 @@ struct TcpStoreServer::State {
     for (const posix::Interface& interface : *found) {
       if (!is_wanted(interface.name)) continue;
       for (const posix::InterfaceAddress& each : interface.addresses) {
-        if (each.address.is_link_local()) continue;  // it means another host on every interface
+        if (each.address.is_link_local()) continue;  // such an address means another host on each interface
         auto listener = posix::listen_on_tcp(each.address.with_port(port));
         if (!listener) return std::move(listener.error());
         if (!*listener) return Error(ErrorCode::system, "port " + std::to_string(port) + " is taken");
@@ -215,7 +216,7 @@ struct TcpStoreServer::State {
   }
 
   Status listen_somewhere() {
-    constexpr int tries = 20;  // the port that the kernel chose for the first address may be in use on another
+    constexpr int tries = 20;  // the port that the kernel chose for the first address may be in use on another address
     bool ranged = options.first_port > 0;
     std::int64_t count = ranged ? options.last_port - options.first_port + 1 : tries;
     Status last = Error(ErrorCode::invalid_argument, "a range of ports without any");
@@ -252,8 +253,8 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
     doors.push_back(listener.get());
   }
   auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
-  // Usually one rank of each host comes for all of them: a missing descriptor is an error only if somebody waits
-  // outside.
+  // Usually one rank of each host comes for all ranks of the host. Therefore too few descriptors are an error only if a
+  // connection has to wait outside.
   (void)make_room_for_descriptors(places, "the store");
   HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
@@ -285,7 +286,7 @@ bool TcpStoreServer::is_idle() const {
 
 void TcpStoreServer::rank_ended(Rank rank, std::string_view how) {
   if (!state_->seats->is_rank(rank.value)) return;
-  // What it said before it ended still counts. The loop is bounded, since others may talk all the time.
+  // What the rank said before it ended still counts. The loop is bounded, because other ranks may send all the time.
   for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
   state_->seats->lose(rank, how);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks and a store say to each other: the local store's wire format (described in local_store.hpp), whose
+// What ranks and a store say to each other: the local store's wire format (described in local_store.hpp). The same
 // messages also go over TCP (tcp_server.hpp).
 #include <chrono>
 #include <cstddef>
@@ -39,14 +39,14 @@ enum class Verb : std::uint8_t {
   absent
 };
 
-// A message that goes to many, who share its bytes.
+// A message that goes to many clients, which share its bytes.
 struct Message {
   Buffer bytes;
   mutable std::optional<Digest> digest{};  // null until somebody needs it
 };
 using SharedMessage = std::shared_ptr<const Message>;
 
-// Begins a message; the body is appended with a ByteWriter.
+// Begins a message. The caller appends the body with a ByteWriter.
 inline Buffer message(Verb verb, std::uint32_t ticket) {
   Buffer buffer;
   ByteWriter out(buffer);

@@ -1,15 +1,14 @@
-// What the agent does, by its state:
-//  1. serving. Prepare: on another host it takes its lifeline; it shares out the processors and says that it is ready.
-//     Then it starts ranks as they are ordered, and says for each whether it was started.
-//     It relays their output as long as it has credit. Everything else it says at once, so a blocked terminal does not
-//     hide that a rank has failed.
-//     It reaps every child, its own and adopted ones; the end of a rank is reported with what the memory group says.
-//     That a rank was stopped is reported, too.
+// What the agent does in each of its states:
+//  1. serving. On Prepare it takes its lifeline (on another host), shares out the processors and reports that it is
+//     ready. Then it starts ranks as they are ordered, and reports for each whether it was started. It relays the
+//     ranks' output as long as it has credit. Everything else it sends at once, so that a blocked terminal does not
+//     hide the failure of a rank. It reaps every child, its own and adopted ones. It reports the end of a rank together
+//     with what the memory control group says. It also reports that a rank was stopped.
 //  2. ending, after End: it ends all processes below it (ending.hpp).
-//  3. draining: no child is left, but not all of their output is sent.
-//  4. waiting: AllEnded is said; Dismiss comes next.
-//  5. orphaned: horovodrun is gone, or its host is, or nobody can tell. The agent ends all processes below it, throws
-//     their output away and removes the session's folder.
+//  3. draining: no child is left, but not all of the ranks' output is sent.
+//  4. waiting: it has reported AllEnded and waits for Dismiss.
+//  5. orphaned: horovodrun is gone, or horovodrun's host is gone, or nobody can tell. The agent ends all processes
+//     below it, throws their output away and removes the session's folder.
 //  6. dismissed: it exits.
 #include "launcher/agent/agent.hpp"
 
@@ -65,7 +64,7 @@ class Agent {
   }
 
  private:
-  // One for each order.
+  // There is one obey() for each order.
   void obey(const Prepare& order) {
     grace_ = milliseconds(order.grace_ms);
     tells_bindings_ = order.tells_bindings;
@@ -142,16 +141,16 @@ class Agent {
     ending_.begin(SIGTERM, grace_);
   }
 
-  // In the other states the agent only waits. No process can come once none is left, since horovodrun starts no ranks
-  // after End.
+  // True if processes have to be ended. In the other states the agent only waits. Once no process is left, none can
+  // come, because horovodrun starts no ranks after End.
   bool has_to_act() const { return state_ == State::ending || is_orphaned(); }
   bool is_orphaned() const { return state_ == State::orphaned; }
 
   void read_signals() {
     while (auto event = signals_.next()) {
       if (event->signal != SIGCHLD) channel_.send(Told{event->signal});
-      // Linux before 5.3 has no handles of processes, but this hint: of several ends it keeps one signal, that of the
-      // first.
+      // Linux before 5.3 has no handles of processes. There only the signal tells which child ended first: if several
+      // children end, one signal is kept, and it names the first child.
       else if (event->sender > 0 && !order_of_ends_.knows(event->sender)) reap(event->sender);
     }
     pid_t seen = 0;
@@ -179,7 +178,7 @@ class Agent {
 
   void report_end(pid_t child, int status) {
     auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const RankProcess& r) { return r.process == child; });
-    if (rank == ranks_.end()) return;  // an adopted one
+    if (rank == ranks_.end()) return;  // an adopted process
     hear_of_start(*rank);
     rank->process = 0;
     Exited exited;
@@ -226,7 +225,8 @@ class Agent {
     if (state_ == State::draining) drain();
   }
 
-  // No process is left that could write, so the pipes hold all there will be, even if a stranger keeps an end open.
+  // Reads what is left in the pipes. No process is left that could write, so the pipes hold all that will come, even if
+  // a foreign process keeps an end open.
   void drain() {
     while (output_.may_relay() && relay_output()) {
     }
@@ -244,7 +244,7 @@ class Agent {
   std::vector<RankProcess> ranks_;
   posix::OrderOfEnds order_of_ends_;
   std::vector<pollfd> polled_;
-  std::size_t watched_ = 0;  // where in polled_ leash and lifeline are
+  std::size_t watched_ = 0;  // the index in polled_ of leash and lifeline
   Environment environment_ = Environment::of_this_process();
   std::vector<Share> shares_;
   posix::FileDescriptor lifeline_;

@@ -1,7 +1,7 @@
 #pragma once
-// The process on each host that starts the ranks, relays their output and reports their ends. It has a session of its
-// own and a single thread, is the parent of the ranks and adopts what they leave behind. It ends them all when
-// horovodrun is done or gone, however that happened.
+// The agent is the process on each host that starts the ranks, relays their output and reports their ends. It has a
+// session of its own and a single thread. It is the parent of the ranks and adopts the processes that they leave
+// behind. It ends all of them when horovodrun is done or gone, for whatever reason.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -14,17 +14,17 @@
 namespace hvd::launcher {
 
 struct AgentSettings {
-  std::string session_folder;       // removed when horovodrun is gone; empty: none
-  Inheritance inheritance;          // what the ranks shall start with
+  std::string session_folder;       // removed when horovodrun is gone; empty: no folder
+  Inheritance inheritance;          // what the ranks are to start with
   std::chrono::milliseconds grace;  // between the first signal and SIGKILL when horovodrun is gone
-  // Becomes readable when the agent is to end as if horovodrun were gone; -1: nobody can ask for that.
+  // A descriptor that becomes readable when the agent is to end as if horovodrun were gone. -1: there is none.
   int leash = -1;
-  // On another host: what the ranks get besides what horovodrun sends them.
+  // On another host: the variables that the ranks get besides those that horovodrun sends.
   std::optional<Environment> own_environment{};
 };
 
-// Serves the stream until it is dismissed, or until the other end is gone and nothing is left to end.
-// Call it in the agent's own process. Returns the exit code.
+// Serves the stream until the agent is dismissed, or until the other end is gone and nothing is left to end. Call it in
+// the agent's own process. Returns the exit code.
 int run_agent(HorovodrunChannel channel, const AgentSettings& settings);
 
 }  // namespace hvd::launcher

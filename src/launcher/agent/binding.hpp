@@ -1,5 +1,5 @@
 #pragma once
-// Which processors each rank of this host may use, and how many threads that is good for.
+// Decides which processors each rank of this host may use, and how many threads the rank should start.
 #include <string>
 #include <vector>
 
@@ -10,11 +10,11 @@ namespace hvd::launcher {
 
 struct Share {
   posix::CpuMask cpus;      // empty: not bound
-  int threads = 0;          // cores of its own, for OMP_NUM_THREADS; 1 if it shares cores; 0: not known
+  int threads = 0;          // for OMP_NUM_THREADS: the rank's own cores; 1 if it shares cores; 0: not known
   std::string description;  // for --verbose
 };
 
-// The shares never exceed the processors of this process. If the ranks cannot be bound, a notice says why; that is no
+// Shares out only the processors that this process may use. If the ranks cannot be bound, a notice says why. That is no
 // error.
 std::vector<Share> share_processors(int ranks, const Environment& environment, std::vector<std::string>& notices);
 

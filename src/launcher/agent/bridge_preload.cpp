@@ -13,11 +13,11 @@
 namespace hvd::launcher {
 namespace {
 
-// Inside of these programs the ranks see other folders.
+// Inside of these programs the ranks see other folders than the agent does.
 constexpr std::string_view container_runtimes[] = {"apptainer", "singularity", "docker",       "podman",  "shifter",
                                                    "sarus",     "enroot",      "charliecloud", "ch-run",  "udocker",
                                                    "bwrap",     "chroot",      "nerdctl",      "kubectl", "runc"};
-// The runtime of a sanitizer ends its program if another library was loaded before it.
+// A sanitizer's runtime ends its program if another library was loaded before the runtime.
 constexpr std::string_view sanitizers[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
 
 std::string_view name_in(std::string_view path) {
@@ -25,7 +25,7 @@ std::string_view name_in(std::string_view path) {
 }
 
 bool is_wanted(const Environment& of_rank) {
-  std::vector<std::string> warnings;  // the ranks print them, and refuse what is malformed
+  std::vector<std::string> warnings;  // ignored here: the ranks print them, and refuse malformed values
   auto config = Config::from(of_rank, warnings);
   if (config && !config->pmi_bridge) return false;
   if (of_rank.has("PMI_FD") || of_rank.has("PMI_PORT")) return false;
@@ -52,7 +52,7 @@ std::optional<std::string> preload_with_bridge(const std::string& program, const
   if (!is_wanted(of_rank)) return std::nullopt;
   std::error_code missing;
   std::string bridge = std::filesystem::canonical(posix::plugin_path("pmi_bridge", of_rank), missing);
-  // The loader takes these for the end of a name.
+  // The loader takes blanks and colons in LD_PRELOAD for the end of a name.
   if (missing || bridge.find_first_of(" :") != std::string::npos) return std::nullopt;
   std::string preloaded = of_rank.get("LD_PRELOAD").value_or("");
   if (preloaded.find("libhorovod_pmi_bridge.so") != std::string::npos || !bears_it(program)) return std::nullopt;

@@ -22,7 +22,8 @@ struct Wish {
   const HostView& host;
 };
 
-// What ranks go by, where a runtime hands on no variables by itself. PATH and the like are the image's.
+// The variables that ranks need. They are passed on by name if a runtime passes on no variables by itself. PATH and
+// similar variables must be those of the image.
 constexpr std::string_view handed_on[] = {"HOROVOD_", "PMIX_", "PMI_", "SLURM_", "OMPI_", "PALS_", "FLUX_",
                                           "JSM_",     "LSB_",  "PBS_", "MPICH_", "NCCL_", "OMP_",  "CUDA_",
                                           "ROCR_",    "HIP_",  "UCX_", "FI_",    "TORCH_"};
@@ -49,8 +50,9 @@ Result<WordList> in_apptainer(const std::string& program, const Wish& wish) {
   return words;
 }
 
-// Charliecloud shows an image read-only, so it can bind only over folders that the image has. One further up shows the
-// same, unless the image has something of its own there.
+// Charliecloud shows an image read-only, so it can bind a folder only over a folder that the image has. If the image
+// lacks the folder, the nearest parent that the image has is bound instead, unless the image has content of its own
+// there.
 Result<Bind> over_what_is_there(Bind bind, const Wish& wish) {
   constexpr std::string_view own[] = {"/", "/bin", "/ch", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var"};
   const std::string wanted = bind.target;
@@ -69,7 +71,7 @@ Result<Bind> over_what_is_there(Bind bind, const Wish& wish) {
 
 Result<WordList> in_charliecloud(const std::string& program, const Wish& wish) {
   WordList words{program, "--cd=" + wish.host.folder, "--unset-env=LD_LIBRARY_PATH"};
-  // Where the image keeps its variables, such as PATH.
+  // The file in the image that holds its variables, such as PATH.
   if (wish.image.kind == ImageKind::folder && wish.host.exists(wish.image.word + "/ch/environment"))
     words.emplace_back("--set-env");
   WordList binds;
@@ -85,12 +87,12 @@ Result<WordList> in_charliecloud(const std::string& program, const Wish& wish) {
   return words;
 }
 
-// Shared memory, sockets and process numbers are those of the host, as if the rank were no container.
+// Shared memory, sockets and process numbers are those of the host, as if the rank were not in a container.
 Result<WordList> in_podman(const std::string& program, const Wish& wish) {
   WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
   if (wish.host.gpus != Gpus::none) words.emplace_back("--gpu");
   add_words(words, {"--workdir", wish.host.folder});
-  add_words(words, {"--volume", "/tmp:/tmp"});  // the others show it by themselves
+  add_words(words, {"--volume", "/tmp:/tmp"});  // the other runtimes show /tmp by themselves
   for (const Bind& bind : wish.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
   for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
   words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);
@@ -102,7 +104,7 @@ Result<WordList> in_enroot(const std::string& program, const Wish& wish) {
   WordList words{program, "start", "--root"};
   for (const Bind& bind : wish.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
   for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
-  // It begins in a folder of its own.
+  // Enroot begins in a folder of its own, so the shell changes to the rank's folder.
   add_words(words, {wish.image.word, "sh", "-c", "cd \"$0\" && exec \"$@\"", wish.host.folder});
   add_words(words, wish.command);
   return words;
@@ -114,7 +116,7 @@ struct Runtime {
   std::initializer_list<ImageKind> kinds;
   Result<WordList> (*compose)(const std::string& program, const Wish& wish);
 };
-// In the order in which they are tried.
+// The runtimes in the order in which they are tried.
 const Runtime runtimes[] = {
     {"apptainer", {sif, squashfs, folder, oci}, in_apptainer},
     {"singularity", {sif, squashfs, folder, oci}, in_apptainer},
@@ -144,7 +146,8 @@ std::string plain_path(const std::string& path) {
   return plain;
 }
 
-// Programs of other users must not see each other's sockets, so runtimes leave these out unless asked.
+// Returns the folders of the launcher's sockets. Programs of other users must not see each other's sockets, so runtimes
+// do not show these folders unless they are asked to.
 WordList folders_of_the_launcher(const Environment& of_rank) {
   WordList folders;
   for (const auto& [name, value] : of_rank.variables()) {
@@ -155,7 +158,7 @@ WordList folders_of_the_launcher(const Environment& of_rank) {
   if (of_rank.get("PMIX_SECURITY_MODE").value_or("").find("munge") != std::string::npos)
     folders.emplace_back("/run/munge");
   if (of_rank.has("PALS_RANKID")) folders.emplace_back("/run/palsd");
-  std::sort(folders.begin(), folders.end());  // what lies in another comes after it, and needs no bind of its own
+  std::sort(folders.begin(), folders.end());  // a folder inside of another comes later and needs no bind
   return folders;
 }
 
@@ -193,7 +196,7 @@ Result<std::vector<Bind>> binds_for_rank(const Environment& of_rank, const HostV
     });
     if (!is_seen) binds.push_back({source, target});
   };
-  // What lies in these is seen inside with every runtime.
+  // With every runtime the container sees what is in these folders.
   auto is_shown_anyway = [](const std::string& path) { return lies_in(path, "/tmp") || lies_in(path, "/dev"); };
   if (host.folder != "/" && !is_shown_anyway(host.folder)) add(host.folder, host.folder);
   for (const std::string& folder : folders_of_the_launcher(of_rank))
@@ -215,7 +218,7 @@ Result<std::vector<Bind>> binds_for_rank(const Environment& of_rank, const HostV
     if (!host.exists(mpi))
       return Error(ErrorCode::invalid_argument, "--container-mpi " + mpi + ": there is no such folder on this host");
     add(mpi, "/host/mpi");
-    add(mpi, mpi);  // its libraries may name each other by their path
+    add(mpi, mpi);  // MPI's libraries may name each other by their path
   }
   return binds;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The command by which a rank's program runs inside of an image: which of the site's runtimes, and what must be seen
-// inside, so that the rank finds its launcher's server, its folder and the GPUs.
+// Makes the command that runs a rank's program inside of an image. It chooses one of the site's runtimes and the
+// folders that must be seen inside, so that the rank finds its launcher's server, its folder and the GPUs.
 #include <string>
 #include <vector>
 
@@ -17,22 +17,22 @@ struct Bind {
 
 enum class Gpus { none, nvidia, amd };
 
-// What is seen by a process on the host of the rank.
+// What a process on the rank's host sees.
 struct HostView {
   std::string folder;  // the working directory
   Gpus gpus = Gpus::none;
   bool (*exists)(const std::string& path) = nullptr;
-  // The path of a program, empty if there is none.
+  // Returns the path of a program; empty if there is none.
   std::string (*program)(const std::string& name) = nullptr;
 };
 HostView host_view();
 
-// Folders that a rank with these variables needs to see: its own, those of its launcher's server, what the user names
-// in HOROVOD_CONTAINER_BIND, and the MPI of HOROVOD_CONTAINER_MPI at /host/mpi. Fails if what the user named is not
-// there.
+// Returns the folders that a rank with these variables needs to see: its working folder, those of its launcher's
+// server, those that the user names in HOROVOD_CONTAINER_BIND, and the MPI of HOROVOD_CONTAINER_MPI at /host/mpi. Fails
+// if a folder that the user named is not there.
 Result<std::vector<Bind>> binds_for_rank(const Environment& of_rank, const HostView& host);
 
-// Fails if the host has no runtime for images of this kind, or not the one that HOROVOD_CONTAINER_RUNTIME names.
+// Fails if the host has no runtime for images of this kind, or lacks the runtime that HOROVOD_CONTAINER_RUNTIME names.
 Result<std::vector<std::string>> command_in_image(const Image& image, const std::vector<std::string>& command,
                                                   const Environment& of_rank, const HostView& host);
 

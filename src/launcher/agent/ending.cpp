@@ -59,7 +59,7 @@ bool Ending::has_somebody() const {
 void Ending::signal_all(int signal) const {
   std::vector<posix::Descendant> descendants = condemned();
   for (const posix::Descendant& descendant : descendants) posix::signal_descendant(descendant, signal);
-  // A stopped process acts on SIGTERM only when it is continued.
+  // A stopped process acts on SIGTERM only after it is continued.
   if (signal != SIGKILL)
     for (const posix::Descendant& descendant : descendants) posix::signal_descendant(descendant, SIGCONT);
 }

@@ -1,11 +1,13 @@
 #pragma once
-// Ends all processes below this one: asks first, then forces. Used by the agent, and by horovodrun when its agent was
-// killed.
+// Ends all processes below this one: first it asks them to end, later it kills them. The agent uses it. horovodrun uses
+// it, too, if its agent was killed.
 //
-//  1. Every rank's process group and every descendant outside of these gets the first signal, and SIGCONT for the
-//     stopped.
-//  2. If that was not SIGTERM: SIGTERM after half of the grace (background jobs of a shell ignore SIGINT).
-//  3. After the grace: SIGKILL to every descendant, again and again until none is left, so that forking does not help.
+//  1. Every rank's process group and every descendant outside of these groups gets the first signal, and SIGCONT, which
+//     wakes stopped processes.
+//  2. If the first signal was not SIGTERM, all get SIGTERM after half of the grace (background jobs of a shell ignore
+//     SIGINT).
+//  3. After the grace every descendant gets SIGKILL, again and again until none is left, so that a process cannot
+//     escape by forking.
 #include <sys/types.h>
 
 #include <chrono>
@@ -18,15 +20,16 @@ namespace hvd::launcher {
 
 class Ending {
  public:
-  // Leaves out this child and all that is below it.
+  // Leaves out this child and all processes below it.
   void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
-  // A second call can only shorten the grace. `is_sent`: all have had the first signal already.
+  // A second call can only shorten the grace. `is_sent`: all processes have had the first signal already.
   void begin(int first_signal, std::chrono::milliseconds grace, bool is_sent = false);
-  // Sends what is due by now. Call it when left() has passed; the caller reaps and finds out that no child is left.
+  // Sends the signals that are due. Call it when left() has passed. The caller reaps the children, and so notices that
+  // no child is left.
   void step();
   std::chrono::milliseconds left() const;  // until the next step
-  // False once there is nothing left to end.
+  // False once no process is left that has to be ended.
   bool has_somebody() const;
 
  private:

@@ -13,8 +13,8 @@ namespace {
 [[noreturn]] void become_agent(posix::FileDescriptor stream, const AgentSettings& settings, bool gets_input) {
   ::setsid();
   ::signal(SIGPIPE, SIG_IGN);
-  // A reader of our standard output must not have to wait for the end of the agent. The agent keeps standard error,
-  // to report its own errors.
+  // The agent gives up standard output, so that a reader of our output does not have to wait for the end of the agent.
+  // It keeps standard error, to report its own errors.
   posix::FileDescriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (nothing) ::dup2(nothing.get(), STDOUT_FILENO);
   posix::FileDescriptor no_input(gets_input ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -37,7 +37,7 @@ Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_in
   }
   LocalAgent agent{child, AgentChannel(std::move(ours))};
   posix::FileDescriptor nothing(gets_input ? ::open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
-  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // it is the first rank's now
+  if (nothing) ::dup2(nothing.get(), STDIN_FILENO);  // the first rank has our input now
   return agent;
 }
 

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Without waiting for it.
+// True if the event is there now. Does not wait for it.
 bool is_now(int descriptor, short event) {
   pollfd polled{descriptor, event, 0};
   return ::poll(&polled, 1, 0) > 0 && (polled.revents & (event | POLLERR | POLLHUP)) != 0;
@@ -39,7 +39,7 @@ void PackedInput::add_to(std::vector<pollfd>& polled) const {
 
 std::optional<InputTaken> PackedInput::relay() {
   InputTaken taken;
-  // The rank reads no more. We go on, since the launcher may fail if its writes fail.
+  // The rank has stopped reading. The keeper continues to read, because the launcher may fail if its writes fail.
   if (to_ && is_now(to_.get(), POLLERR)) {
     to_.reset();
     taken.is_closed = true;

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's input that comes in packets (keeper_protocol.hpp).
+// The input of a rank that arrives in packets (keeper_protocol.hpp).
 #include <poll.h>
 
 #include <optional>
@@ -14,15 +14,16 @@ namespace hvd::launcher {
 
 class PackedInput {
  public:
-  // Of this process's standard input, which is borrowed no more.
+  // Takes a copy of the descriptor of this process's standard input. The original may be closed then.
   static Result<PackedInput> open();
 
-  // What the rank reads from. Close it here once the rank has it.
+  // The end of the pipe that the rank reads from. Close it in this process once the rank has it.
   posix::FileDescriptor& rank_end() { return rank_end_; }
   int source() const { return from_.get(); }
   int target() const { return to_.get(); }
   void add_to(std::vector<pollfd>& polled) const;
-  // Moves on what can be moved without waiting. Returns what horovodrun is to know of it, if there is anything.
+  // Passes on what can be passed on without waiting. Returns what horovodrun has to know about the input, if there is
+  // news.
   std::optional<InputTaken> relay();
 
  private:
@@ -30,8 +31,8 @@ class PackedInput {
   void read();
 
   posix::FileDescriptor from_, rank_end_, to_;
-  std::string packet_;   // what has come of it
-  std::string waiting_;  // for the rank to take it
+  std::string packet_;   // the part of the packet that has come
+  std::string waiting_;  // bytes that wait until the rank takes them
   bool has_ended_ = false;
 };
 

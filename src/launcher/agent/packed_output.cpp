@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-// While this much waits to be taken, the rank has to wait, too.
+// While this many bytes wait to be taken, the rank has to wait, too.
 constexpr std::size_t most_waiting = 256 << 10;
 
 }  // namespace
@@ -46,7 +46,7 @@ void PackedOutput::send(std::string_view packet) {
 }
 
 void PackedOutput::finish(std::string_view own_packet) {
-  // Reads only what is there now: other processes may hold the pipe, and write for ever.
+  // Reads only what is there now: other processes may hold the pipe and write for ever.
   int there = 0;
   if (from_) ::ioctl(from_.get(), FIONREAD, &there);
   while (there > 0) {

@@ -1,6 +1,6 @@
 #pragma once
-// A rank's output on its way into a site's launcher: in packets (keeper_protocol.hpp), each in a write that pipes do
-// not split.
+// The output of a rank on its way into a site's launcher. It travels in packets (keeper_protocol.hpp). Each write to
+// the launcher is so small that pipes do not split it.
 #include <poll.h>
 #include <sys/types.h>
 
@@ -18,21 +18,21 @@ namespace hvd::launcher {
 
 class PackedOutput {
  public:
-  // `to` is borrowed. The label (keeper_protocol.hpp) stands before each packet; it may be empty.
+  // `to` is borrowed. The label (keeper_protocol.hpp) is written before each packet. It may be empty.
   static Result<PackedOutput> open(int to, std::string label);
 
-  // What the rank writes to. Close it here once the rank has it.
+  // The end of the pipe that the rank writes to. Close it in this process once the rank has it.
   posix::FileDescriptor& rank_end() { return rank_end_; }
   int source() const { return from_.get(); }
   int target() const { return sink_.descriptor(); }
   void add_to(std::vector<pollfd>& polled) const;
-  // Moves on what can be moved without waiting.
+  // Passes on what can be passed on without waiting.
   void relay();
-  // A packet of the keeper's.
+  // Queues a packet from the keeper itself.
   void send(std::string_view packet);
-  // Call it after the end of the rank: reads what the rank wrote last, then sends a packet of the keeper's.
+  // Call it after the end of the rank. It reads what the rank wrote last, then sends the keeper's own packet.
   void finish(std::string_view own_packet = {});
-  // True if nothing waits to be written, or nobody reads.
+  // True if nothing waits to be written, or if nobody reads.
   bool is_written() const { return sink_.broken() || (units_.empty() && sink_.pending() == 0); }
 
  private:
@@ -44,8 +44,8 @@ class PackedOutput {
   posix::FileDescriptor from_, rank_end_;
   Sink sink_;
   std::string label_;
-  std::deque<std::string> units_;  // packets, as many as a pipe takes at once
-  std::size_t waiting_ = 0;        // bytes of them
+  std::deque<std::string> units_;  // as many packets in each as a pipe takes at once
+  std::size_t waiting_ = 0;        // bytes in units_
 };
 
 }  // namespace hvd::launcher

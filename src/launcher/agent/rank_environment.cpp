@@ -9,10 +9,11 @@
 namespace hvd::launcher {
 namespace {
 
-// Holds what we chose for OMP_NUM_THREADS, so that a job which the rank starts can drop it: its shares are others.
+// This variable holds what we chose for OMP_NUM_THREADS. A job that the rank starts has other shares; it recognises our
+// choice by this variable and drops it.
 constexpr const char* share_variable = "HOROVOD_THREAD_SHARE";
 
-// `own` is the environment of a rank: whether its launcher set this variable, whose name users set, too.
+// `own` is the environment of a rank. True if the rank's launcher set this variable, whose name users set, too.
 bool is_trace_of_launcher_around(const Environment& own, std::string_view name) {
   return std::ranges::any_of(bootstrap::launchers(), [&](const bootstrap::LauncherRow& row) {
     bool is_rank = std::ranges::any_of(row.ranks, [&](const char* variable) { return own.has(variable); });
@@ -20,7 +21,7 @@ bool is_trace_of_launcher_around(const Environment& own, std::string_view name) 
   });
 }
 
-// "a:b" without the bridge. The ranks of this job get it anew if they need it.
+// Returns a list "a:b" without the bridge. The ranks of this job get the bridge again if they need it.
 std::string without_bridge(const std::string& preloaded) {
   std::string result;
   for (std::size_t at = 0; at < preloaded.size();) {
@@ -33,7 +34,7 @@ std::string without_bridge(const std::string& preloaded) {
   return result;
 }
 
-// The value without traces; nothing if it is one.
+// Returns the value without traces of launchers; nullopt if the whole variable is such a trace.
 std::optional<std::string> cleaned(const Environment& own, const std::string& name, const std::string& value) {
   if (bootstrap::is_trace_of_launcher(name) || is_trace_of_launcher_around(own, name)) return std::nullopt;
   if (name == "OMP_NUM_THREADS" && own.get(share_variable) == value) return std::nullopt;
@@ -102,7 +103,7 @@ void complete_environment(StartRank& order, const Share& share, const std::optio
   Environment local = own ? without_traces_of_launchers(*own) : Environment();
   for (const auto& [name, value] : local.variables())
     if (!has(name)) order.environment.push_back(name + "=" + value);
-  // Without it every rank of an unpatched OpenMP may take all cores of the machine.
+  // Without OMP_NUM_THREADS every rank of an unpatched OpenMP may take all cores of the machine.
   if (share.threads > 0 && !has("OMP_NUM_THREADS"))
     for (const char* name : {"OMP_NUM_THREADS", share_variable})
       order.environment.push_back(std::string(name) + "=" + std::to_string(share.threads));

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* bridge_file = "libhorovod_pmi_bridge.so";
 constexpr int not_executable = 126;
 
-// An image on a busy file system may take its time to be opened.
+// It may take long to open an image on a busy file system.
 constexpr auto answer_time = std::chrono::seconds(120);
 
 int complain(const std::string& message, int code) {
@@ -42,7 +42,7 @@ int become(const std::vector<std::string>& command, const Environment& environme
   return complain(system_error(command[0] + " cannot be started", errno).message, not_executable);
 }
 
-// Inside there is another bridge, at another place.
+// Removes the host's bridge. Inside of the image there is another bridge, at another place.
 void drop_bridge_of_the_host(Environment& environment) {
   const std::string all = environment.get("LD_PRELOAD").value_or("");
   std::string kept;
@@ -56,7 +56,7 @@ void drop_bridge_of_the_host(Environment& environment) {
   else environment.set("LD_PRELOAD", std::move(kept));
 }
 
-// The last line that looks like a release; runtimes may write something of their own.
+// Returns the last line that looks like a release. Runtimes may write lines of their own.
 std::string release_in(const std::string& answer) {
   std::string found;
   for (std::size_t at = 0; at < answer.size();) {
@@ -86,7 +86,7 @@ std::vector<std::string> in_image(const Image& image, const std::string& horovod
 
 Status check_image(const Image& image, const Environment& environment) {
   HostView host = host_view();
-  host.folder = "/";  // the question needs nothing of the host
+  host.folder = "/";  // the question needs no folder of the host
   auto question = command_in_image(image, {"horovodrun", "--version"}, environment, host);
   if (!question) return question.error();
   const std::string answer = posix::answer_of(*question, answer_time);
@@ -121,8 +121,8 @@ int run_inside_of_image(char** arguments) {
   int code = 0;
   auto program = posix::find_program(command[0], environment.get("PATH").value_or("/usr/bin:/bin"), code);
   if (!program) return complain("in the image " + image + ": " + program.error().message, code);
-  // Runtimes without privileges give each rank a user namespace of its own, and then nobody may open what UCX, below
-  // an MPI, shares by way of /proc; by its name in /dev/shm all may.
+  // Runtimes without privileges give each rank a user namespace of its own. Then no rank may open what UCX, below an
+  // MPI, shares by way of /proc. All ranks may open it by its name in /dev/shm.
   if (!environment.has("UCX_POSIX_USE_PROC_LINK")) environment.set("UCX_POSIX_USE_PROC_LINK", "n");
   if (auto preloaded = preload_with_bridge(*program, environment)) environment.set("LD_PRELOAD", *preloaded);
   command[0] = *program;

@@ -1,10 +1,10 @@
 #pragma once
-// A rank whose program runs inside of an image (--container). horovodrun stands twice in its command:
+// A rank whose program runs inside of an image (--container). Its command runs horovodrun twice:
 //
-// 1. Outside, on the rank's host and as the rank's process: it looks for a runtime and for what the rank must see, of
-//    which only a process below the launcher knows. It becomes the runtime.
-// 2. Inside, the image's own horovodrun: it preloads the image's bridge for an MPICH without PMIx, and becomes the
-//    user's program. It is of the same release, or refuses.
+// 1. Outside of the image, on the rank's host and as the rank's process. This horovodrun looks for a runtime and for
+//    the folders that the rank must see. Only a process below the launcher knows these. Then it becomes the runtime.
+// 2. Inside of the image, as the image's own horovodrun. It preloads the image's bridge for an MPICH without PMIx, and
+//    becomes the user's program. It fails if its release differs from the release outside.
 #include <string>
 #include <vector>
 
@@ -13,20 +13,20 @@
 
 namespace hvd::launcher {
 
-// The first argument outside; the image and the command follow.
+// The first argument outside of the image; the image and the command follow.
 inline constexpr const char* outside_of_image_flag = "--as-rank-outside-of-an-image";
-// The first argument inside; the release of horovodrun outside and the command follow.
+// The first argument inside of the image; the release of the horovodrun outside and the command follow.
 inline constexpr const char* inside_of_image_flag = "--as-rank-inside-of-an-image";
 
-// The command of a rank. `horovodrun` is the path of this program on the hosts of the ranks.
+// Returns the command of a rank. `horovodrun` is the path of this program on the hosts of the ranks.
 std::vector<std::string> in_image(const Image& image, const std::string& horovodrun,
                                   const std::vector<std::string>& command);
 
-// Asks the image for its release, by the runtime of this host. Fails if there is no runtime, the image has no Horovod,
-// or one of another release.
+// Runs the image on this host and asks it for its release. Fails if there is no runtime, if the image has no Horovod,
+// or if it has another release.
 Status check_image(const Image& image, const Environment& environment);
 
-// `arguments` come after the flag. They return an exit code only if the next program cannot be executed.
+// `arguments` begin after the flag. These functions return (an exit code) only if the next program cannot be executed.
 int run_outside_of_image(char** arguments);
 int run_inside_of_image(char** arguments);
 

@@ -1,21 +1,22 @@
-// A site's launcher waits for ever while some process holds a dead rank's output open. PRRTE 3 overlooks a rank that
-// dies as it starts. Hydra does not say which rank failed. srun leaves the ranks of a host behind if its process
-// there is killed. So a keeper stands between launcher and rank:
-//  1. The launcher starts the gate. Its process group is what the launcher signals. It forks the keeper and hands
-//     signals on. When the gate ends, the keeper sees the end of the pipe between them. When the launcher's process
-//     on this host ends, the gate tells the keeper.
-//  2. The keeper has a session of its own, so that nothing but SIGKILL to itself stops it, and adopts what the rank
-//     leaves. It starts the rank in a process group of its own, which gets what the gate hands on, and passes its
-//     output on in packets.
-//  3. The rank has ended: the keeper reports that in a packet of the rank's standard error, ends what is left below
-//     it, and ends as the rank did; then so does the gate. If the rank failed, the keeper waits a moment before it
-//     ends: once an mpiexec has seen a failure it throws away what comes from other hosts, and that may be the report
-//     of the first failure.
-//  4. If the gate is told to end, the keeper ends everything (ending.hpp). If the gate is gone, it does so without a
-//     grace. If the keeper was killed, the gate does it.
-//  5. A launcher may send a signal to all processes that it knows on a host (Slurm, where it tracks them by cgroup):
-//     the rank has the signal then, and must not get it again from us. The keeper gets a copy in this case, so before
-//     it hands a signal on it waits whether a copy comes.
+// Why there is a keeper: a site's launcher waits for ever while some process holds a dead rank's output open. PRRTE 3
+// does not notice a rank that dies as it starts. Hydra does not say which rank failed. srun leaves the ranks of a host
+// behind if its process there is killed. Therefore a keeper is between the launcher and the rank:
+//  1. The launcher starts the gate, which is this program. The launcher signals the gate's process group. The gate
+//     forks the keeper and passes signals on to it. When the gate ends, the keeper sees the end of the pipe between
+//     them. When the launcher's process on this host ends, the gate tells the keeper.
+//  2. The keeper has a session of its own, so only SIGKILL to the keeper itself stops it. It adopts what the rank
+//     leaves behind. It starts the rank in another process group, sends that group the signals that the gate passes on,
+//     and passes the rank's output on in packets.
+//  3. When the rank has ended, the keeper reports this in a packet of the rank's standard error, ends what is left
+//     below it, and ends in the same way as the rank did. Then the gate does so, too. If the rank failed, the keeper
+//     waits a moment before it ends: once an mpiexec has seen a failure, it throws away what comes from other hosts,
+//     and this may be the report of the first failure. A rank that wants another run of the job (again_code) has not
+//     failed: the keeper reports it, and ends with 0.
+//  4. If the gate is told to end, the keeper ends everything (ending.hpp). If the gate is gone, the keeper ends
+//     everything without a grace. If the keeper was killed, the gate ends everything.
+//  5. A launcher may send a signal to all processes that it knows on a host (Slurm does so where it tracks them by
+//     cgroup). Then the rank has the signal already, and must not get it again from the keeper. The keeper gets a copy
+//     of the signal, too, in this case. Therefore it waits for such a copy before it passes a signal on.
 #include "launcher/agent/rank_keeper.hpp"
 
 #include <fcntl.h>
@@ -56,15 +57,16 @@ constexpr std::initializer_list<int> handled = {SIGCHLD, SIGINT,  SIGTERM, SIGHU
                                                 SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
 constexpr std::initializer_list<int> asking_for_the_end = {SIGTERM, SIGINT, SIGHUP};
 constexpr milliseconds time_for_other_reports{1000};
-// Between the gate's copy of a signal and ours: a sender signals one process after the other.
+// The time between the gate's copy of a signal and the keeper's copy. A sender signals one process after the other.
 constexpr milliseconds time_to_get_it_too{100};
-// For what the rank wrote last, after the end was wanted: perhaps nobody takes it.
+// The time for writing the rank's last output after the end was wanted. Perhaps nobody reads that output.
 constexpr milliseconds time_to_write{1000};
 
 constexpr std::string_view packed_input = "packed-input", input_as_it_comes = "input-as-it-comes";
 constexpr std::string_view with_labels = "+labels";
 
-// A process that waits for the end of one of these descriptors waits for the rank, not for us.
+// Closes the descriptors that the rank has. A process that waits for the end of such a descriptor must wait for the
+// rank only, not for the keeper.
 void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
   posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int descriptor : standard) ::dup2(nothing.get(), descriptor);
@@ -77,7 +79,7 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
     if (number > first) posix::close_descriptors(first, number - 1);
     first = number + 1;
   }
-  nothing.release();  // closed by one of these
+  nothing.release();  // it is one of the descriptors that are closed below
   posix::close_descriptors(first, ~0u);
 }
 
@@ -93,7 +95,7 @@ int end_like(int wait_status) {
   if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
   int signal = WTERMSIG(wait_status);
   rlimit no_core{};
-  ::setrlimit(RLIMIT_CORE, &no_core);  // the rank's is enough
+  ::setrlimit(RLIMIT_CORE, &no_core);  // the core file of the rank is enough
   posix::end_by_signal(signal);
   return 128 + signal;
 }
@@ -116,7 +118,7 @@ class Keeper {
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
-    ::setpgid(rank_, rank_);  // both sides do it, so that it is done whoever is first
+    ::setpgid(rank_, rank_);  // parent and child both do this, so it is done whichever comes first
     output_.rank_end().reset();
     errors_.rank_end().reset();
     if (input_) input_->rank_end().reset();
@@ -137,7 +139,8 @@ class Keeper {
       tell_of_the_end();
     }
     if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
-    return end_like(wait_status_);
+    // To the site's launcher that is no failure, upon which it would end the other ranks.
+    return wants_another_run(wait_status_) ? 0 : end_like(wait_status_);
   }
 
  private:
@@ -159,7 +162,7 @@ class Keeper {
     output_.add_to(polled);
     errors_.add_to(polled);
     if (input_) input_->add_to(polled);
-    // A time may have passed since keep() looked at it. Then it is not waited for.
+    // The longest time to sleep. If a deadline has passed since keep() looked at it, the call does not sleep.
     milliseconds span = std::chrono::hours(1);
     if (has_ended_ && !stays_until_.passed()) span = stays_until_.left();
     else if (has_ended_ && is_writing()) span = std::min(span, writes_until_.left());
@@ -176,7 +179,7 @@ class Keeper {
   void hear_gate() {
     unsigned char numbers[64];
     ssize_t count = gate_ ? ::read(gate_.get(), numbers, sizeof numbers) : -1;
-    if (count == 0) {  // it has been killed
+    if (count == 0) {  // the gate was killed
       gate_.reset();
       end(SIGTERM, milliseconds(0));
     }
@@ -233,18 +236,19 @@ class Keeper {
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     report_ = packet_of(report);
     output_.finish();
-    if (status != 0 && !was_asked_) stays_until_ = Deadline::after(time_for_other_reports);
+    if (status != 0 && !was_asked_ && !wants_another_run(status))
+      stays_until_ = Deadline::after(time_for_other_reports);
     ending_.begin(SIGTERM, grace_);
   }
 
-  // This is sent last, since a reader may take it for the end. It comes after all other output, since nothing wakes
-  // us once that is written.
+  // The report is sent last, because a reader may take it for the end. It is sent after all other output, because no
+  // event comes once that output is written.
   void tell_of_the_end() {
     if (report_.empty() || !output_.is_written()) return;
     errors_.finish(std::exchange(report_, {}));
   }
 
-  // Reads what the rank's own children wrote after its end.
+  // Reads what the rank's own children wrote after the rank's end.
   void take_what_the_last_wrote() {
     if (!has_ended_ || has_taken_all_ || posix::has_children()) return;
     has_taken_all_ = true;
@@ -253,13 +257,13 @@ class Keeper {
   }
 
   milliseconds grace_;
-  posix::FileDescriptor gate_;  // signals as bytes
+  posix::FileDescriptor gate_;  // brings signals as bytes
   struct FromGate {
     int signal;
-    Deadline until;  // then it is handed on
+    Deadline until;  // when the signal is passed on
   };
   std::deque<FromGate> from_gate_;
-  std::map<int, Clock::time_point> came_to_all_at_;  // signals of which we had a copy
+  std::map<int, Clock::time_point> came_to_all_at_;  // signals of which the keeper got a copy
   posix::SignalReader signals_;
   PackedOutput output_, errors_;
   std::optional<PackedInput> input_;
@@ -268,13 +272,13 @@ class Keeper {
   int wait_status_ = 0;
   std::string report_;
   Deadline stays_until_ = Deadline::after(milliseconds(0)), writes_until_ = Deadline::never();
-  // Hydra takes the end of this connection for a failure of the rank, so the keeper holds it until it has reported
-  // the rank's end.
+  // Hydra takes the end of this connection for a failure of the rank. Therefore the keeper holds the connection until
+  // it has reported the rank's end.
   int pmi_ = Environment::of_this_process().number("PMI_FD").value_or(-1);
   Ending ending_;
 };
 
-// Only returns when the keeper has ended.
+// Returns only when the keeper has ended.
 int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::SignalReader& signals, pid_t launcher) {
   posix::FileDescriptor launcher_life = posix::handle_of_process(launcher);
   let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
@@ -294,7 +298,7 @@ int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::S
       launcher_life.reset();
     }
   }
-  Ending ending;  // ends what a killed keeper left
+  Ending ending;  // ends what a killed keeper left behind
   ending.begin(SIGTERM, milliseconds(0));
   while (posix::has_children()) {
     ending.step();
@@ -313,7 +317,7 @@ std::string label_of_this_rank() {
   return launch && launch->rank >= 0 ? label_of(launch->rank) : "";
 }
 
-// Rank 0 gets input; the others have none.
+// Rank 0 gets input; the other ranks have none.
 std::optional<PackedInput> open_input() {
   auto launch = bootstrap::innermost_launch(Environment::of_this_process());
   if (!launch || launch->rank == 0)

@@ -29,14 +29,14 @@ std::vector<char*> pointers(const std::vector<std::string>& list) {
 }
 
 struct RankEnds {
-  int input, output, errors;  // input -1: see order.input
+  int input, output, errors;  // input: -1 for the cases in order.input
 };
 
-// The child's side of the fork. Only returns when the program could not be executed.
+// The child's side of the fork. Returns only if the program could not be executed.
 StartFailure become_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance,
                          pid_t agent, const RankEnds& ends) {
   ::setpgid(0, 0);
-  // If the agent and horovodrun are killed in the same moment, the kernel at least sends the rank this signal.
+  // If the agent and horovodrun are killed at the same moment, the kernel at least sends this signal to the rank.
   if (!posix::die_with_parent(SIGTERM, agent)) ::_exit(128 + SIGTERM);
   if (ends.input >= 0) {
     ::dup2(ends.input, STDIN_FILENO);
@@ -92,9 +92,9 @@ Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpu
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }
-  ::setpgid(child, child);  // parent and child both do it, so that it is done whichever is first
+  ::setpgid(child, child);  // parent and child both do this, so it is done whichever comes first
   if (order.input == InputFrom::agent) {
-    // The writer of our input must see that the rank has stopped reading, so only the rank may hold the other end.
+    // The writer of our input must see it when the rank stops reading. Therefore only the rank may hold the other end.
     posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (nothing) ::dup2(nothing.get(), STDIN_FILENO);
   }

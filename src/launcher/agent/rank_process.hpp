@@ -1,5 +1,5 @@
 #pragma once
-// One rank on this host: its process, and the pipes that its output comes through.
+// One rank on this host: its process, and the pipes that carry its output.
 #include <sys/types.h>
 
 #include "launcher/wire/messages.hpp"
@@ -15,28 +15,28 @@ struct RankProcess {
   bool is_site_launcher = false;
   pid_t process = 0;                // also its process group; 0 after it was reaped
   posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
-  posix::FileDescriptor input;      // what it reads, if that comes from horovodrun; non-blocking
-  // Closes without a byte when the program has been executed; else a StartFailure comes through it.
+  posix::FileDescriptor input;      // the rank's input, if it comes from horovodrun; non-blocking
+  // Ends without a byte when the program has been executed. Otherwise it delivers a StartFailure.
   posix::FileDescriptor start_report;
 };
 
-// What horovodrun itself was started with. The ranks start with the same, though horovodrun and its agent change it
-// for themselves.
+// What horovodrun itself was started with. horovodrun and its agent change these settings for themselves, but the ranks
+// start with the original ones.
 struct Inheritance {
   posix::SignalState signals;
   posix::DescriptorLimit descriptors;
 };
 
-// What comes out of start_report when the program could not be started.
+// What start_report delivers if the program could not be started.
 struct StartFailure {
   int error = 0;
   enum Step : int { folder, cpus, execute } step = execute;
   static const char* describe(Step step);
 };
 
-// Forks, and returns before the program is executed; start_report tells whether it was. `cpus` are the processors of
-// the rank; empty: all that the agent may use. If the rank gets the agent's standard input, this process has none
-// afterwards. The caller has a single thread.
+// Forks, and returns before the program is executed; start_report tells whether it was executed. `cpus` are the
+// processors of the rank; if empty, the rank may use all that the agent may use. If the rank gets the agent's standard
+// input, this process has none afterwards. The caller has a single thread.
 Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpus, const Inheritance& inheritance);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a host read and write, on its way through the agent.
+// The standard input and output of a host's ranks, which pass through the agent.
 #include <poll.h>
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace hvd::launcher {
 
-// Input that horovodrun sends for the one rank that reads it.
+// The input that horovodrun sends to the one rank that reads it.
 class RankInput {
  public:
   void add(const Input& input);
   void add_to(std::vector<pollfd>& polled, const RankProcess& rank) const;
-  // Writes what the rank takes without waiting, and tells horovodrun.
+  // Writes what the rank takes without waiting, and tells horovodrun how much the rank took.
   void relay(RankProcess& rank, HorovodrunChannel& channel);
 
  private:
@@ -24,14 +24,14 @@ class RankInput {
   bool has_ended_ = false;
 };
 
-// Output on its way to horovodrun, as far as that has room for it.
+// The output of ranks on its way to horovodrun. It is read only as far as horovodrun has room for it.
 class RankOutput {
  public:
   void give_credit(std::uint32_t bytes) { credit_ += bytes; }
-  void throw_away() { is_wanted_ = false; }  // nobody prints it any more; it is read, so that no rank waits
+  void throw_away() { is_wanted_ = false; }  // nobody prints the output any more; it is read, so that no rank waits
   bool may_relay() const noexcept { return !is_wanted_ || credit_ > 0; }
   void add_to(std::vector<pollfd>& polled, const RankProcess& rank) const;
-  // One chunk of each pipe that has something. True if there was anything.
+  // Passes on one chunk of each pipe that has output. True if there was any.
   bool relay(RankProcess& rank, HorovodrunChannel& channel);
 
  private:

@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
   ::setsid();
   ::signal(SIGPIPE, SIG_IGN);
   settings.leash = leash.get();
-  // Ranks and libraries may write to the standard descriptors, so the stream moves to others.
+  // Ranks and libraries may write to the standard descriptors, so the stream of messages moves to other descriptors.
   posix::FileDescriptor input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   posix::FileDescriptor output(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -39,7 +39,8 @@ using std::chrono::milliseconds;
   ::_exit(run_agent(std::move(channel), settings));
 }
 
-// Waits until the agent has ended, and returns its wait status. A signal that asks for our end closes the leash.
+// Waits until the agent has ended, and returns its wait status. On a signal that asks this process to end it closes the
+// leash, and so tells the agent to end.
 int watch_over(pid_t agent, posix::FileDescriptor& leash, posix::SignalReader& signals) {
   int status = 0;
   while (::waitpid(agent, &status, WNOHANG) != agent) {
@@ -73,7 +74,7 @@ int run_remote_agent(milliseconds grace) {
                          grace,
                          -1,
                          Environment::of_this_process()};
-  // Each rank takes four files while it starts, so the limit becomes as high as it may be.
+  // Each rank takes four files while it starts, so the limit of open files becomes as high as it may be.
   posix::set_descriptor_limit({settings.inheritance.descriptors.hard, settings.inheritance.descriptors.hard});
   auto signals = posix::SignalReader::open({SIGCHLD, SIGINT, SIGTERM, SIGHUP});
   auto adopting = posix::become_subreaper();
@@ -93,7 +94,7 @@ int run_remote_agent(milliseconds grace) {
     become_agent(std::move(settings), std::move(held));
   }
   held.reset();
-  // The other end must see the agent's end, not ours.
+  // The other end must see the end of the agent and not the end of this process.
   ::close(STDIN_FILENO);
   ::close(STDOUT_FILENO);
   posix::fill_standard_descriptors();

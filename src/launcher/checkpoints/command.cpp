@@ -69,7 +69,7 @@ void list_file(const Reader& reader) {
     std::printf("%s: %s\n", entry.path.c_str(), words_for(entry).c_str());
 }
 
-// A folder's newest, or a file as it is: a damaged one is not passed over.
+// Opens the newest checkpoint of a folder, or the given file. A damaged checkpoint is not skipped.
 Result<Reader> open(const hdf5::Library& library, const std::string& path) {
   if (!is_folder(path)) return Reader::open(library, path);
   return checkpoint::open_newest(library, path, false, [](const std::string& why) { report(why); });

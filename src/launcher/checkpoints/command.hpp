@@ -1,5 +1,5 @@
 #pragma once
-// `horovodrun --checkpoint ls|verify|diff|export`: looks at checkpoints without the program that wrote them.
+// `horovodrun --checkpoint ls|verify|diff|export` examines checkpoints without the program that wrote them.
 #include <string>
 #include <vector>
 
@@ -7,7 +7,8 @@
 
 namespace hvd::launcher {
 
-// Prints to stdout, complaints to stderr. The exit code: 0, 1 (damaged, or different), 2 (not understood, not there).
+// Prints to stdout, and complaints to stderr. Returns the exit code: 0, 1 (damaged, or different), 2 (the command was
+// not understood, or a file is not there).
 int run_checkpoint_command(const std::string& action, const std::vector<std::string>& arguments,
                            const Environment& environment);
 

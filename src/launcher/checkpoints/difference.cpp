@@ -22,7 +22,7 @@ std::string number(double value) {
   return text;
 }
 
-// The beginning of a text, without line feeds; whole letters of UTF-8.
+// Returns the beginning of a text, without line feeds and cut only between whole letters of UTF-8.
 std::string in_one_line(const std::string& text) {
   std::size_t most = 60;
   while (most > 0 && most < text.size() && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
@@ -31,7 +31,7 @@ std::string in_one_line(const std::string& text) {
   return text.size() > most ? line + "…" : line;
 }
 
-// Of types whose differences have a size.
+// Returns the element as a number; nullopt for types whose differences have no size.
 std::optional<double> element_at(const Buffer& bytes, std::size_t index, const std::string& dtype) {
   auto get = [&]<typename T>(T value) {
     std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);

@@ -1,5 +1,5 @@
 #pragma once
-// What two checkpoints differ in.
+// Compares two checkpoints.
 #include <string>
 #include <vector>
 
@@ -8,10 +8,11 @@
 
 namespace hvd::launcher {
 
-// A line for each entry that is in one of them alone, or is not equal to the last bit. Times of saving do not count.
+// Returns a line for each entry that only one of them has, or that is not equal to the last bit. Times of saving are
+// not compared.
 Result<std::vector<std::string>> differences(const checkpoint::Reader& left, const checkpoint::Reader& right);
 
-// "float32 [300, 7]", "integer 1200", "group (dict)": what an entry is, in a few words.
+// Describes an entry in a few words: "float32 [300, 7]", "integer 1200", "group (dict)".
 std::string words_for(const checkpoint::Entry& entry);
 
 }  // namespace hvd::launcher

@@ -13,7 +13,7 @@ namespace {
 using checkpoint::Entry;
 using checkpoint::Tensor;
 
-// Null for what the format has no name for.
+// Returns null for a type that the format has no name for.
 const char* name_in_format(std::string_view dtype) {
   constexpr struct {
     const char *ours, *theirs;

@@ -1,5 +1,6 @@
 #pragma once
-// The tensors of a checkpoint as a file of the format safetensors, which many programs read and which runs nothing.
+// Writes the tensors of a checkpoint as a file of the format safetensors. Many programs read this format, and reading
+// it runs no code.
 #include <string>
 
 #include "base/result.hpp"
@@ -7,7 +8,8 @@
 
 namespace hvd::launcher {
 
-// Those below `group` ("/model"), by the rest of their paths; how many there were. The file is whole or not there.
+// Exports the tensors below `group` ("/model") under the rest of their paths. Returns how many there were. The file is
+// written whole or not at all.
 Result<std::size_t> export_safetensors(const checkpoint::Reader& reader, const std::string& group,
                                        const std::string& path);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the user of a job sees: the ranks' output and horovodrun's own words. The reader may be slow, or go away.
+// What the user of a job sees: the ranks' output and horovodrun's own lines. The reader may be slow, or may go away.
 #include <poll.h>
 
 #include <array>
@@ -19,18 +19,18 @@ class Console {
   void say_if_verbose(const std::string& text) {
     if (verbose_) say(text);
   }
-  // With --verbose: how long it took until this.
+  // With --verbose: prints how long it took until this event.
   void say_time(const char* event);
 
-  // What to poll(), even if nothing is to be written: a reader that has gone (| head) ends the job even if the ranks
-  // are silent. Give the result to look().
+  // Returns what to poll(), even if nothing is to be written: if the reader has gone (| head), the job ends even if the
+  // ranks are silent. Give the result to look().
   std::array<pollfd, 2> wanted();
   void look(const pollfd& output, const pollfd& errors);
   bool has_lost_reader();
 
   bool has_unsent() const { return printer_.pending() > 0; }
   bool has_room() const { return printer_.pending() <= output_window_bytes; }  // the ranks may print more
-  void flush();                                                                // what is taken without waiting
+  void flush();                                                                // writes what is taken without waiting
   void flush_all(Deadline deadline);
 
  private:

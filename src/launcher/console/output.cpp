@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t remembered_lines = 12;
 constexpr std::size_t remembered_line_bytes = 500;
 
-// As Python's time.asctime(): "Thu Nov 21 07:59:00 2026".
+// Returns the time as Python's time.asctime() does: "Thu Nov 21 07:59:00 2026".
 std::string time_text() {
   std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -79,9 +79,9 @@ void LineCutter::feed(std::string_view bytes, const std::function<void(Piece)>& 
   }
 }
 
-// O_NONBLOCK belongs to the open file, which we share with the shell and others, so setting it would change their
-// reads and writes. So we open terminals and pipes once more for ourselves. Sockets take a flag for each call; files
-// do not block.
+// O_NONBLOCK belongs to the open file. We share the file with the shell and others, and setting O_NONBLOCK would change
+// their reads and writes. Therefore we open terminals and pipes once more for ourselves. Sockets take a flag for each
+// call. Files do not block.
 Sink::Sink(int descriptor) : descriptor_(descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
@@ -200,7 +200,7 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
     char prefix[32];
     to.add({prefix, static_cast<std::size_t>(std::snprintf(prefix, sizeof prefix, "[%d]<%s>:", rank.value, name))});
     to.add(line);
-    // A line that was cut, or that nobody ended, must not run into the next rank's.
+    // A line that was cut, or that has no end, must not run into the line of the next rank.
     if (line.back() != '\n' && line.back() != '\r') to.add("\n");
     last_of(stream) = {rank, stream};
   }
@@ -213,7 +213,7 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
   if (last.size() > remembered_lines) last.pop_front();
 }
 
-// After another line this would print an empty line.
+// After a line of another rank, the rest of the line's end would print an empty line.
 void Printer::complete(Rank rank, Stream stream, std::string_view rest_of_end) {
   if (last_of(stream) == std::pair(rank, stream)) sink(stream).add(rest_of_end);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Prints the output of the ranks in whole lines, each with its rank before it, onto our own output, and into files if
-// wanted. Nothing here blocks, and nothing is lost: what the terminal does not take yet waits.
+// Prints the output of the ranks in whole lines, each with its rank before it, to our own output, and into files if
+// wanted. Nothing here blocks, and nothing is lost: what the terminal does not take yet is kept.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,19 +15,19 @@
 
 namespace hvd::launcher {
 
-// Cuts a stream of bytes into lines; '\n', '\r' and "\r\n" end one. Any other byte is passed on as it is.
+// Cuts a stream of bytes into lines. A line ends with '\n', '\r' or "\r\n". Any other byte is passed on unchanged.
 class LineCutter {
  public:
-  // A piece of a line, with the line's end. A '\r' may belong to a progress bar, so it is passed on before the next
-  // byte is known. If that byte is a '\n', it is the rest of the end (`is_rest`).
+  // A piece of a line, with the line's end. A '\r' may belong to a progress bar, so a line with it is passed on before
+  // the next byte is known. If the next byte is a '\n', it is passed on as the rest of the line's end (`is_rest`).
   struct Piece {
     std::string_view text;
     bool is_rest = false;
   };
-  // Calls emit(piece) for every complete line. A line longer than `longest` is cut there, so that a program that
-  // never ends its line cannot take all memory.
+  // Calls emit(piece) for every complete line. A line longer than `longest` is cut there, so that a program that never
+  // ends a line cannot take all memory.
   void feed(std::string_view bytes, const std::function<void(Piece)>& emit);
-  // The last line, if the stream did not end with a line's end. It has no end then.
+  // Returns the last line, without an end, if the stream did not end with a line's end.
   std::string take_rest() { return std::exchange(partial_, {}); }
 
   static constexpr std::size_t longest = 16 << 20;
@@ -37,19 +37,19 @@ class LineCutter {
   bool has_returned_ = false;  // the last byte was a '\r'
 };
 
-// A place to write to that may be slow, or go away.
+// A file that text is written to. Its reader may be slow, or may go away.
 class Sink {
  public:
-  explicit Sink(int descriptor);    // borrowed; if it is closed, everything is thrown away
+  explicit Sink(int descriptor);    // borrowed; if it is closed, all text is thrown away
   void add(std::string_view text);  // queues
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone
-  // The error by which text was thrown away although the reader is there (a full disk); 0: none was. Each is told
-  // once. Later text is tried again.
+  // The error because of which text was thrown away although the reader is there (a full disk); 0: there was none. Each
+  // error is reported once. Later text is tried again.
   int take_failure() noexcept { return std::exchange(failed_with_, 0); }
-  bool has_failed() const noexcept { return has_failed_; }  // so at any time
+  bool has_failed() const noexcept { return has_failed_; }  // true from the first such error on
   std::size_t pending() const noexcept { return pending_.size() - written_; }
-  bool broken() const noexcept { return broken_; }         // the reader is gone: everything is thrown away
+  bool broken() const noexcept { return broken_; }         // the reader is gone: all text is thrown away
   int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none
 
  private:
@@ -77,11 +77,11 @@ class Printer {
   Status open_files();  // makes the folders; call it once if options.folder is set
 
   void add(const Output& output);
-  void finish();  // no more output comes: prints the unfinished lines
-  // Prints our own words as a line between the ranks' lines, to standard error. If standard error has ever been full,
-  // they go to standard output, too.
+  void finish();  // call it when no more output comes: prints the unfinished lines
+  // Prints a line of our own between the ranks' lines, to standard error. If standard error has ever been full, the
+  // line goes to standard output, too.
   void say(std::string_view line);
-  std::vector<std::string> last_errors(Rank rank) const;  // the last lines of its standard error
+  std::vector<std::string> last_errors(Rank rank) const;  // the last lines of the rank's standard error
 
   Sink& sink(Stream stream) { return sinks_[same_place_ ? 0 : static_cast<std::size_t>(stream)]; }
   std::size_t pending() const { return sinks_[0].pending() + sinks_[1].pending(); }
@@ -98,8 +98,8 @@ class Printer {
   PrinterOptions options_;
   std::vector<PerRank> ranks_;
   Sink sinks_[2];
-  std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // whose line each sink got last
-  bool same_place_;  // 2>&1: one queue then, or lines would mix when the reader is slow
+  std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // the stream whose line each sink got last
+  bool same_place_;  // 2>&1: a single queue, or lines would mix if the reader is slow
   bool file_failed_ = false;
 };
 

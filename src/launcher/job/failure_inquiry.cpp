@@ -6,7 +6,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds time_to_answer{1000};
-// When a rank is killed, the kernel may tell other ranks of its end before its parent can see it.
+// When a rank is killed, the kernel may tell other ranks of its end before the rank's parent can see the end.
 constexpr std::chrono::milliseconds time_to_show{200};
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // Finds the failure that caused the others. The first failure that horovodrun hears of may be the consequence of an
-// earlier one on another host. So all agents are asked what they know before a cause is named.
+// earlier failure on another host. Therefore all agents are asked what they know before a cause is named.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -14,9 +14,9 @@ namespace hvd::launcher {
 
 class FailureInquiry {
  public:
-  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // they outlive this
-  void add(const HostLink& host, FirstFailure failure);         // the first one opens the inquiry
-  // The cause, once all agents have answered, or the time for answers is over.
+  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // they must outlive this
+  void add(const HostLink& host, FirstFailure failure);         // the first call opens the inquiry
+  // Returns the cause once all agents have answered, or once the time for answers is over.
   std::optional<FirstFailure> conclusion() const;
   std::chrono::milliseconds left() const { return std::min(answers_by_.left(), shown_by_.left()); }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "base/result.hpp"
@@ -27,7 +28,7 @@ std::string limit_text(const Exited& end) {
   return end.limit_bytes == 0 ? "it has no memory limit" : "its memory limit is " + size_text(end.limit_bytes);
 }
 
-// A likely reason for a signal that the program did not ask for; empty if there is nothing to add.
+// Returns a likely reason for a signal that the program did not ask for; empty if there is nothing to add.
 std::string likely_reason(const Exited& end, int signal) {
   if (signal == SIGBUS)
     return "likely reason: a file or shared memory that it had mapped was cut, or its disk or /dev/shm is full";
@@ -42,6 +43,16 @@ std::string likely_reason(const Exited& end, int signal) {
            ". Use fewer ranks or less memory per rank (batch size, loader workers), or ask for more memory";
   return "not the out-of-memory killer of this cgroup (" + end.group + ", whose count did not rise; " +
          limit_text(end) + "): somebody sent it";
+}
+
+std::string_view id_of(const FirstFailure& failure) {
+  switch (failure.kind) {
+    case FirstFailure::Kind::ended: return WIFSIGNALED(failure.end.wait_status) ? "HVD1202" : "HVD1201";
+    case FirstFailure::Kind::not_started: return "HVD1203";
+    case FirstFailure::Kind::host_lost: return "HVD1204";
+    case FirstFailure::Kind::asked_for_end: break;
+  }
+  return "HVD1205";
 }
 
 }  // namespace
@@ -145,6 +156,7 @@ std::string describe(const FirstFailure& failure, const std::vector<std::string>
     std::string reason = likely_reason(failure.end, WTERMSIG(failure.end.wait_status));
     if (!reason.empty()) text += "\n  " + reason;
   }
+  text += "\n  more about this: docs/errors.md [" + std::string(id_of(failure)) + "]";
   if (!last_errors.empty()) text += "\n  the last that it wrote to stderr:";
   for (const std::string& line : last_errors) text += "\n    | " + line;
   return text;

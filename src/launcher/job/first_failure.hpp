@@ -1,5 +1,5 @@
 #pragma once
-// Why a job failed: the text about it at the end, and the exit code.
+// Describes why a job failed: the text that is printed at the end, and the exit code.
 #include <string>
 #include <vector>
 
@@ -10,34 +10,35 @@ namespace hvd::launcher {
 struct FirstFailure {
   enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
-  Rank rank;         // -1: not known, since the site's launcher does not tell
-  std::string host;  // likewise empty
+  Rank rank;         // -1: unknown, because the site's launcher does not tell it
+  std::string host;  // empty if it is unknown, too
   int process = 0;
-  Exited end;        // ended
-  std::string text;  // not_started: what failed; asked_for_end: the reason given; host_lost: what is known
-  int code = 1;      // not for `ended`
+  Exited end;        // for the kind `ended`
+  std::string text;  // not_started: what failed; asked_for_end: the given reason; host_lost: what is known
+  int code = 1;      // for all kinds but `ended`
 };
 
-// `process` 0: not known.
+// `process` is 0 if it is not known.
 FirstFailure failure_by_end(const Exited& end, int process);
 FirstFailure failure_to_start(const NotStarted& report);
 FirstFailure failure_by_wish(Rank rank, int process, int status, std::string reason);
 FirstFailure failure_by_loss(Rank rank, int process, std::string why);
 
-// The rank's own code; 128 and the number for a signal.
+// Returns the rank's own exit code; for a rank that a signal ended, 128 plus the signal's number.
 int exit_code_of(const FirstFailure& failure);
 
-// "Process 3 exit with status code 7.", which Horovod's users know.
+// Returns a line like "Process 3 exit with status code 7.", which users of Horovod know.
 std::string exit_code_line(const FirstFailure& failure);
 
-// "ended with exit code 7", "was killed by signal 9 (SIGKILL)"
+// Returns a text like "ended with exit code 7" or "was killed by signal 9 (SIGKILL)".
 std::string describe_end(int wait_status);
 
-// The failure that the others probably follow from; they may have arrived in any order. A lost host comes first, then
-// a rank that could not be started, then one that was killed; among equals the hosts' clocks decide.
+// Returns the failure that probably caused the others. The failures may have arrived in any order. A lost host comes
+// first, then a rank that could not be started, then a rank that was killed. Between failures of one kind the hosts'
+// clocks decide.
 const FirstFailure& likely_cause(const std::vector<FirstFailure>& failures);
 
-// Several lines, without an end of line at the end.
+// Returns several lines. The last line has no line feed.
 std::string describe(const FirstFailure& failure, const std::vector<std::string>& last_errors);
 
 }  // namespace hvd::launcher

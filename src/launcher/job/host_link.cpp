@@ -34,7 +34,7 @@ namespace {
   ::_exit(255);
 }
 
-// The lines without the blank ones; if there are many, the last ones.
+// Joins the lines of a text and leaves out blank ones. If there are many lines, only the last ones are returned.
 std::string in_one_line(const std::string& text) {
   constexpr std::size_t longest = 600;
   std::string result;

@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// The agent of this machine comes first, so that it inherits nothing of the others.
+// The agent of this machine is made first, so that it inherits nothing that belongs to the other links.
 Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings) {
   links_.resize(options.hosts.size());
   std::size_t first_host = options.placements.front().host_index;
@@ -61,7 +61,7 @@ Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
   return {};
 }
 
-// Whether as many commands are on their way as may be.
+// True if the allowed number of commands is on its way.
 bool HostLinks::is_held_up() const {
   Clock::time_point since = Clock::now() - long_time;
   std::size_t under_way = 0;
@@ -116,7 +116,7 @@ void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
     if (link.is_waiting()) link.be_gone();
     else if (link.is_here || link.channel.was_greeted())
       link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
-    else if (link.process > 0) ::kill(link.process, SIGTERM);  // ends ssh: no agent is there yet
+    else if (link.process > 0) ::kill(link.process, SIGTERM);  // no agent is there yet, so this ends ssh
   }
 }
 
@@ -146,7 +146,7 @@ bool HostLinks::is_answer_awaited() const {
                      [](const HostLink& link) { return link.was_asked && !link.is_gone() && !link.channel.closed(); });
 }
 
-// Waits for their processes, so that nothing is left when we have ended.
+// Waits for the processes of all links, so that none is left when horovodrun has ended.
 void HostLinks::dismiss(Deadline deadline) {
   for (HostLink& link : links_)
     if (link.is_gone() && link.process != 0 && !link.channel.closed()) link.tell(Dismiss{});

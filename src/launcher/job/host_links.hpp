@@ -1,5 +1,5 @@
 #pragma once
-// The agents of all hosts of a job: what horovodrun says to all of them, and what it knows of all.
+// The agents of all hosts of a job: what horovodrun tells all of them, and what it knows about all of them.
 #include <poll.h>
 
 #include <chrono>
@@ -18,10 +18,10 @@ class HostLinks {
  public:
   HostLinks() = default;
   explicit HostLinks(std::vector<HostLink> links) : links_(std::move(links)) {}
-  // Forks the agent of this machine. The caller has a single thread, and holds nothing that the agent must not
-  // inherit. The other hosts wait for their turn. Both arguments outlive this.
+  // Forks the agent of this machine. The caller has a single thread, and holds nothing that the agent must not inherit.
+  // The other hosts wait for their turn. Both arguments must outlive this object.
   Status reach(const JobOptions& options, const AgentSettings& settings);
-  // Starts the commands that lead to other hosts: only some at once, since more would slow each other and this
+  // Starts commands that lead to other hosts. Only some run at once, because more would slow each other and this
   // machine down. The next ones start when the first ones have answered, or take long. `greet` sends the first order.
   // The caller has a single thread.
   Status reach_more(const std::function<void(std::size_t at)>& greet);
@@ -36,25 +36,25 @@ class HostLinks {
   std::size_t size() const { return links_.size(); }
   bool are_all_ready() const;
   bool are_all_gone() const;
-  // Fails if two of the hosts are the same machine. All are ready.
+  // Fails if two of the hosts are the same machine. Call it when all hosts are ready.
   Status check_nodes() const;
 
   void add_to(std::vector<pollfd>& polled) const;
   using Hear = std::function<void(HostLink&, const Report&)>;
-  // Hands over what the agents say. HostLink::note() has seen each report before.
+  // Passes on what the agents report. HostLink::note() has seen each report before.
   void receive(const Hear& hear);
   void receive(HostLink& link, const Hear& hear);
 
   void forward(int signal);
-  // Tells all agents to end everything. Where no agent is yet, the command that leads there ends.
+  // Tells all agents to end everything. If a host has no agent yet, the command that leads there is ended.
   void order_end(int signal, std::chrono::milliseconds grace);
-  void drop_unreached();  // hosts to which no process leads (any more) are gone
+  void drop_unreached();  // marks hosts as gone to which no process leads (any more)
   void give_credit();     // for all output that has come
-  // Asks the hosts that are ready. They answer after they have reported all that they know.
+  // Sends Ask to the hosts that are ready. They answer after they have reported all that they know.
   void ask_all();
   bool is_answer_awaited() const;
-  // Dismisses the agents of the hosts on which nothing is left, and waits for them until the deadline; then kills
-  // what leads there.
+  // Dismisses the agents of the hosts on which nothing is left, and waits for them until the deadline. Then it kills
+  // the processes that lead to the hosts.
   void dismiss(Deadline deadline);
 
  private:
@@ -64,7 +64,7 @@ class HostLinks {
   const JobOptions* options_ = nullptr;
   const AgentSettings* settings_ = nullptr;
   std::size_t next_ = 0;                    // the first host that may still be waiting
-  std::vector<Clock::time_point> reached_;  // when each host before next_ was reached for
+  std::vector<Clock::time_point> reached_;  // for each host before next_: when its command was started
 };
 
 }  // namespace hvd::launcher

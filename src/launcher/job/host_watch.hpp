@@ -1,5 +1,5 @@
 #pragma once
-// Notices what happens to hosts while a job runs: the command that leads to one has ended, an agent was killed, a
+// Notices what happens to hosts while a job runs: the command that leads to a host has ended, an agent was killed, a
 // host is silent.
 #include <memory>
 #include <string>
@@ -12,27 +12,27 @@ namespace hvd::launcher {
 
 struct HostNews {
   enum class Kind {
-    complaint,   // of ssh or the shell there
-    unusable,    // it will not be ready
-    lost,        // the job runs there, and its agent or host is not heard any more
-    taken_over,  // this machine's agent was killed: horovodrun has adopted what it had started
+    complaint,   // a message of ssh or of the shell there
+    unusable,    // the host will not get ready
+    lost,        // the job runs there, and nothing is heard of its agent or host any more
+    taken_over,  // this machine's agent was killed: horovodrun has adopted its children
   };
   Kind kind;
   HostLink* host;
-  std::string text;  // the complaint, or why
+  std::string text;  // the complaint, or the reason
 };
 
 class HostWatch {
  public:
-  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // they outlive this
-  // For jobs on several machines; prepare_order() tells the agents of them.
+  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // they must outlive this
+  // For jobs on several machines. prepare_order() tells the agents where the lifelines are.
   Status open_lifelines(const NetworkOptions& network);
-  const Lifelines* lifelines() const { return lifelines_.get(); }  // null: all is on this machine
+  const Lifelines* lifelines() const { return lifelines_.get(); }  // null: the whole job is on this machine
   int descriptor() const { return lifelines_ != nullptr ? lifelines_->descriptor() : -1; }
 
-  // Looks at the processes and streams that lead to the hosts. `program` is what was to be started there.
+  // Checks the processes and streams that lead to the hosts. `program` is the program that was to be started there.
   std::vector<HostNews> look_at_links(const std::string& program);
-  // Looks at the lifelines. What a silent host said last is heard first: perhaps its agent ended as it should.
+  // Checks the lifelines. What a silent host has sent before is read first: perhaps its agent ended as it should.
   std::vector<HostNews> look_at_lifelines(const HostLinks::Hear& hear);
 
  private:

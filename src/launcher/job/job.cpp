@@ -1,16 +1,17 @@
 // The life of a job, as horovodrun sees it, by the job's state:
-//  1. gathering. The agent of this machine is forked while there is a single thread and nothing that it could inherit;
-//     those of other hosts are reached for, each by one command (host_links.hpp). Wire-up is decided, every agent
-//     prepares itself. When all are ready, one StartRank per rank goes to its agent (start_orders.hpp).
-//  2. running. Output is printed, signals are forwarded, until all ranks have ended, or one failed, or somebody wants
-//     the end.
-//  3. inquiring. A rank failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
-//  4. ending. End goes to the agents, which end whatever is left (also after success: what ranks left in the
-//     background). What ranks do after they were told to end is no failure. Should the agent of this machine be killed,
-//     its children become ours, and we end them here (job_ending.hpp). On another host there is somebody who does that
-//     (remote_agent.hpp); a host that cannot be heard of any more counts as gone, and its agent thinks the same of us.
-//  Then, in close(), the unfinished lines are printed and the verdict (verdict.hpp); the agents are dismissed, the
-//  folder removed.
+//  1. gathering. The agent of this machine is forked while there is a single thread and nothing that the agent could
+//     inherit. The agents of other hosts are started by one command each (host_links.hpp). The way in which the ranks
+//     meet is decided, and every agent prepares itself. When all agents are ready, one StartRank per rank goes to its
+//     agent (start_orders.hpp).
+//  2. running. Output is printed and signals are forwarded until all ranks have ended, or one has failed, or somebody
+//     wants the end.
+//  3. inquiring. A rank has failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
+//  4. ending. End goes to the agents, which end every process that is left (also after success, because ranks may leave
+//     processes in the background). Ends of ranks after they were told to end are no failures. If the agent of this
+//     machine is killed, its children become ours, and we end them here (job_ending.hpp). On another host a process
+//     above the agent does that (remote_agent.hpp). A host from which nothing is heard any more counts as gone, and its
+//     agent treats us in the same way.
+// Then close() prints the unfinished lines and the verdict (verdict.hpp), dismisses the agents and removes the folder.
 #include "launcher/job/job.hpp"
 
 #include <poll.h>
@@ -75,7 +76,7 @@ class Job {
   }
 
  private:
-  // How the job starts: from here to start_ranks().
+  // The functions that start the job, from here to start_ranks().
   Status start() {
     settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
@@ -98,14 +99,14 @@ class Job {
     HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings_));
     console_.say_time("agents forked");
     if (host_of_first_rank().is_here && !input_.is_ours()) return {};
-    // A read from a terminal in the background must fail, not stop us.
+    // A read from a terminal in the background must fail. With the default action of SIGTTIN it would stop us.
     ::signal(SIGTTIN, SIG_IGN);
     input_.open();
     return {};
   }
 
   Status wire_up() {
-    if (site_) return {};  // the site's launcher does it
+    if (site_) return {};  // the site's launcher lets its ranks meet
     bool is_on_several = options_.is_on_several_machines();
     if (is_on_several) {
       HVD_RETURN_IF_ERROR(watch_.open_lifelines(options_.network));
@@ -200,7 +201,7 @@ class Job {
     milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
     if (site_) span = std::min(span, site_->left());
     bool may_be_long = watch_.lifelines() != nullptr && state_ == State::gathering;
-    // For the next hosts to be reached for, and to tell how many have answered.
+    // Wakes up regularly, to start the commands to the next hosts and to tell how many hosts have answered.
     if (may_be_long) span = std::min(span, milliseconds(500));
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
@@ -212,8 +213,8 @@ class Job {
     if (input && !host_of_first_rank().channel.closed()) host_of_first_rank().channel.send(*input);
   }
 
-  // What the agents say: one for each report.
-  void hear(HostLink&, const Ready&) {}  // HostLink::note() has seen these three
+  // One hear() for each kind of report of the agents.
+  void hear(HostLink&, const Ready&) {}  // HostLink::note() has seen this and the next two
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
@@ -241,15 +242,15 @@ class Job {
     ranks_.end(report.rank, report.wait_status);
     if (wire_up_ != nullptr) wire_up_->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
-      // Its last output may still be on its way.
+      // The launcher has ended, but its last output may still be on its way.
       if (state_ != State::ending && is_news) site_->end(report);
-    } else if (report.wait_status != 0 && is_news) {
+    } else if (report.wait_status != 0 && is_news && !wants_another_run(report.wait_status)) {
       fail(host, failure_by_end(report, ranks_.process_of(report.rank)));
     }
     if (state_ != State::inquiring && ranks_.have_all_ended()) end(SIGTERM);
   }
-  // If no other rank waits for this one, nothing else tells the user. A rank that the user stopped by Ctrl-Z is no
-  // news.
+  // If no other rank waits for the stopped one, nothing else tells the user about it. The user knows about a rank that
+  // was stopped by Ctrl-Z.
   void hear(HostLink& host, const Stopped& stop) {
     if (site_ || state_ == State::ending || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(stop.process);
@@ -259,9 +260,9 @@ class Job {
   }
   void hear(HostLink&, const Told& told) { end_by_signal(told.signal); }
 
-  // Failures, and what comes of them.
+  // Failures and their consequences.
   void fail(const HostLink& host, FirstFailure failure) {
-    if (state_ == State::ending) return;  // it was told to end, or another one failed before
+    if (state_ == State::ending) return;  // the job was told to end, or another rank failed before
     state_ = State::inquiring;
     inquiry_.add(host, std::move(failure));
     name_cause();
@@ -276,7 +277,7 @@ class Job {
     end(SIGTERM);
   }
 
-  // The first wish for the end is the one that counts.
+  // Only the first wish for the end counts.
   void end(int signal) {
     state_ = State::ending;
     ending_.begin(signal);
@@ -313,7 +314,7 @@ class Job {
     }
   }
 
-  // The ranks of the host count as killed.
+  // Counts the ranks of the host as killed.
   void lose(const HostLink& host, const std::string& why) {
     std::optional<Rank> first;
     for (Rank rank : host.ranks) {
@@ -325,14 +326,14 @@ class Job {
     if (first) fail(host, failure_by_loss(*first, ranks_.process_of(*first), why));
   }
 
-  // What the user wants.
+  // Signals and other wishes of the user.
   void read_signals() {
     while (auto event = signals_ ? signals_->next() : std::nullopt) {
       switch (event->signal) {
         case SIGINT:
         case SIGTERM:
         case SIGHUP: end_by_signal(event->signal); break;
-        case SIGCHLD: break;  // the agent's end shows at the channel; adopted children are reaped after that
+        case SIGCHLD: break;  // the channel shows the agent's end; adopted children are reaped after that
         case SIGTSTP:
           hosts_.forward(SIGTSTP);
           ::kill(::getpid(), SIGSTOP);
@@ -350,7 +351,7 @@ class Job {
     end(signal);
   }
 
-  // A reader of our output that has gone (| head) ends the job, as a program that writes to such a pipe is ended.
+  // If the reader of our output has gone (| head), the job ends, as a program ends that writes to such a pipe.
   void watch_reader() {
     if (!console_.has_lost_reader()) return;
     course_.has_lost_reader = true;
@@ -359,7 +360,7 @@ class Job {
 
   bool is_finished() {
     if (hosts_.are_all_gone() && !console_.has_unsent()) return true;
-    // A slow reader of our output is waited for, unless the user wants the end.
+    // Waits for a slow reader of our output, unless the user wants the end.
     return ending_.has_given_up() && (!console_.has_unsent() || course_.ended_by_signal != 0);
   }
 
@@ -379,6 +380,7 @@ class Job {
 
   void judge_site() {
     site_->finish();
+    course_.wants_another_run = site_->want_another_run();
     if (course_.first_failure) return;
     SiteRun::Outcome outcome = site_->outcome();
     course_.first_failure = std::move(outcome.failure);
@@ -395,7 +397,7 @@ class Job {
 
   const JobOptions& options_;
   Environment environment_;
-  std::vector<std::string> notices_;  // collected before there was a console
+  std::vector<std::string> notices_;  // messages from before there was a console
   SessionFolder folder_;
   Console console_;
   std::optional<posix::SignalReader> signals_;
@@ -406,7 +408,7 @@ class Job {
   InputRelay input_{options_.site && options_.site->packs_input};
   HostWatch watch_{hosts_};
   std::unique_ptr<WireUp> wire_up_;
-  std::optional<SiteRun> site_;  // if a launcher of the site starts the ranks
+  std::optional<SiteRun> site_;  // set if a launcher of the site starts the ranks
   Deadline start_by_ = Deadline::never();
   enum class State { gathering, running, inquiring, ending };
   State state_ = State::gathering;

@@ -1,13 +1,13 @@
 #pragma once
-// One job, on this machine or on several, from start to end.
+// Runs one job, on this machine or on several, from start to end.
 #include "base/environment.hpp"
 #include "launcher/job/job_options.hpp"
 #include "launcher/job/verdict.hpp"
 
 namespace hvd::launcher {
 
-// Runs until nothing of the job is left: no process, no file. The caller has a single thread; from here on SIGPIPE is
-// ignored.
+// Returns when nothing of the job is left: no process, no file. The caller has a single thread. SIGPIPE is ignored from
+// here on.
 JobEnd run_job(const JobOptions& options, const Environment& environment);
 
 }  // namespace hvd::launcher

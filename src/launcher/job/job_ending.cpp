@@ -21,7 +21,7 @@ void JobEnding::hurry() {
 void JobEnding::take_over(HostLink& here) {
   here.is_taken_over = true;
   begin(SIGTERM);
-  // What leads to other hosts ends by itself.
+  // The commands that lead to other hosts end by themselves.
   for (HostLink& host : hosts_)
     if (!host.is_here && host.process > 0) own_children_.spare(host.process);
   own_children_.begin(SIGTERM, grace_);

@@ -1,5 +1,5 @@
 #pragma once
-// The plan of a job: who starts which ranks where. A target (targets/) makes it, job.hpp carries it out.
+// The plan of a job: who starts which ranks on which hosts. A target (targets/) makes the plan, job.hpp carries it out.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -16,27 +16,27 @@ namespace hvd::launcher {
 
 struct HostPlan {
   std::string name;
-  std::vector<std::string> reach;  // command that runs a shell command, its last argument, there; empty: this machine
-  bool takes_words = false;        // the words of a command come after it, and no shell reads them
+  std::vector<std::string> reach;  // a command that runs its last argument in a shell there; empty: this machine
+  bool takes_words = false;        // the command's words follow one by one, and no shell reads them
 };
 
 // For jobs with ranks on other machines.
 struct NetworkOptions {
-  std::vector<std::string> interfaces;  // that horovodrun is reached over; empty: all
+  std::vector<std::string> interfaces;  // the interfaces over which horovodrun is reached; empty: all
   PortRange ports;
-  std::chrono::milliseconds start_timeout{30000};     // by then every host must be ready
-  std::chrono::milliseconds lifeline_patience{5000};  // after which a silent host counts as lost
-  std::string remote_program;                         // where horovodrun lies on the other hosts
+  std::chrono::milliseconds start_timeout{30000};     // every host must be ready by then
+  std::chrono::milliseconds lifeline_patience{5000};  // a host that is silent for longer counts as lost
+  std::string remote_program;                         // the path of horovodrun on the other hosts
 };
 
 struct JobOptions {
-  std::string program;               // to execute; without a slash every host looks for it along PATH
+  std::string program;               // to be executed; a name without a slash is looked for along PATH on every host
   std::vector<std::string> command;  // as the user gave it
   std::vector<HostPlan> hosts;
   std::vector<Placement> placements;  // on these hosts
   NetworkOptions network;
-  std::optional<SiteLauncher> site;              // it starts the ranks; the only placement is its own
-  std::map<std::string, std::string> variables;  // that flags set for the ranks
+  std::optional<SiteLauncher> site;              // starts the ranks; the only placement is this launcher's own
+  std::map<std::string, std::string> variables;  // variables that flags set for the ranks
   PrinterOptions printer;
   bool verbose = false;
   std::chrono::milliseconds grace{5000};  // between the first signal and SIGKILL

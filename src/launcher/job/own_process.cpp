@@ -9,9 +9,9 @@
 namespace hvd::launcher {
 namespace {
 
-// The agent holds three pipes and a handle for each rank of this machine while that starts. We hold two connections
-// for each of these ranks (PMIx, the store), up to two files for each rank (--output-filename), and for each other
-// host a stream, its complaints, a lifeline and the connection of its first rank to the store.
+// The agent holds three pipes and a handle for each rank of this machine while that rank starts. We hold two
+// connections for each of these ranks (PMIx, the store) and up to two files for each rank (--output-filename). For each
+// other host we hold a stream, its complaints, a lifeline and the connection of its first rank to the store.
 Status raise_descriptor_limit(const JobOptions& options) {
   constexpr std::uint64_t our_own = 32;
   std::uint64_t ranks = options.placements.size(), here = 0;
@@ -36,7 +36,7 @@ Result<posix::SignalReader> prepare_own_process(const JobOptions& options) {
       posix::SignalReader::open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD});
   if (!signals) return signals;
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // if a file may not grow, the write fails
+  ::signal(SIGXFSZ, SIG_IGN);  // a write to a file that may not grow then fails
   drop_traces_of_launchers();
   HVD_RETURN_IF_ERROR(posix::become_subreaper());
   return signals;

@@ -6,7 +6,7 @@
 
 namespace hvd::launcher {
 
-// Raises the limit of open files for its ranks and hosts, makes signals readable, ignores SIGPIPE, adopts orphans
+// Raises the limit of open files for the job's ranks and hosts, makes signals readable, ignores SIGPIPE, adopts orphans
 // below this process, and hides from libraries what another launcher has set. The process has a single thread.
 Result<posix::SignalReader> prepare_own_process(const JobOptions& options);
 

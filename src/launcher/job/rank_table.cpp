@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "launcher/wire/messages.hpp"
+
 namespace hvd::launcher {
 
 void RankTable::start(Rank rank, int process) {
@@ -26,6 +28,11 @@ bool RankTable::have_all_succeeded() const {
 
 bool RankTable::have_all_exited() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const State& r) { return r.ended && WIFEXITED(r.wait_status); });
+}
+
+bool RankTable::want_another_run() const {
+  return have_all_exited() &&
+         std::any_of(ranks_.begin(), ranks_.end(), [](const State& r) { return wants_another_run(r.wait_status); });
 }
 
 int RankTable::first_exit_code() const {

@@ -14,18 +14,19 @@ class RankTable {
   bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
 
   void start(Rank rank, int process);
-  void fail_to_start(Rank rank) { at(rank).could_start = false; }  // the end of its process is no news
+  void fail_to_start(Rank rank) { at(rank).could_start = false; }  // the end of its process is no failure then
   void end(Rank rank, int wait_status);
 
-  int process_of(Rank rank) const { return at(rank).process; }  // 0: not known
+  int process_of(Rank rank) const { return at(rank).process; }  // 0: unknown
   bool has_ended(Rank rank) const { return at(rank).ended; }
   bool could_start(Rank rank) const { return at(rank).could_start; }
 
   bool have_all_started() const noexcept { return started_ == ranks_.size(); }
   bool have_all_ended() const;
   bool have_all_succeeded() const;
-  bool have_all_exited() const;  // in their own way: none by a signal
-  // If all have exited: the exit code of the first rank whose code is not 0.
+  bool have_all_exited() const;   // each rank exited by itself, none by a signal
+  bool want_another_run() const;  // all have exited, some with again_code
+  // If all ranks have exited: returns the exit code of the first rank whose code is not 0.
   int first_exit_code() const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a launcher of the site writes, line by line: which line is of which rank, and who failed.
+// Reads what a launcher of the site writes, line by line: which rank a line belongs to, and which rank failed.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,20 +14,20 @@ struct LabelledLine {
   std::string_view text;
 };
 
-// How a kind of launcher speaks.
+// How one kind of launcher writes.
 struct SiteDialect {
   const char* name;
-  // The line of a rank, without the launcher's label; nothing if it is a line of the launcher's own.
+  // Returns a rank's line without the launcher's label; nullopt for a line of the launcher itself.
   std::optional<LabelledLine> (*read_label)(std::string_view line);
-  // The place of the next label in a labelled line (npos: none). Null if the launcher does not cut lines where its
-  // reads end.
+  // Returns the place of the next label in a labelled line (npos: none). Null if the launcher puts no labels into the
+  // middle of lines.
   std::size_t (*find_next_label)(std::string_view line);
-  // Adds to `failure` what a line of the launcher's own tells about the rank that failed first. True if the line
-  // tells that a rank failed.
+  // Adds to `failure` what a line of the launcher itself tells about the rank that failed first. True if the line tells
+  // that a rank failed.
   bool (*read_failure)(std::string_view line, FirstFailure& failure);
 };
 
-// What comes after the word, if it is there.
+// Returns the part of the line after the word; nullopt if the word is not in the line.
 inline std::optional<std::string_view> after(std::string_view line, std::string_view word) {
   std::size_t at = line.find(word);
   if (at == std::string_view::npos) return std::nullopt;

@@ -41,7 +41,8 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
 
 void SiteOutput::hear(Rank rank, const RankReport& report) {
   ++ranks_ended_;
-  if (report.was_asked || report.wait_status == 0) return;
+  want_another_run_ = want_another_run_ || wants_another_run(report.wait_status);
+  if (report.was_asked || report.wait_status == 0 || wants_another_run(report.wait_status)) return;
   FirstFailure failure;
   failure.rank = rank;
   failure.host = report.host;
@@ -57,7 +58,7 @@ std::optional<FirstFailure> SiteOutput::failure() const {
 
 void SiteOutput::add(const Output& output, const std::function<void(const Output&)>& print,
                      const std::function<void(std::string_view)>& say) {
-  // Lines do not end at '\r': launchers put no label after it.
+  // Lines do not end at '\r' here, because launchers put no label after it.
   std::string& text = unfinished_[static_cast<std::size_t>(output.stream)];
   text += output.bytes;
   std::size_t at = 0;

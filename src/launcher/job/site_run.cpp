@@ -6,8 +6,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// A launcher exits as a shell does if a signal ended the rank: the wait status of the rank, from that of the
-// launcher.
+// If a signal ended the rank, a launcher exits as a shell does. Returns the wait status of the rank from the wait
+// status of the launcher.
 int status_of_a_rank(int status) {
   bool by_signal = WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + 32;
   return by_signal ? WEXITSTATUS(status) - 128 : status;
@@ -22,7 +22,7 @@ void SiteRun::add(const Output& output) {
 }
 
 bool SiteRun::is_overdue() {
-  // While the reader of our own output is slow, the silence is not the launcher's.
+  // While the reader of our own output is slow, the silence does not come from the launcher.
   if (overdue_at_.has_rung() && output_.have_all_ended() && console_.has_unsent()) overdue_at_.set(patience_);
   return overdue_at_.has_rung();
 }
@@ -32,7 +32,7 @@ void SiteRun::give_up() {
   console_.say(std::string(dialect_.name) + " does not end after " + (cause_ ? "a rank failed" : "all ranks have") +
                ": it is ended now");
   end_ = Exited{};
-  end_->wait_status = cause_ ? 1 << 8 : 0;  // unless the rank's own end is known
+  end_->wait_status = cause_ ? 1 << 8 : 0;  // used if the rank's own end is not known
 }
 
 void SiteRun::finish() {

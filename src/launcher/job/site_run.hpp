@@ -1,5 +1,5 @@
 #pragma once
-// A launcher of the site while it runs: its lines become the output of the ranks, and the failure that counts.
+// A launcher of the site while it runs. Its lines become the output of the ranks, and the failure that counts.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -13,27 +13,28 @@ namespace hvd::launcher {
 
 class SiteRun {
  public:
-  // The console outlives this. In the time `grace` the launcher must end the others after a rank has failed, or
-  // itself after all have ended. It gets at least `least_patience`.
+  // The console must outlive this object. Within `grace` the launcher must end the other ranks after a rank has failed,
+  // or must end itself after all ranks have ended. It gets at least `least_patience`.
   SiteRun(const SiteDialect& dialect, int ranks, std::chrono::milliseconds grace, Console& console)
       : dialect_(dialect), console_(console), output_(dialect, ranks), patience_(std::max(grace, least_patience)) {}
 
   static constexpr std::chrono::milliseconds least_patience{5000};
 
   void add(const Output& output);
-  void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted that
+  void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted the end
   InputTaken input_taken() { return output_.input_taken(); }
-  // True if the launcher has not ended the others, or itself, in time.
+  bool want_another_run() const { return output_.want_another_run(); }
+  // True if the launcher has not ended the other ranks, or itself, in time.
   bool is_overdue();
-  void give_up();  // before the others are ended by us
+  void give_up();  // call it before we end the other ranks
   std::chrono::milliseconds left() const { return overdue_at_.left(); }
 
-  void finish();  // no more output comes
+  void finish();  // call it when no more output comes
   struct Outcome {
     std::optional<FirstFailure> failure;  // of a rank
-    int exit_code = 0;                    // of the launcher, where it told of no rank
+    int exit_code = 0;                    // of the launcher, if it told of no failed rank
   };
-  // Tells a rank's exit code from the launcher's. Call it after finish().
+  // Distinguishes a rank's exit code from the launcher's. Call it after finish().
   Outcome outcome();
 
  private:
@@ -45,7 +46,7 @@ class SiteRun {
   std::function<void(std::string_view)> say_ = [this](std::string_view line) { console_.printer().say(line); };
   Alarm overdue_at_;
   std::optional<Exited> end_;
-  std::optional<FirstFailure> cause_;  // as it was known when we gave up
+  std::optional<FirstFailure> cause_;  // the cause that was known when we gave up
 };
 
 }  // namespace hvd::launcher

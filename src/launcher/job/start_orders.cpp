@@ -15,7 +15,7 @@ Prepare prepare_order(const JobOptions& options, const HostLink& host, std::size
   order.lifeline = lifelines->addresses();
   order.lifeline_token = lifelines->token(at);
   order.lifeline_patience_ms = static_cast<std::int32_t>(options.network.lifeline_patience.count());
-  // The agent gives up sooner than we do, so that it can say why.
+  // The agent gives up sooner than horovodrun, so that it can report why.
   order.dial_ms = static_cast<std::int32_t>(options.network.start_timeout.count() / 2);
   return order;
 }

@@ -12,14 +12,14 @@
 
 namespace hvd::launcher {
 
-// For the host at this place of options.hosts. `lifelines` are there if any host is another machine.
+// Makes the order for the host at place `at` of options.hosts. `lifelines` is not null if any host is another machine.
 Prepare prepare_order(const JobOptions& options, const HostLink& host, std::size_t at, const Lifelines* lifelines);
 
-// The order for the rank of this placement; its variables are added to `environment`.
+// Makes the order for the rank of this placement. Its variables are added to `environment`.
 Result<StartRank> start_order(const JobOptions& options, const Placement& placement, bool is_here,
                               const Environment& environment, WireUp& wire_up);
 
-// The folder in which the ranks start; empty if it does not exist any more.
+// Returns the folder in which the ranks start; empty if the folder does not exist any more.
 std::string working_folder();
 
 }  // namespace hvd::launcher

@@ -11,13 +11,14 @@ JobEnd verdict_on(const JobCourse& course, const RankTable& ranks) {
   if (course.ended_by_signal != 0) {
     JobEnd by_signal{128 + course.ended_by_signal, course.ended_by_signal};
     if (course.is_under_site_launcher && !ranks.have_all_succeeded()) return by_signal;
-    // If all ranks caught the signal and exited by themselves (after a checkpoint, or with a code that asks to be
-    // queued again), their exit code decides.
+    // If all ranks caught the signal and exited by themselves (after a checkpoint, or with a code that asks the
+    // scheduler to requeue the job), their exit code decides.
     return ranks.have_all_exited() ? JobEnd{ranks.first_exit_code(), 0} : by_signal;
   }
   if (course.has_lost_agent) return {128 + SIGKILL, 0};
   if (course.has_lost_reader && !ranks.have_all_succeeded()) return {128 + SIGPIPE, SIGPIPE};
-  return {course.is_all_gone ? 0 : 1, 0};
+  if (!course.is_all_gone) return {1, 0};
+  return {ranks.want_another_run() || course.wants_another_run ? again_code : 0, 0};
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 #pragma once
-// How horovodrun ends, decided by how the job went: a pure function.
+// A pure function that decides how horovodrun ends, from how the job went.
 #include <optional>
 
 #include "launcher/job/first_failure.hpp"
@@ -7,8 +7,8 @@
 
 namespace hvd::launcher {
 
-// horovodrun ends with a code, or by a signal that it sends to itself, so that a shell that waits for it knows of the
-// signal.
+// horovodrun ends with an exit code, or by a signal that it sends to itself. In the second case a shell that waits for
+// horovodrun learns of the signal.
 struct JobEnd {
   int exit_code = 0;
   int by_signal = 0;
@@ -20,11 +20,12 @@ struct JobCourse {
   std::optional<FirstFailure> first_failure;
   bool failed_to_start = false;
   bool is_under_site_launcher = false;
-  int site_exit_code = 0;        // of the site's launcher, where that is not a rank's
-  int ended_by_signal = 0;       // which horovodrun got
-  bool has_lost_agent = false;   // that of this machine
-  bool has_lost_reader = false;  // of what the ranks print
-  bool is_all_gone = true;       // nothing is left on any host
+  int site_exit_code = 0;          // of the site's launcher, if it is not the code of a rank
+  int ended_by_signal = 0;         // the signal that horovodrun got
+  bool has_lost_agent = false;     // the agent of this machine
+  bool has_lost_reader = false;    // the reader of the ranks' output
+  bool wants_another_run = false;  // some rank of a site's launcher does (again_code)
+  bool is_all_gone = true;         // nothing is left on any host
 };
 
 JobEnd verdict_on(const JobCourse& course, const RankTable& ranks);

@@ -5,9 +5,9 @@
 namespace hvd::launcher {
 
 struct WayToMeet {
-  std::string bootstrap;  // its name
+  std::string bootstrap;  // the bootstrap's name
   std::string why;
-  std::string why_no_pmix{};  // why it is not PMIx, although PMIx would come first
+  std::string why_no_pmix{};  // why the bootstrap is not PMIx, which would come first
 };
 
 }  // namespace hvd::launcher

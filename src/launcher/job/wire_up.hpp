@@ -1,7 +1,7 @@
 #pragma once
-// Lets the ranks find each other. On one host: by a PMIx server if the plugin and its library are there, and always
-// by our own store, since a rank in another container or another Python may lack PMIx. On several hosts: by our store
-// over TCP.
+// Provides what the ranks need to find each other. On one host: a PMIx server if the plugin and its library are there,
+// and always our own store, because a rank in another container or another Python may lack PMIx. On several hosts: our
+// store over TCP.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,7 +20,7 @@
 
 namespace hvd::launcher {
 
-// The way that WireUp opens, unless HOROVOD_BOOTSTRAP forces one. May open libpmix.
+// Returns the way that WireUp opens, unless HOROVOD_BOOTSTRAP forces another one. May open libpmix.
 WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment);
 
 struct AbortRequest {
@@ -33,13 +33,13 @@ struct WireUpOptions {
   std::string job;
   int size = 1;
   std::string host;
-  Result<std::string> folder;  // for files of the PMIx server; or why there is none
+  Result<std::string> folder;  // for files of the PMIx server; an error says why there is none
   bool is_on_several_hosts = false;
   std::vector<std::string> interfaces{};  // for several hosts; empty: all
   PortRange ports{};
 };
 
-// Used by one thread; start it after the agent was forked, since the PMIx server has threads.
+// Used by one thread. Start it after the agent was forked, because the PMIx server has threads.
 class WireUp {
  public:
   // `notices` gets a line if there is no PMIx server.
@@ -50,25 +50,25 @@ class WireUp {
   Result<std::vector<std::pair<std::string, std::string>>> variables_for(Rank rank);
   bool has_pmix() const noexcept { return server_ != nullptr; }
 
-  // For the owner's poll(): both readable when serve() has something to do.
+  // For the owner's poll(): each of the two is readable when serve() has something to do.
   int store_descriptor() const { return store_ != nullptr ? store_->descriptor() : tcp_store_->descriptor(); }
   int abort_descriptor() const { return abort_event_.get(); }
-  // Serves the store; returns what ranks asked for since.
+  // Serves the store. Returns what ranks asked for since the last call.
   std::vector<AbortRequest> serve();
   void rank_ended(Rank rank, const std::string& how);
 
  private:
   WireUp() = default;
-  void request(AbortRequest request);  // any thread
+  void request(AbortRequest request);  // may be called by any thread
   Status start_tcp_store(const WireUpOptions& options);
   Status start_pmix(const WireUpOptions& options, const Environment& environment);
 
-  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two stores exists
   std::unique_ptr<bootstrap::TcpStoreServer> tcp_store_;
   posix::FileDescriptor abort_event_;
   std::mutex mutex_;
   std::vector<AbortRequest> requests_;
-  std::unique_ptr<pmix::Server> server_;  // destroyed first: its threads use the above
+  std::unique_ptr<pmix::Server> server_;  // destroyed first, because its threads use the members above
 };
 
 }  // namespace hvd::launcher

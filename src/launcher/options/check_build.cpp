@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The Python of the user's programs, and its answer: the frameworks for which it has our binding, too. The script
-// imports the bindings of all frameworks but PyTorch, whose import takes seconds.
+// The Python of the user's programs, and the frameworks for which it has our binding, too. The script imports the
+// bindings of all frameworks but PyTorch, because importing PyTorch takes seconds.
 struct Python {
   std::string path;  // empty: there is none
   std::string answer;
@@ -46,8 +46,8 @@ std::string item(bool available, const char* name) {
 }
 
 bool has_plugin(const char* name, const Environment& environment) {
-  // A wrong table size is enough to find out whether the plugin is there: the message then names the size of its
-  // table.
+  // The wrong size 0 of the table is enough to find out whether the plugin is there: the error then names the real
+  // size.
   auto table = posix::open_plugin_table(name, 0, environment);
   return table || table.error().message.find("has a table of") != std::string::npos;
 }

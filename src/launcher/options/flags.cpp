@@ -12,13 +12,6 @@
 namespace hvd::launcher {
 namespace {
 
-std::vector<std::string> words_of(const char* text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
@@ -42,7 +35,7 @@ const std::vector<Spelling>& spellings() {
 }
 
 Error unknown(const std::string& flag) {
-  // Flags may be shortened, so the user may have meant the beginning of a flag.
+  // Users may shorten flags, so the user may have meant the beginning of a flag.
   std::vector<std::string_view> names;
   for (const Spelling& spelling : spellings())
     names.push_back(std::string_view(spelling.text).substr(0, flag.size() + 1));
@@ -56,8 +49,8 @@ Error unknown(const std::string& flag) {
                 " (horovodrun --help lists all; the command's own flags come after the command)");
 }
 
-// Finds a flag by its whole name, or by a beginning that only one flag has: "--fusion" is --fusion-threshold-mb, "-n"
-// is -np.
+// Finds a flag by its whole name, or by a beginning that only one flag has: "--fusion" means --fusion-threshold-mb,
+// "-n" means -np.
 Result<Spelling> find_flag(const std::string& flag) {
   std::vector<Spelling> candidates;
   for (const Spelling& spelling : spellings()) {
@@ -74,16 +67,12 @@ Result<Spelling> find_flag(const std::string& flag) {
   return misuse("the flag " + flag + " is ambiguous: it could be " + list);
 }
 
-// -p2222 and -Hhost:4: one letter and its value without a blank.
+// Splits arguments like -p2222 and -Hhost:4: one letter and its value without a blank between them.
 std::optional<std::pair<std::string, std::string>> split_glued(const std::string& argument) {
   if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-' || argument[2] == '=') return std::nullopt;
   std::string flag = argument.substr(0, 2);
   if (flag != "-p" && flag != "-H" && flag != "-i") return std::nullopt;
   return std::pair{flag, argument.substr(2)};
-}
-
-bool takes_value(Kind kind) {
-  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate;
 }
 
 bool is_deprecated(const std::string& flag) {
@@ -110,7 +99,7 @@ bool in_range(Range range, double value) {
   return true;
 }
 
-// As Python prints it, since scripts compare: 20 is "20.0".
+// Prints a number as Python does, because scripts compare the texts: 20 is "20.0".
 std::string python_float(double value) {
   char text[64];
   double magnitude = std::abs(value);
@@ -128,7 +117,7 @@ std::optional<Number> parse(std::string_view text) {
   return number_in<Number>(text);
 }
 
-// What the flag's value becomes in its variable.
+// Returns what the variable gets for the flag's value.
 std::string written_value(const FlagRow& row, const std::string& value) {
   if (row.written == Written::mebibytes) return std::to_string(parse<std::int64_t>(value).value_or(0) << 20);
   if (row.written == Written::inverted_flag) return value == "1" ? "0" : "1";
@@ -168,20 +157,21 @@ Result<std::string> check_form(const FlagRow& row, const std::string& where, con
       return value;
     case Kind::action:
     case Kind::toggle:
+    case Kind::may_have_value:
     case Kind::tristate: break;
   }
   if (value != "0" && value != "1") return wrong("true or false");
   return value;
 }
 
-// A value that fits the flag must fit the variable, too, or it stops every rank.
+// Checks that a value which fits the flag fits its variable, too. Otherwise every rank would refuse it.
 Result<std::string> if_ranks_take_it(const FlagRow& row, const std::string& where, std::string value) {
   std::string fault = row.variable == nullptr ? "" : fault_in(row.variable, written_value(row, value));
   if (fault.empty()) return value;
   return misuse(where + " " + value + " is out of range: the ranks would get " + fault);
 }
 
-// Those that say what a job script should be are of no use to a job.
+// Flags that describe a job script are an error without --jobscript.
 Status check_script_flags(const Flags& flags) {
   if (flags.has("jobscript")) return {};
   for (const FlagRow& row : flag_rows())
@@ -203,7 +193,7 @@ Status check_contradictions(const Flags& flags) {
                    "--gloo, --mpi and --jsrun exclude each other: give one of them");
 }
 
-// One flag at arguments[at], with its value. Moves `at` past both.
+// Reads one flag at arguments[at], with its value. Moves `at` past both.
 Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags& flags) {
   std::string argument = arguments[at++];
   std::optional<std::string> value;
@@ -227,6 +217,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
                             (found->text.find("log") == std::string::npos
                                  ? "--network-interfaces, with commas between them"
                                  : "--log-with-timestamp or --log-without-timestamp"));
+  if (row.kind == Kind::may_have_value) return flags.set(row.name, value.value_or("")), Status();
   if (!takes_value(row.kind)) {
     if (value) return misuse("the flag " + argument + " takes no value, but '" + *value + "' was given");
     const char* meant = found->negative ? "0" : "1";
@@ -236,6 +227,7 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
     return {};
   }
   int wanted = row.kind == Kind::pair ? 2 : 1;
+  if (!value && row.otherwise != nullptr) value = row.otherwise;
   if (!value) {
     if (arguments.size() - at < static_cast<std::size_t>(wanted))
       return misuse("the flag " + argument + " needs " + (wanted == 2 ? "two values" : "a value") + ": " + row.help);
@@ -250,6 +242,41 @@ Status parse_one(std::span<const char* const> arguments, std::size_t& at, Flags&
 }
 
 }  // namespace
+
+std::vector<std::string> words_of(const char* text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool takes_value(Kind kind) {
+  return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate && kind != Kind::may_have_value;
+}
+
+bool is_question(const FlagRow& row) {
+  return row.kind == Kind::action || std::string_view(row.name) == "checkpoint" ||
+         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle" ||
+         std::string_view(row.name) == "completion";
+}
+
+const FlagRow* flag_named(std::string_view word) {
+  for (const FlagRow& row : flag_rows())
+    for (const std::string& spelling : words_of(row.spellings))
+      if (spelling == word || (spelling.starts_with("--") && spelling.substr(2) == word)) return &row;
+  return nullptr;
+}
+
+std::string spelling_of(const FlagRow& row) {
+  for (const std::string& word : words_of(row.spellings))
+    if (word.starts_with("--")) return word;
+  return words_of(row.spellings).back();
+}
+
+std::string Flags::origin(std::string_view name) const {
+  auto found = origins_.find(name);
+  return found == origins_.end() ? std::string() : found->second;
+}
 
 std::string Flags::get(std::string_view name) const {
   auto found = values_.find(name);
@@ -284,13 +311,14 @@ Result<Flags> parse_flags(std::span<const char* const> arguments) {
 
 std::map<std::string, std::string> variables_of(const Flags& flags) {
   std::map<std::string, std::string> variables;
+  for (const auto& [name, variable] : flags.variables) variables[name] = variable.value;
   for (const FlagRow& row : flag_rows()) {
     if (row.variable == nullptr || !flags.has(row.name)) continue;
     if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) continue;
     if (row.written == Written::when_true && !flags.is_set(row.name)) continue;
     std::string value = written_value(row, flags.get(row.name));
     variables[row.variable] = value;
-    // Some programs read the interface of Horovod's own transport there; it holds one.
+    // Some programs read here the interface of Horovod's own transport. The variable holds only one interface.
     if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
   }
   return variables;
@@ -303,6 +331,22 @@ Status refuse_what_is_lacking(const Flags& flags) {
   return {};
 }
 
+std::string placeholder_of(const FlagRow& row) {
+  switch (row.kind) {
+    case Kind::integer: return "N";
+    case Kind::number: return "X";
+    case Kind::pair: return "MIN MAX";
+    case Kind::text:
+    case Kind::list:
+    case Kind::level: return "TEXT";
+    case Kind::may_have_value: return "[=TEXT]";
+    case Kind::action:
+    case Kind::toggle:
+    case Kind::tristate: break;
+  }
+  return {};
+}
+
 std::string help_text() {
   std::string text =
       "Starts N copies of a program on this machine, as the ranks of one job:\n\n"
@@ -312,10 +356,7 @@ std::string help_text() {
     std::string left = "  ";
     for (const std::string& word : words_of(row.spellings)) left += (left.size() > 2 ? ", " : "") + word;
     for (const std::string& word : words_of(row.negations)) left += ", " + word;
-    if (row.kind == Kind::integer) left += " N";
-    if (row.kind == Kind::number) left += " X";
-    if (row.kind == Kind::pair) left += " MIN MAX";
-    if (row.kind == Kind::text || row.kind == Kind::list || row.kind == Kind::level) left += " TEXT";
+    if (auto value = placeholder_of(row); !value.empty()) left += (row.kind == Kind::may_have_value ? "" : " ") + value;
     text += left + "\n        " + row.help;
     if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";

@@ -1,5 +1,6 @@
 #pragma once
-// The command line of horovodrun: a table of flags, and what a command line (and a configuration file) makes of it.
+// The command line of horovodrun: a table of flags, and the values that a command line and a configuration file give
+// them.
 #include <map>
 #include <optional>
 #include <span>
@@ -7,70 +8,101 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings_file.hpp"
 
 namespace hvd::launcher {
 
 enum class Kind {
   action,    // "--help": recorded as "1"
   toggle,    // given or not
-  tristate,  // given, given in its negative form, or not
+  tristate,  // given in its positive form, in its negative form, or not given
   integer,
   number,
   text,
-  list,   // may be repeated; comma-separated values are joined
-  pair,   // takes two integers
-  level,  // TRACE … FATAL
+  list,            // may be repeated; comma-separated values are joined
+  pair,            // takes two integers
+  level,           // TRACE … FATAL
+  may_have_value,  // behind an equals sign
 };
 enum class Range { any, at_least_0, at_least_1, zero_to_1 };
 enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };
 
 struct FlagRow {
-  const char* name = "";       // Horovod's name of the value, by which it is asked for
+  const char* name = "";       // Horovod's name of the value; get() takes it
   const char* spellings = "";  // separated by blanks
-  const char* negations = "";  // of a tristate; else empty
+  const char* negations = "";  // negative forms of a tristate; else empty
   Kind kind = Kind::toggle;
+  const char* otherwise = nullptr;  // value of a flag without one; such a flag takes its value only after '='
   Range range = Range::any;
-  const char* variable = nullptr;  // what it sets for the ranks; null: nothing
+  const char* variable = nullptr;  // the variable that it sets for the ranks; null: none
   Written written = Written::as_given;
-  const char* needs = nullptr;    // only together with this one is the variable set; null: always
-  const char* key = nullptr;      // in the configuration file, "section.key"; null: none
-  const char* lacking = nullptr;  // why it cannot be used in this version; null: it can
+  const char* needs = nullptr;    // the variable is set only together with this flag; null: always
+  const char* lacking = nullptr;  // why this version cannot use it; null: it can
+  const char* values = "";        // for completion: the words that it may be, <file>, <folder> or <host>
   const char* help = "";
 };
 std::span<const FlagRow> flag_rows();
 
-// The values given, by name; booleans are "1" and "0", lists and pairs are comma-separated.
+// The values that were given, by name. Booleans are "1" and "0". Lists and pairs are comma-separated.
 class Flags {
  public:
   bool has(std::string_view name) const { return values_.contains(name); }
   std::string get(std::string_view name) const;  // empty if not given
   int number(std::string_view name, int otherwise) const;
   bool is_set(std::string_view name) const { return get(name) == "1"; }
-  void set(std::string name, std::string value) { values_[std::move(name)] = std::move(value); }
+  // `origin` is where the value comes from, as --show-config tells it.
+  void set(std::string name, std::string value, std::string origin = "flag") {
+    origins_[name] = std::move(origin);
+    values_[std::move(name)] = std::move(value);
+  }
+  std::string origin(std::string_view name) const;  // empty if not given
 
-  std::vector<std::string> command;  // what to run
+  std::vector<std::string> command;  // the command to run
   std::vector<std::string> notices;  // about deprecated spellings, for the user
+  // What --config-file says about variables by their own names, and where it does.
+  struct Variable {
+    std::string value, origin;
+  };
+  std::map<std::string, Variable> variables;
 
  private:
+  std::map<std::string, std::string, std::less<>> origins_;
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// `arguments` without the program's own name. Fails on what is unknown, malformed, out of range or contradictory.
+// `arguments` does not contain the program's own name. Fails on unknown or contradictory flags, and on values that are
+// malformed or out of range.
 Result<Flags> parse_flags(std::span<const char* const> arguments);
 
-// Fills in what the command line left open, from the text of a configuration file; `file_name` is for messages.
+// The flag of that spelling without its dashes ("container"), or "-np" with them; null if there is none.
+const FlagRow* flag_named(std::string_view word);
+// How the flag is written: its last spelling, "--num-proc".
+std::string spelling_of(const FlagRow& row);
+std::vector<std::string> words_of(const char* text);  // that blanks separate
+// Whether the flag asks for something to be told, and for no job.
+bool is_question(const FlagRow& row);
+bool takes_value(Kind kind);
+
+// Fills in what the command line left open, from the text of a configuration file. `file_name` is used in messages.
 Status apply_config_file(Flags& flags, std::string_view text, const std::string& file_name);
+
+// Fills in what the command line, --config-file and the environment left open, by what the file of a user or a site
+// says about flags. The user's file comes first.
+Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file);
 
 // The variables that the flags set for the ranks.
 std::map<std::string, std::string> variables_of(const Flags& flags);
 
-// Fails if a flag was given that this version has no use for yet.
+// Fails if a flag was given that this version cannot use yet.
 Status refuse_what_is_lacking(const Flags& flags);
 
 std::string help_text();
+// What the value of a flag is called in help: "N", "TEXT"; empty if there is none.
+std::string placeholder_of(const FlagRow& row);
 
-// Checks one value against the row and brings it into the form that Flags keeps; `where` is how the user wrote it.
+// Checks one value against the row and returns it in the form that Flags keeps. `where` is how the user wrote the flag.
 Result<std::string> check_value(const FlagRow& row, const std::string& where, const std::string& value);
 
 }  // namespace hvd::launcher

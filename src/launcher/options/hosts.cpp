@@ -12,14 +12,14 @@
 namespace hvd::launcher {
 namespace {
 
-// A name that begins with a dash is an option to ssh and to every launcher.
+// A name that begins with a dash would be an option to ssh and to every launcher.
 bool is_host_name(std::string_view text) {
   return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
   });
 }
 
-// Reads a name or an address. An IPv6 address may have brackets; its shortest form is returned, so that equal ones
+// Reads a name or an address. An IPv6 address may have brackets. Its shortest form is returned, so that equal addresses
 // are recognised.
 std::optional<std::string> read_host(std::string text) {
   if (is_host_name(text)) return text;
@@ -33,7 +33,7 @@ std::optional<int> parse_slots(std::string_view text) {
   return slots && *slots >= 0 ? slots : std::nullopt;
 }
 
-// Compares as the network does: capitals do not count, nor does the dot of the root.
+// Compares names as the network does: capitals do not matter, and a dot at the end does not matter.
 bool is_same_name(std::string_view a, std::string_view b) {
   if (a.ends_with('.')) a.remove_suffix(1);
   if (b.ends_with('.')) b.remove_suffix(1);
@@ -51,14 +51,14 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(0, text.find_last_not_of(blanks) + 1);
 }
 
-// "slots=4", "slots = 4".
+// Reads "slots=4" or "slots = 4".
 std::optional<int> slots_in(std::string_view text) {
   if (!text.starts_with("slots")) return std::nullopt;
   text = without_blanks(text.substr(5));
   return text.starts_with('=') ? parse_slots(without_blanks(text.substr(1))) : std::nullopt;
 }
 
-// Hosts without slots may stay in a list, and get no ranks.
+// Removes hosts without slots. They may stay in a list, but get no ranks.
 Status leave_out_hosts_without_slots(std::vector<HostSlots>& hosts, const std::string& list) {
   std::erase_if(hosts, [](const HostSlots& host) { return host.slots == 0; });
   if (!hosts.empty()) return {};
@@ -89,7 +89,7 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
 
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name) {
   std::vector<HostSlots> hosts;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8, as editors of Windows write it
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8 that editors of Windows write
   int number = 0;
   while (!text.empty()) {
     ++number;

@@ -1,5 +1,5 @@
 #pragma once
-// Hosts and their slots, and which rank goes where. All are pure functions except OwnNames::of_this_machine().
+// Hosts and their slots, and which rank goes to which host. All are pure functions except OwnNames::of_this_machine().
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ struct HostSlots {
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
-// Where a rank runs, in Horovod's words: cross is the set of hosts that have this local rank.
+// The place where a rank runs, with Horovod's words: cross is the set of hosts that have this local rank.
 struct Placement {
   std::string host;
   std::size_t host_index = 0;  // in the list of hosts
@@ -25,23 +25,23 @@ struct Placement {
   int cross_rank = 0, cross_size = 1;
 };
 
-// "host1:2,[fd00::2]:4"
+// Reads a text like "host1:2,[fd00::2]:4".
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
-// Lines "host slots=N"; '#' begins a comment. `file_name` is for messages.
+// Reads lines "host slots=N". '#' begins a comment. `file_name` is used in messages.
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name);
 
-// The names of this machine, besides localhost and loopback addresses.
+// The names of this machine. Localhost and the loopback addresses are its names, too, but are not listed here.
 struct OwnNames {
   std::string name;                    // with or without the domain
-  std::vector<std::string> addresses;  // of its interfaces, "10.0.0.3", "fd00::3"
+  std::vector<std::string> addresses;  // of its interfaces: "10.0.0.3", "fd00::3"
 
   static OwnNames of_this_machine();
 };
 
-// Fills the hosts in order. Fails if they have fewer slots than `ranks`; slots beyond that stay empty.
+// Fills the hosts in order. Fails if they have fewer slots than `ranks`. If they have more, the last slots stay empty.
 Result<std::vector<Placement>> place(const std::vector<HostSlots>& hosts, int ranks);
 
-// Makes one host of all names of this machine, since its ranks share memory; it keeps the first name. Fails if
+// Makes one host of all names of this machine, because its ranks share memory. The host keeps the first name. Fails if
 // another host is named twice.
 Result<std::vector<HostSlots>> distinct_hosts(const std::vector<HostSlots>& hosts, const OwnNames& own);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the word after --container is: a file, a folder, or the name of an image that podman-hpc knows.
+// The image that the word after --container names: a file, a folder, or the name of an image that podman-hpc knows.
 #include <string>
 
 #include "base/result.hpp"
@@ -11,15 +11,16 @@ enum class ImageKind {
   squashfs,  // a root file system in one file
   folder,    // a root file system in a folder
   oci,       // a folder with an OCI layout
-  named,     // in a store that podman-hpc looks into
+  named,     // an image in a store that podman-hpc looks into
 };
 
 struct Image {
-  std::string word;  // absolute where it is a path
+  std::string word;  // absolute if it is a path
   ImageKind kind = ImageKind::sif;
 };
 
-// Looks at the beginning of the file, not at the end of its name. Fails if there is no such file, or it is no image.
+// Looks at the beginning of the file, not at the end of its name. Fails if there is no such file, or if the file is no
+// image.
 Result<Image> find_image(const std::string& word);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 #pragma once
-// --jobscript: what the flags say, handed to jobscripts/.
+// --jobscript: passes what the flags say to jobscripts/.
 #include <optional>
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// The script. `site_file` is the text of the file that --site names, if it names one.
+// Returns the script. `site_file` is the text of the file that --site names, if --site names a file.
 Result<std::string> job_script(const Flags& flags, const std::optional<std::string>& site_file);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 #pragma once
-// The plugins for MPI that are installed. A plugin opens only beside its MPI library, which the program brings.
+// The installed plugins for MPI. A plugin can only be opened together with its MPI library, which the program brings.
 #include <span>
 
 #include "base/environment.hpp"
@@ -12,6 +12,6 @@ struct MpiPlugin {
 };
 std::span<const MpiPlugin> mpi_plugins();  // one for each ABI
 bool is_installed(const MpiPlugin& plugin, const Environment& environment);
-bool has_mpi_plugin(const Environment& environment);  // any of them
+bool has_mpi_plugin(const Environment& environment);  // true if any of them is installed
 
 }  // namespace hvd::launcher

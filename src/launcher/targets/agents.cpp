@@ -1,4 +1,5 @@
-// Ranks below agents of ours: one on this machine, one on every other host, started there over one ssh connection.
+// A plan with our own agents: one agent on this machine, and one on every other host. An agent on another host is
+// started over one ssh connection.
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,23 +48,24 @@ bool is_ssh(const std::string& program) {
   return std::filesystem::path(program).filename() == "ssh";
 }
 
-// The words of ssh, or of what the user has in its place, up to the host.
+// Returns the words of ssh, or of the command that the user has in its place, up to the host.
 std::vector<std::string> ssh_words(const JobRequest& request) {
   std::vector<std::string> words = ssh_stand_in(request.environment);
   if (words.empty()) words = {"ssh"};
-  // No questions, no terminal, no X, nothing left behind. Host keys are the user's own affair (ssh_config).
+  // ssh asks no questions, uses no terminal and no X, and leaves nothing behind. The user's ssh_config decides about
+  // host keys.
   if (is_ssh(words[0]))
     words.insert(words.end(), {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=no"});
   if (request.flags.has("ssh_port")) words.insert(words.end(), {"-p", request.flags.get("ssh_port")});
   if (request.flags.has("ssh_identity_file")) words.insert(words.end(), {"-i", request.flags.get("ssh_identity_file")});
-  if (is_ssh(words[0])) words.push_back("--");  // what follows is a host, whatever it looks like
+  if (is_ssh(words[0])) words.push_back("--");  // the next word is a host, even if it looks like an option
   return words;
 }
 
 Result<NetworkOptions> network_of(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
-  std::vector<std::string> warnings;  // the ranks print them
+  std::vector<std::string> warnings;  // ignored here: the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;
@@ -77,7 +79,7 @@ Result<NetworkOptions> network_of(const JobRequest& request) {
   return network;
 }
 
-// Nothing: ssh, or what the user has in its place.
+// Returns the scheduler's own command that starts agents; nullopt for ssh, or for what the user has in its place.
 std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
   if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
   return remote_starter(request.around, request.environment);
@@ -93,10 +95,10 @@ std::optional<std::string> applies(const JobRequest& request) {
   return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
 }
 
-// Those that the user names, else those of the scheduler's job, else this machine.
+// Returns the hosts that the user names, else those of the scheduler's job, else this machine.
 Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
   if (!request.hosts.empty()) return request.hosts;
-  // Each of several tasks starts ranks of its own, where it is.
+  // If several tasks run horovodrun, each starts ranks of its own on its own host.
   auto launch = bootstrap::innermost_launch(request.environment);
   if (!request.around.is_a_job() || (launch && launch->size > 1)) {
     HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
@@ -108,13 +110,13 @@ Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
   return hosts;
 }
 
-// On a launch node no rank may run, and from it nothing but jsrun leads to the compute nodes.
+// No rank may run on a launch node, and only jsrun leads from it to the compute nodes.
 Status check_launch_node(const JobRequest& request) {
   if (!request.around.is_of("lsf")) return {};
   const auto& allocation = request.around.allocation();
   if (!allocation || allocation->launch_host.empty()) return {};
   auto launch = bootstrap::innermost_launch(request.environment);
-  if (launch) return {};  // a task of jsrun's is on a compute node
+  if (launch) return {};  // a task of jsrun is on a compute node
   return Error(ErrorCode::unsupported,
                "this is the launch node " + allocation->launch_host + " of LSF's job " + allocation->job +
                    ", and jsrun alone leads to its compute nodes: leave --gloo and -H localhost out, and have jsrun "
@@ -134,7 +136,7 @@ Result<JobOptions> plan(const JobRequest& request) {
 
   JobOptions options;
   options.placements = std::move(*placements);
-  hosts->resize(options.placements.back().host_index + 1);  // the others get no rank
+  hosts->resize(options.placements.back().host_index + 1);  // the other hosts get no rank
   bool any_remote = false;
   for (const HostSlots& host : *hosts) {
     options.hosts.push_back({host.host, {}});

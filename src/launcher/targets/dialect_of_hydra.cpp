@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-// "[3] text"
+// Reads a line "[3] text".
 std::optional<LabelledLine> label_of_hydra(std::string_view line) {
   std::size_t end = line.find("] ");
   if (!line.starts_with('[') || end == std::string_view::npos) return std::nullopt;
@@ -15,8 +15,8 @@ std::optional<LabelledLine> label_of_hydra(std::string_view line) {
   return LabelledLine{Rank{*leading_number<int>(line.substr(1))}, line.substr(end + 2)};
 }
 
-// "=   PID 664 RUNNING AT n2", "=   EXIT CODE: 9", which is a wait status or something like it. Hydra does not tell
-// the rank.
+// Reads lines like "=   PID 664 RUNNING AT n2" and "=   EXIT CODE: 9". The number is a wait status or something
+// similar. Hydra does not tell the rank.
 bool failure_of_hydra(std::string_view line, FirstFailure& failure) {
   if (!line.starts_with("=")) return false;
   if (auto process = after(line, "PID "); process && failure.host.empty()) {
@@ -26,7 +26,7 @@ bool failure_of_hydra(std::string_view line, FirstFailure& failure) {
   if (auto code = after(line, "EXIT CODE: "); code && failure.end.wait_status == 0) {
     int value = leading_number<int>(*code).value_or(1);
     failure.end.wait_status = value << 8;
-    // If the rank was killed, this is the number of the signal; no program exits with these codes by itself.
+    // If the rank was killed, the number is that of the signal. No program exits with these codes by itself.
     if (value == SIGKILL || value == SIGSEGV || value == SIGABRT || value == SIGTERM || value == SIGBUS)
       failure.end.wait_status = value;
   }

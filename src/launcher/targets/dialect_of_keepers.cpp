@@ -1,4 +1,4 @@
-// Launchers whose labels do not matter, since the keepers of the ranks label their packets.
+// For launchers whose labels do not matter, because the keepers of the ranks label their packets.
 #include "launcher/targets/dialects.hpp"
 #include "launcher/wire/keeper_protocol.hpp"
 
@@ -11,7 +11,7 @@ std::optional<LabelledLine> label_of_keeper(std::string_view line) {
   return LabelledLine{Rank{read->rank}, read->text};
 }
 
-// The keepers report failures.
+// The keepers report failures, so nothing is read from the launcher's lines.
 bool no_failure(std::string_view, FirstFailure&) {
   return false;
 }

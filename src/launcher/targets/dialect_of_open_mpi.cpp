@@ -21,7 +21,7 @@ std::optional<LabelledLine> tagged_line(std::string_view line, bool has_blank) {
   return std::nullopt;
 }
 
-// Finds a tag of the same job; a rank may print tags of another.
+// Finds the next tag of the same job. A rank may print tags of another job.
 std::size_t find_tag(std::string_view line) {
   std::string_view job = line.substr(0, line.substr(0, line.find(']')).rfind(',') + 1);
   for (std::size_t at = 1; (at = line.find(job, at)) != std::string_view::npos; ++at)
@@ -29,19 +29,19 @@ std::size_t find_tag(std::string_view line) {
   return std::string_view::npos;
 }
 
-// "[1,0]<stdout>:text"
+// Reads a line "[1,0]<stdout>:text".
 std::optional<LabelledLine> label_of_open_mpi(std::string_view line) {
   return tagged_line(line, false);
 }
 
-// "[prterun-n1-77@1,0]<stdout>: text"
+// Reads a line "[prterun-n1-77@1,0]<stdout>: text".
 std::optional<LabelledLine> label_of_prrte(std::string_view line) {
   return tagged_line(line, true);
 }
 
-// "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node n2
-// exited on signal 9 (Killed).", which may be cut in two. Sometimes orterun leaves all of this out and only says that
-// a process aborted the job. A PRRTE that does not find its texts prints their names instead.
+// Reads "  Process name: [[7096,1],1]" and "  Exit code:    5"; or "… noticed that process rank 1 with PID 645 on node
+// n2 exited on signal 9 (Killed).", which may be cut into two lines. Sometimes orterun prints none of these and only
+// says that a process aborted the job. A PRRTE that does not find its texts prints their names instead.
 bool failure_of_open_mpi(std::string_view line, FirstFailure& failure) {
   if (auto name = after(line, "Process name: "); name && failure.rank.value < 0) {
     if (std::size_t comma = name->rfind(','); comma != std::string_view::npos)

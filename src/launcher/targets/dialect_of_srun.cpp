@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-// "Killed", "Segmentation fault (core dumped)"
+// Returns the signal with a name like "Killed" or "Segmentation fault (core dumped)".
 int signal_called(std::string_view text) {
   for (int signal = 1; signal < 32; ++signal) {
     const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): there is a single thread
@@ -15,7 +15,7 @@ int signal_called(std::string_view text) {
   return 0;
 }
 
-// "12: text", with blanks before it so that all are of one width.
+// Reads a line "12: text". Blanks before the number make all numbers of one width.
 std::optional<LabelledLine> label_of_srun(std::string_view line) {
   std::size_t at = std::min(line.find_first_not_of(' '), line.size());
   std::size_t end = line.find(": ", at);
@@ -26,7 +26,7 @@ std::optional<LabelledLine> label_of_srun(std::string_view line) {
   return LabelledLine{Rank{*leading_number<int>(line.substr(at))}, line.substr(std::min(end + 2, line.size()))};
 }
 
-// "srun: error: n1: task 2: Exited with exit code 7", "srun: error: n1: tasks 0-1: Killed"
+// Reads "srun: error: n1: task 2: Exited with exit code 7" and "srun: error: n1: tasks 0-1: Killed".
 bool failure_of_srun(std::string_view line, FirstFailure& failure) {
   auto rest = after(line, "srun: error: ");
   if (!rest || failure.rank.value >= 0) return false;

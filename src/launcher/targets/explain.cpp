@@ -26,7 +26,7 @@ std::string more(const std::string& text) {
   return row("", text);
 }
 
-// "1:02:03"
+// Returns a text like "1:02:03".
 std::string clock_text(std::chrono::seconds span) {
   auto two_digits = [](std::int64_t number) { return (number < 10 ? "0" : "") + std::to_string(number); };
   std::int64_t seconds = span.count();
@@ -69,11 +69,11 @@ bool is_on_one_node(const JobOptions& plan) {
   return !plan.site && plan.hosts.size() == 1;
 }
 
-// What is known of a transport before there are ranks.
+// What is known about a transport before there are ranks.
 struct Prospect {
   enum class Says { yes, only_if, no } says = Says::yes;
-  std::string why;      // the condition of only_if, the reason of no
-  std::string setting;  // that lets the start fail without this transport; empty: none does
+  std::string why;      // the condition of only_if, or the reason of no
+  std::string setting;  // with it the start fails without this transport; empty: no setting
 };
 
 Prospect prospect_of_mpi(const Config& config, const Environment& environment) {
@@ -96,8 +96,8 @@ std::string medium_of(const TransportRow& transport, const Config& config) {
   return text;
 }
 
-// The transports that may carry tensors on one kind of hop, a line each, in the order of preference, down to the first
-// one that needs nothing else.
+// Returns the transports that may carry tensors on one kind of hop, one line each, in the order of preference. The last
+// line is the first transport that works without any condition.
 std::vector<std::string> carriers(std::string beginning, bool TransportRow::*reaches, const Config& config,
                                   const Environment& environment) {
   using Says = Prospect::Says;
@@ -136,7 +136,7 @@ std::string transport(const Config& config, const JobOptions& plan, const Enviro
   return text;
 }
 
-// Costs depend on the links that the ranks have made.
+// The text does not name the algorithm of each batch, because costs depend on the links that the ranks have made.
 std::string algorithm(const Config& config) {
   std::string text =
       config.algorithm.empty()
@@ -153,7 +153,7 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
          (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
 }
 
-// What a rank on this host would become; below its launcher it may have to see more folders.
+// Returns the command that a rank on this host would become. Below its launcher the rank may need to see more folders.
 Result<std::string> container(const Flags& flags, const Environment& environment) {
   if (!flags.has("container")) return std::string();
   auto image = find_image(flags.get("container"));

@@ -1,5 +1,5 @@
 #pragma once
-// horovodrun --explain: what would be used here, and why. Starts nothing.
+// horovodrun --explain: tells what would be used here, and why. It starts nothing.
 #include <string>
 
 #include "base/result.hpp"

@@ -1,4 +1,5 @@
-// Inside of an instance of Flux: flux run. The ranks find each other by its PMI-1, which every flux-shell serves.
+// A plan with flux run, inside of an instance of Flux. The ranks find each other by PMI-1, which every flux-shell
+// serves.
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
@@ -9,7 +10,7 @@ namespace {
 
 std::optional<std::string> applies(const JobRequest& request) {
   if (!request.around.is_of("flux") || !is_for_the_whole_job(request)) return std::nullopt;
-  // A task of a job would wait for resources that its own job has.
+  // If a task of a job called flux run, it would wait for resources that its own job has.
   if (request.environment.has("FLUX_TASK_RANK")) return std::nullopt;
   int code = 0;
   if (!posix::find_program("flux", request.environment.get("PATH").value_or("/usr/bin:/bin"), code))
@@ -26,7 +27,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   site.launcher = bootstrap::Launcher::flux;
   site.dialect = &dialect_of_flux;
   site.packs_input = true;
-  // Whole nodes: otherwise the ranks see no GPUs, and one core each.
+  // The ranks get whole nodes. Otherwise they would see no GPUs, and only one core each.
   site.command = {"flux",
                   "run",
                   "-N",

@@ -42,7 +42,7 @@ int room_of(const Host& host) {
   return host.room();
 }
 
-// "n1:2, n2:2, … n900:2"
+// Returns a text like "n1:2, n2:2, … n900:2".
 std::string list_of(const std::vector<Host>& hosts) {
   constexpr std::size_t most_shown = 8;
   std::string text;
@@ -59,7 +59,8 @@ std::string list_of(const std::vector<Host>& hosts) {
   return text;
 }
 
-// In proportion to these numbers; what is left over goes to those that were cut most.
+// Shares the ranks out in proportion to the weights. The ranks that are left over go to the hosts whose shares were cut
+// most.
 std::vector<int> proportional(int ranks, const std::vector<int>& weights) {
   const std::int64_t whole =
       std::max<std::int64_t>(1, std::accumulate(weights.begin(), weights.end(), std::int64_t{0}));
@@ -135,7 +136,7 @@ Result<std::vector<HostSlots>> JobAround::share_out(int ranks, bool may_share_pr
 
 Status JobAround::check_hosts(const std::vector<HostSlots>& hosts) const {
   const auto& found = allocation();
-  if (!found) return {};  // who needs to know them says so
+  if (!found) return {};  // an error is reported by the code that needs the hosts
   const std::string here = posix::host_name();
   for (const HostSlots& host : hosts) {
     bool is_of_job = std::ranges::any_of(found->hosts, [&](const Host& other) {

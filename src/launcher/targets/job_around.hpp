@@ -1,5 +1,5 @@
 #pragma once
-// The job of a scheduler that horovodrun runs in: its hosts, and how many ranks go to each.
+// The scheduler's job that horovodrun runs in: its hosts, and how many ranks go to each host.
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,23 +16,25 @@ class JobAround {
   explicit JobAround(const Environment& environment);
 
   bool is_a_job() const { return around_.is_a_job(); }
-  // By its name in the registry of schedulers, "lsf".
+  // True if this is a job of the scheduler with this name in the registry, for example "lsf".
   bool is_of(const std::string& scheduler) const { return around_.key == scheduler; }
   const schedulers::Scheduler& scheduler() const { return *around_.scheduler; }
   const std::string& evidence() const { return around_.evidence; }
-  // Read when it is wanted first, since the scheduler may have to be asked.
+  // The hosts are read at the first call, because the scheduler may have to be asked.
   const Result<schedulers::Allocation>& allocation() const;
   std::optional<std::chrono::seconds> time_left() const;
+  // As the scheduler's own commands name the job; empty if that is not known.
+  std::string number() const { return allocation() ? allocation()->job : ""; }
   schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
 
-  // As many ranks as the job has slots.
+  // Returns the number of slots of the job.
   Result<int> slots() const;
-  // Shares the ranks out over the hosts of the job, which are all used if there are enough ranks. Fails if they need
-  // more slots than there are, unless they may share processors. Hosts that get none are left out.
+  // Shares the ranks out over the hosts of the job. All hosts are used if there are enough ranks; hosts that get no
+  // rank are left out. Fails if the ranks need more slots than there are, unless they may share processors.
   Result<std::vector<HostSlots>> share_out(int ranks, bool may_share_processors) const;
-  // Fails if one of these hosts is not of the job.
+  // Fails if one of these hosts does not belong to the job.
   Status check_hosts(const std::vector<HostSlots>& hosts) const;
-  // "2 hosts with 4 slots (n1:2, n2:2)"
+  // Returns a text like "2 hosts with 4 slots (n1:2, n2:2)".
   std::string description() const;
 
  private:

@@ -1,4 +1,5 @@
-// Inside of a job of LSF where JSM starts jobs (Summit and its like): jsrun. The ranks find each other by its PMIx.
+// A plan with jsrun, inside of a job of LSF on a machine where JSM starts jobs (Summit and similar machines). The ranks
+// find each other by JSM's PMIx.
 #include <algorithm>
 
 #include "launcher/agent/rank_keeper.hpp"
@@ -26,7 +27,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   return request.around.evidence() + " and jsrun is there: this is inside of a job of LSF with JSM";
 }
 
-// The launch node is a machine like the compute nodes.
+// Returns the number for this machine. The launch node is a machine like the compute nodes.
 int threads_per_core(const Environment& environment) {
   std::vector<std::string> notices;
   auto machine = topology::read_machine(environment, notices);
@@ -34,7 +35,8 @@ int threads_per_core(const Environment& environment) {
   return std::max(1, machine->cores.front().cpus.count());
 }
 
-// Where the ranks go: what the user says, an explicit resource file, or plain resource sets.
+// Returns the words that say where the ranks go: the user's own words, an explicit resource file, or plain resource
+// sets.
 Result<std::vector<std::string>> place_by(const JobRequest& request, SiteLauncher& site) {
   if (request.flags.has("binding_args")) return split_words(request.flags.get("binding_args"));
   auto hosts = hosts_with_ranks(request);
@@ -52,8 +54,8 @@ Result<std::vector<std::string>> place_by(const JobRequest& request, SiteLaunche
   return resource_sets(*hosts, *allocation);
 }
 
-// Spectrum MPI's library in the ranks fails at its hook for CUDA where the program has no Spectrum MPI, or calls CUDA
-// before MPI_Init; only who asks for it (-gpu) gets it.
+// Spectrum MPI's library in the ranks fails at its hook for CUDA if the program has no Spectrum MPI, or calls CUDA
+// before MPI_Init. Therefore the hook is switched off, unless the user asks for it (-gpu).
 std::string smpi_arguments(const JobRequest& request) {
   std::string text = request.flags.get("mpi_args");
   const std::vector<std::string> words = split_words(text);
@@ -76,7 +78,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   site.launcher = bootstrap::Launcher::jsm;
   site.dialect = &dialect_of_jsrun;
   site.packs_input = true;
-  site.unset = {"TMPDIR"};  // JSM's daemons fail to start with another one than they know
+  site.unset = {"TMPDIR"};  // JSM's daemons fail to start if TMPDIR differs from what they know
   site.command = {*program};
   auto where = place_by(request, site);
   if (!where) return where.error();
@@ -84,7 +86,7 @@ Result<JobOptions> plan(const JobRequest& request) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
   add(*where);
-  // Every line gets a label of JSM's, so that those of different ranks are not mixed.
+  // JSM labels every line, so that lines of different ranks are not mixed.
   add({"--stdio_mode", "prepended", "--exit_on_error", "1", "--smpiargs", smpi_arguments(request)});
   add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
   return plan_of_site(std::move(site));

@@ -45,7 +45,7 @@ Result<std::vector<std::string>> resource_sets(const std::vector<HostSlots>& hos
   auto [fewest, most] = std::ranges::minmax(hosts, {}, &HostSlots::slots);
   int count = static_cast<int>(hosts.size()), ranks = most.slots;
   if (fewest.slots == ranks) {
-    // Where nobody tells the number of GPUs, jsrun knows it.
+    // If the number of GPUs is unknown here, jsrun itself knows it.
     std::string gpus = host.gpus < 0 ? "ALL_GPUS" : std::to_string(host.gpus);
     return words(count, 1, ranks, host.cores, gpus, host.cores / ranks);
   }

@@ -1,4 +1,4 @@
-// --mpi: the mpiexec that is installed. Its answer to --version tells which one it is.
+// A plan for --mpi, with the mpiexec that is installed. The answer of mpiexec --version tells which launcher it is.
 #include <unistd.h>
 
 #include <algorithm>

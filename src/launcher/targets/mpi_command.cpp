@@ -27,7 +27,7 @@ std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
   return text;
 }
 
-// The options of ssh in one text, which the launcher takes apart by itself.
+// Returns the options of ssh as one text. The launcher splits this text by itself.
 std::string ssh_options(const MpiexecWish& wish) {
   std::string text;
   if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
@@ -57,9 +57,9 @@ Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish&
   return site;
 }
 
-// A PRRTE that is not installed where it was built for (a wheel) does not find the texts by which it tells who
-// failed; PRTE_PREFIX shows it where they are. PMIX_PREFIX would do so, too, but would mislead a libpmix of the
-// ranks.
+// Returns a value for PRTE_PREFIX. A PRRTE that is not installed where it was built for (a wheel) does not find the
+// texts by which it tells who failed; PRTE_PREFIX tells it where they are. PMIX_PREFIX would do so, too, but would
+// mislead a libpmix of the ranks.
 std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
   for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)
@@ -103,7 +103,7 @@ std::optional<Launcher> launcher_that_says(std::string_view version) {
   for (Launcher each : {Launcher::intel_mpi, Launcher::hydra, Launcher::prrte})
     if (is(each)) return each;
   if (!is(Launcher::open_mpi)) return std::nullopt;
-  // "mpirun (Open MPI) 5.0.11": from 5 on it is PRRTE's.
+  // In "mpirun (Open MPI) 5.0.11" the number decides: from 5 on it is PRRTE's mpirun.
   constexpr std::string_view name = "(Open MPI) ";
   std::size_t at = version.find(name);
   if (at == std::string_view::npos) return Launcher::open_mpi;

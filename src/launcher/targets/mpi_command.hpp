@@ -15,30 +15,31 @@ namespace hvd::launcher {
 
 struct MpiProgram {
   std::string path;
-  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // of these four: intel_mpi, hydra, open_mpi, prrte
-  std::string says;                                           // the first line of its --version
+  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // one of these four: intel_mpi, hydra, open_mpi, prrte
+  std::string says;                                           // the first line that it prints for --version
 };
 
-// By what it prints for --version; nothing: it is none of the four.
+// Recognises a launcher by what it prints for --version. Returns nullopt if it is none of the four.
 std::optional<bootstrap::Launcher> launcher_that_says(std::string_view version);
-// Finds HOROVOD_MPIEXEC, or else the first along PATH: mpiexec, mpirun, then the names that only one launcher has.
+// Finds HOROVOD_MPIEXEC, or else the first of these along PATH: mpiexec, mpirun, then the names that only one launcher
+// has.
 Result<MpiProgram> find_mpiexec(const Environment& environment);
 
 struct MpiexecWish {
   int ranks = 1;
-  std::vector<HostSlots> hosts;       // each with as many slots as it gets ranks; empty: the launcher chooses
-  std::vector<std::string> exported;  // names of variables for other hosts
-  std::string ssh;                    // instead of ssh; empty: ssh
+  std::vector<HostSlots> hosts;       // with as many slots as ranks each; empty: the launcher chooses
+  std::vector<std::string> exported;  // names of variables that go to other hosts
+  std::string ssh;                    // the command in place of ssh; empty: ssh
   std::string ssh_port, ssh_identity_file;
   std::string interfaces;            // separated by commas
   std::vector<std::string> binding;  // empty: no binding, ranks placed by slot
-  std::vector<std::string> more;     // arguments of the user's
+  std::vector<std::string> more;     // more arguments of the user
   std::vector<std::string> command;
   bool is_root = false;
 };
 Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish);
 
-// Splits as a shell does, with quotes: `-x "a b"` are two words.
+// Splits a text into words as a shell does, with quotes: `-x "a b"` are two words.
 std::vector<std::string> split_words(std::string_view text);
 
 }  // namespace hvd::launcher

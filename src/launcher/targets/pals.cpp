@@ -1,4 +1,5 @@
-// Inside of a job of PBS on a machine with PALS (HPE Cray): its mpiexec. The ranks find each other by its PMIx.
+// A plan with the mpiexec of PALS, inside of a job of PBS on a machine with PALS (HPE Cray). The ranks find each other
+// by PALS's PMIx.
 #include <algorithm>
 #include <filesystem>
 
@@ -11,7 +12,8 @@
 namespace hvd::launcher {
 namespace {
 
-// It lies in a folder of that name (/opt/cray/pe/pals/1.2.12/bin/mpiexec), or says so.
+// Finds PALS's mpiexec. It is in a folder with PALS's name (/opt/cray/pe/pals/1.2.12/bin/mpiexec), or its --version
+// names PALS.
 std::optional<std::string> find_pals(const Environment& environment) {
   int code = 0;
   auto program = posix::find_program(environment.get("HOROVOD_MPIEXEC").value_or("mpiexec"),

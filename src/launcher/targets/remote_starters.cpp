@@ -6,7 +6,7 @@ namespace hvd::launcher {
 namespace {
 
 struct Row {
-  const char* scheduler;  // in the registry of schedulers
+  const char* scheduler;  // its name in the registry of schedulers
   std::vector<std::string> words;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// How an agent of ours gets onto another host of a scheduler's job without ssh: by the scheduler's own command. What it
-// starts belongs to the job, so that the scheduler counts it and ends it.
+// The scheduler's own commands that start an agent of ours on another host of the job without ssh. What such a command
+// starts belongs to the job, so the scheduler counts it and ends it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace hvd::launcher {
 
-// The words up to the host's name; after it come the words of the command, which no shell reads. Nothing: the job's
-// scheduler has no such command, or it is not along PATH.
+// Returns the words up to the host's name. After the name come the words of the command, and no shell reads them.
+// Returns nullopt if the job's scheduler has no such command, or if the command is not along PATH.
 std::optional<std::vector<std::string>> remote_starter(const JobAround& around, const Environment& environment);
 
 }  // namespace hvd::launcher

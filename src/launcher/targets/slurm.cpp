@@ -1,4 +1,4 @@
-// Inside of an allocation of Slurm: srun. The ranks find each other by its PMIx or PMI-2.
+// A plan with srun, inside of an allocation of Slurm. The ranks find each other by srun's PMIx or PMI-2.
 #include <algorithm>
 #include <cctype>
 
@@ -16,8 +16,8 @@ namespace {
 
 using schedulers::SlurmComponent;
 
-// True for the one task of `srun -n 4 --pty bash` that has a terminal. The other shells read the end of their input
-// and end.
+// True for the one task of `srun -n 4 --pty bash` that has a terminal. The shells in the other tasks read the end of
+// their input and end.
 bool is_shell_of_a_person(const Environment& environment) {
   return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
 }
@@ -26,7 +26,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   std::string job = environment.get("SLURM_JOB_ID").value_or("");
   if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
-  // Each of several tasks of a step starts ranks of its own.
+  // If several tasks of a step run horovodrun, each starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
       launch && launch->size > 1 && !is_shell_of_a_person(environment))
     return std::nullopt;
@@ -40,10 +40,9 @@ std::optional<std::string> applies(const JobRequest& request) {
   return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
 }
 
-// What is installed on the nodes of the ranks. One of these nodes answers for all: this one, or one that a login node
-// asks.
+// What is installed on the nodes of the ranks. One node answers for all: this one, or a node that a login node asks.
 struct OnNodes {
-  std::string horovodrun;  // its path there; empty: it is not there
+  std::string horovodrun;  // the path of horovodrun there; empty: it is not there
   bool can_use_pmix = false;
   std::string why_no_pmix;
 };
@@ -71,7 +70,7 @@ struct MpiOfSrun {
   WayToMeet way;
 };
 
-// Takes pmix if both sides have it, else pmi2, whose server every MPICH understands as well.
+// Chooses pmix if srun and the nodes both have it, else pmi2: every MPICH understands its server as well.
 MpiOfSrun choose_mpi(const OnNodes& nodes) {
   std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
@@ -115,7 +114,7 @@ Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& 
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
 }
 
-// The variables of a step around us, which srun would take for wishes about the new step.
+// Returns the variables of a step around us. srun would take them for wishes about the new step.
 std::vector<std::string> of_the_step_around(const Environment& environment) {
   if (!environment.has("SLURM_STEP_ID")) return {};
   std::vector<std::string> names;
@@ -132,7 +131,7 @@ std::vector<std::string> of_the_step_around(const Environment& environment) {
   return names;
 }
 
-// srun takes the word ":" for the beginning of another program, wherever it stands.
+// srun takes the word ":" for the beginning of another program, wherever the word is.
 std::vector<std::string> without_a_keeper(const std::vector<std::string>& command) {
   if (std::find(command.begin(), command.end(), ":") == command.end()) return command;
   std::string text = "exec";
@@ -140,7 +139,7 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
-// The words that say where the ranks of a component go: onto the named hosts, if there are any.
+// Returns the words that say where the ranks of a component go: onto the named hosts, if any are named.
 Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request) {
   std::vector<std::string> words;
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
@@ -170,8 +169,8 @@ Result<JobOptions> plan(const JobRequest& request) {
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
   MpiOfSrun mpi = choose_mpi(nodes);
-  // If the slurmstepd of a node is killed, its ranks live on and srun waits for them for ever, unless they have
-  // keepers.
+  // If the slurmstepd of a node is killed, the ranks of the node live on and srun waits for them for ever, unless the
+  // ranks have keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
                                                 : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);
   SiteLauncher site;

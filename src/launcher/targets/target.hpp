@@ -1,6 +1,6 @@
 #pragma once
-// A target makes the plan of a job out of what the user asked for: who starts the ranks, and where. To add one, add a
-// file here and a row in target.cpp.
+// A target makes the plan of a job from what the user asked for: who starts the ranks, and on which hosts. To add a
+// target, add a file here and a row in target.cpp.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -28,11 +28,11 @@ struct JobRequest {
 
 struct Target {
   const char* name;
-  // Why this target is to be used; nothing if it is not.
+  // Returns the reason why this target is to be used; nullopt if it is not to be used.
   std::optional<std::string> (*applies)(const JobRequest& request);
-  // The hosts, placements and network, or the site's launcher.
+  // Returns the plan: the hosts, placements and network, or the site's launcher.
   Result<JobOptions> (*plan)(const JobRequest& request);
-  // By which bootstrap the ranks of this plan find each other. May open libpmix.
+  // Returns the way in which the ranks of this plan find each other. May open libpmix.
   WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
 };
 
@@ -40,33 +40,36 @@ struct ChosenTarget {
   const Target* target;
   std::string why;
 };
-// The first target that applies. Fails if the user asks for one that cannot be had here.
+// Returns the first target that applies. Fails if the user asks for a target that cannot be used here.
 Result<ChosenTarget> choose_target(const JobRequest& request);
 
-extern const Target mpi_target;     // --mpi: the mpiexec that is there
+extern const Target mpi_target;     // --mpi: the mpiexec that is installed
 extern const Target slurm_target;   // inside of an allocation of Slurm: srun
 extern const Target jsrun_target;   // inside of a job of LSF with JSM: jsrun
 extern const Target pals_target;    // inside of a job of PBS with PALS: its mpiexec
 extern const Target flux_target;    // inside of an instance of Flux: flux run
-extern const Target agents_target;  // this machine, and others over ssh, with agents of ours
+extern const Target agents_target;  // our own agents on this machine, and on others over ssh
 
-// The words of HOROVOD_SSH (or of what stands for it), up to the options for port and key; empty: ssh itself.
+// Returns the words of HOROVOD_SSH (or of the variable that stands for it), up to the options for port and key. Empty:
+// ssh itself is used.
 std::vector<std::string> ssh_stand_in(const Environment& environment);
-// Whether the PMIx plugin is there and its library opens. If not, `why_not` gets the reason.
+// True if the PMIx plugin is there and its library opens. If not, `why_not` gets the reason.
 bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr);
-// horovodrun with this only argument, on another host, prints this answer, or why PMIx cannot be used there.
+// If horovodrun runs on another host with this argument alone, it prints this answer, or the reason why PMIx cannot be
+// used there.
 inline constexpr const char* pmix_question_flag = "--can-pmix-be-used";
 inline constexpr const char* pmix_answer = "pmix can be used";
-// Whether this process may start ranks on all of the job's hosts: nobody started it as one of several, and the user
-// does not want agents of ours, on this machine alone or elsewhere.
+// True if this process may start ranks on all of the job's hosts: nobody started it together with others, and the user
+// wants no agents of ours, on this machine only or on other hosts.
 bool is_for_the_whole_job(const JobRequest& request);
-// The hosts of the job that get ranks, each with as many slots as it gets: those named, or all.
+// Returns the hosts of the job that get ranks: the hosts that the user named, or all. Each has as many slots as it gets
+// ranks.
 Result<std::vector<HostSlots>> hosts_with_ranks(const JobRequest& request);
-// A plan for a launcher of the site, which runs on this machine.
+// Makes a plan for a launcher of the site. The launcher runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
-// The path of horovodrun on other hosts: HOROVOD_REMOTE_PROGRAM, or its path here.
+// Returns the path of horovodrun on other hosts: HOROVOD_REMOTE_PROGRAM, or its path here.
 Result<std::string> program_on_other_hosts(const Environment& environment);
-// "n1,n1,n2", one name for each rank
+// Returns a text like "n1,n1,n2", with one name for each rank.
 std::string host_of_each_rank(const std::vector<Placement>& placements);
 
 }  // namespace hvd::launcher

@@ -90,7 +90,7 @@ void Channel<Sent, Received>::flush() {
     if (count > 0) {
       sent_ += static_cast<std::size_t>(count);
     } else if (errno != EINTR) {
-      // The next read shows that the stream is broken; what was sent before can still be read.
+      // The stream is broken. The next read will show this; what the other end sent before can still be read.
       if (errno != EAGAIN && errno != EWOULDBLOCK) sent_ = outgoing_.size();
       break;
     }
@@ -107,7 +107,7 @@ std::vector<Received> Channel<Sent, Received>::pump() {
   std::vector<Received> messages;
   if (closed_) return messages;
   std::array<std::byte, 64 << 10> chunk;
-  // The number of rounds is bounded, so that a talkative peer cannot keep us from everything else.
+  // The number of rounds is bounded, so that an other end which sends very much cannot keep us from everything else.
   for (int round = 0; round < 16; ++round) {
     ssize_t count = ::read(reader_.get(), chunk.data(), chunk.size());
     if (count > 0) {
@@ -126,7 +126,7 @@ std::vector<Received> Channel<Sent, Received>::pump() {
     std::memcpy(&size, incoming_.data() + at, sizeof size);
     if (incoming_.size() - at - sizeof size < size) break;
     auto message = decode<Received>(ConstBytes(incoming_).subspan(at + sizeof size, size));
-    if (!message) {  // something else writes into the stream, so it cannot be trusted any more
+    if (!message) {  // something else writes into the stream, so it cannot be trusted
       closed_ = true;
       break;
     }

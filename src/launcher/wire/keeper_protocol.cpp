@@ -9,8 +9,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Begins a packet. Inside of it, it stands before a letter for a byte that a launcher must not see. Programs hardly
-// ever print it.
+// This byte begins a packet. Inside of a packet, this byte and a letter stand for a byte that a launcher must not see.
+// Programs hardly ever print this byte.
 constexpr char escape_byte = '\x10';
 constexpr char output_letter = 'o', report_letter = 'r', taken_letter = 't', padding_letter = '.';
 constexpr std::string_view label_beginning = "\x10@";
@@ -20,8 +20,8 @@ struct Hidden {
 };
 constexpr Hidden hidden_bytes[] = {{'\n', 'n'}, {'\0', '0'}, {escape_byte, 'e'}, {'<', 'l'}};
 
-// 0: the byte may be seen. A rank may print what looks like the tag of a line, "[1,0]<stdout>:"; the launcher must
-// not see it.
+// Returns the letter that stands for a byte; 0 if the launcher may see the byte. A rank may print text that looks like
+// the tag of a line, "[1,0]<stdout>:"; the launcher must not see such text.
 char letter_for(char byte, char before) {
   if (byte == '<' && before != ']') return 0;
   for (const Hidden& each : hidden_bytes)

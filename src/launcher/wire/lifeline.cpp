@@ -1,6 +1,6 @@
-// The handshake: the agent sends the first half of its token. horovodrun answers with the second half, or with zeros
-// if it does not know the token. If horovodrun only closes the connection, it had no time for the agent, which dials
-// again.
+// The handshake: the agent sends the first half of its token. horovodrun answers with the second half, or with zeros if
+// it does not know the token. If horovodrun closes the connection without an answer, it had no time for the agent, and
+// the agent dials again.
 #include "launcher/wire/lifeline.hpp"
 
 #include <poll.h>
@@ -42,7 +42,7 @@ struct Lifelines::State {
   struct Connection {
     posix::FileDescriptor socket;
     std::string received;
-    std::optional<std::size_t> host;  // once it has proven itself
+    std::optional<std::size_t> host;  // known once the agent has proven itself
   };
   std::chrono::milliseconds patience{};
   std::vector<posix::FileDescriptor> listeners;
@@ -56,7 +56,7 @@ struct Lifelines::State {
   Status listen(const Options& options) {
     auto found = posix::interfaces();
     if (!found) return found.error();
-    // The addresses that lead somewhere come first.
+    // Addresses that may be reached from other hosts come first.
     std::stable_sort(found->begin(), found->end(), [](const posix::Interface& a, const posix::Interface& b) {
       auto badness = [](const posix::Interface& i) {
         return i.is_loopback ? 3 : i.is_bridge ? 2 : i.is_running ? 0 : 1;
@@ -77,7 +77,7 @@ struct Lifelines::State {
     if (listeners.empty()) return posix::none_of_the_interfaces(options.interfaces, *found);
     std::vector<int> doors;
     for (const posix::FileDescriptor& listener : listeners) doors.push_back(listener.get());
-    // An agent dials all addresses at once.
+    // Each agent dials all addresses at once.
     std::size_t places = options.hosts * doors.size() + bootstrap::FrontDoor::spare_places;
     return door.open(events, std::move(doors), places, patience);
   }
@@ -108,7 +108,7 @@ struct Lifelines::State {
     door.let_go(number);
   }
 
-  // The lifeline that broke, if one did.
+  // Returns the lifeline that broke, if one did.
   std::optional<Loss> hear(std::uint64_t number) {
     auto found = connections.find(number);
     if (found == connections.end()) return std::nullopt;
@@ -197,7 +197,7 @@ class Dialling {
     }
   }
 
-  // Empty when nothing is left to wait for.
+  // Returns the proven connection; empty if no attempt is left to wait for.
   posix::FileDescriptor wait(Deadline deadline) {
     while (is_any_open() && !deadline.passed()) {
       std::vector<pollfd> polled;
@@ -214,7 +214,7 @@ class Dialling {
   bool is_any_open() const {
     return std::any_of(attempts_.begin(), attempts_.end(), [](const Attempt& a) { return bool(a.socket); });
   }
-  // horovodrun was there, but had no time for us.
+  // True if horovodrun was there, but had no time for this agent.
   bool was_closed_on() const { return was_closed_on_; }
   const std::string& faults() const { return faults_; }
 
@@ -231,7 +231,7 @@ class Dialling {
     attempt.socket.reset();
   }
 
-  // True when horovodrun has proven itself.
+  // True once horovodrun has proven itself.
   bool advance(Attempt& attempt) {
     if (!attempt.connected) {
       int error = posix::outcome_of_connecting(attempt.socket.get());
@@ -281,7 +281,7 @@ Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const 
       return Error(is_late ? ErrorCode::timeout : ErrorCode::peer_lost,
                    "horovodrun cannot be reached at " + addresses + (is_late ? " in time" : "") + faults);
     }
-    std::this_thread::sleep_for(pause);  // nothing tells when it has time
+    std::this_thread::sleep_for(pause);  // no event tells when it has time
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The connection by which an agent and horovodrun know whether the host of the other one is still there. It carries
-// only the kernel's keepalive, so that a stopped process is not taken for dead. ssh may not notice a dead host for
-// hours.
+// A lifeline is the connection by which an agent and horovodrun know whether the other one's host is still there. It
+// carries only the kernel's keepalive, so a stopped process is not taken for a dead host. ssh may not notice a dead
+// host for hours.
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// The end of horovodrun. Used by one thread, never blocks.
+// horovodrun's end of all lifelines. Used by one thread. Its calls never block.
 class Lifelines {
  public:
   struct Options {
@@ -28,13 +28,13 @@ class Lifelines {
   ~Lifelines();
 
   const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
-  std::string token(std::size_t host) const;  // what that agent proves itself with; a secret
+  std::string token(std::size_t host) const;  // the secret by which that agent proves itself
   int descriptor() const;                     // readable when serve() has something to do
   struct Loss {
     std::size_t host = 0;
-    bool of_agent = false;  // only the agent ended: its host is there and has closed the connection
+    bool of_agent = false;  // only the agent ended: its host is alive and has closed the connection
   };
-  // The lifelines that broke since the last call.
+  // Returns the lifelines that broke since the last call.
   std::vector<Loss> serve();
 
  private:
@@ -43,8 +43,8 @@ class Lifelines {
   std::unique_ptr<State> state_;
 };
 
-// The end of an agent: dials all addresses at once and takes the one where horovodrun proves that it knows the token.
-// The socket becomes readable when the lifeline breaks. Blocks until the deadline at most.
+// The agent's end. Dials all addresses at once and takes the one where horovodrun proves that it knows the token. The
+// socket becomes readable when the lifeline breaks. Blocks until the deadline at most.
 Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const std::string& token,
                                             std::chrono::milliseconds patience, Deadline deadline);
 

@@ -1,5 +1,7 @@
 #include "launcher/wire/messages.hpp"
 
+#include <sys/wait.h>
+
 #include "base/records.hpp"
 
 namespace hvd {
@@ -80,3 +82,7 @@ template std::optional<Report> decode(ConstBytes);
 
 }  // namespace launcher
 }  // namespace hvd
+
+bool hvd::launcher::wants_another_run(int wait_status) {
+  return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == again_code;
+}

@@ -1,6 +1,6 @@
 #pragma once
-// What horovodrun and the agent of a host say to each other; channel.hpp carries it. Messages hold only bytes, no
-// descriptors, so that they can travel through a socket on this host or through ssh to another.
+// What horovodrun and the agent of a host say to each other; channel.hpp carries it. Messages hold only bytes and no
+// descriptors, so they can travel through a socket on this host or through ssh to another host.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,27 +15,27 @@ namespace hvd::launcher {
 enum class Stream : std::uint8_t { standard_output, standard_error };
 
 // Orders to the agent.
-struct Prepare {           // the first
-  std::int32_t ranks = 0;  // that this host will get
+struct Prepare {           // the first order
+  std::int32_t ranks = 0;  // the number of ranks that this host will get
   std::int32_t grace_ms = 0;
   bool tells_bindings = false;
-  std::string lifeline;  // where to reach horovodrun (lifeline.hpp); empty on its own host
+  std::string lifeline;  // the address of horovodrun (lifeline.hpp); empty on its own host
   std::string lifeline_token;
   std::int32_t lifeline_patience_ms = 0;
-  std::int32_t dial_ms = 0;  // by when horovodrun must have been reached
+  std::int32_t dial_ms = 0;  // the time in which horovodrun must have been reached
 };
 enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct StartRank {
   Rank rank;
-  std::string program;                   // to execute; without a slash it is looked for along its PATH
-  std::vector<std::string> command;      // its arguments, from the name on that the user gave it
+  std::string program;                   // to be executed; a name without a slash is looked for along its PATH
+  std::vector<std::string> command;      // the arguments; the first one is the name that the user gave
   std::vector<std::string> environment;  // NAME=value, all of it
-  std::string folder;                    // to start in
+  std::string folder;                    // the working folder
   std::int32_t local_rank = 0;           // its share of the processors
   InputFrom input = InputFrom::nowhere;
-  bool is_site_launcher = false;  // signals are for it alone, which hands them on
+  bool is_site_launcher = false;  // signals go to the launcher only, which passes them on
 };
-struct Input {  // for the rank that has it from horovodrun
+struct Input {  // for the rank that gets its input from horovodrun
   std::string bytes;
   bool is_last = false;
 };
@@ -47,7 +47,7 @@ struct End {  // ends every process below the agent: first this signal, after th
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;
 };
-struct Credit {  // the agent may send that many more bytes of output
+struct Credit {  // the agent may send this number of bytes of output in addition
   std::uint32_t bytes = 0;
 };
 struct Dismiss {};  // all is done and cleaned up
@@ -61,10 +61,10 @@ struct Ready {       // answers Prepare
 struct NotReady {
   std::string reason;
 };
-struct Said {  // for the user
+struct Said {  // a line for the user
   std::string text;
 };
-struct InputTaken {  // horovodrun may send that many more bytes
+struct InputTaken {  // horovodrun may send this number of bytes in addition
   std::uint32_t bytes = 0;
   bool is_closed = false;  // nobody reads any more
 };
@@ -73,28 +73,32 @@ struct Started {
   Rank rank;
   std::int32_t process = 0;
 };
-struct NotStarted {  // counts as an end, too
+struct NotStarted {  // counts as the rank's end, too
   Rank rank;
   std::int32_t error = 0;   // errno; 0: `step` says it all
   std::string step;         // what failed
-  std::int32_t code = 126;  // exit code that stands for it
+  std::int32_t code = 126;  // the exit code that stands for this failure
 };
 struct Output {
   Rank rank;
   Stream stream = Stream::standard_output;
   std::string bytes;
 };
+// EX_TEMPFAIL: the rank has saved its training before the end of the job, and wants another run of it. No failure.
+inline constexpr int again_code = 75;
+bool wants_another_run(int wait_status);
 struct Exited {
   Rank rank;
   std::int32_t wait_status = 0;
-  std::int64_t at_ns = 0;  // of the host's clock
-  // The memory control group, as far as it could be read: how often the out-of-memory killer struck since the start.
+  std::int64_t at_ns = 0;  // by the host's clock
+  // What the memory control group says, as far as it could be read: how often the out-of-memory killer has struck since
+  // the start.
   bool group_known = false;
   std::uint64_t oom_kills = 0;
-  std::uint64_t limit_bytes = 0;  // 0: none
+  std::uint64_t limit_bytes = 0;  // 0: no limit
   std::string group;
 };
-struct Stopped {  // it does nothing until somebody continues it
+struct Stopped {  // the rank does nothing until somebody continues it
   Rank rank;
   std::int32_t signal = 0;
   std::int32_t process = 0;  // Started may come later
@@ -104,8 +108,8 @@ struct Told {  // the agent itself got this signal and asks for the end of the j
 };
 struct AllEnded {};  // after End: no process is left and all of their output was sent
 
-// The receivers visit all orders, or all reports, so that a new one does not compile until its receiver has an
-// answer.
+// The receivers visit all orders, or all reports. Therefore a new message does not compile until its receiver handles
+// it.
 using Order = std::variant<Prepare, StartRank, Input, Ask, Forward, End, Credit, Dismiss>;
 using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, InputTaken, Answered, Exited, Stopped,
                             Told, AllEnded>;
@@ -114,9 +118,10 @@ using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, 
 template <typename Message>
 void encode(const Message& message, Buffer& out);  // appends one frame's content
 template <typename Message>
-std::optional<Message> decode(ConstBytes content);  // nothing: malformed
+std::optional<Message> decode(ConstBytes content);  // nullopt if it is malformed
 
-// Bytes of output that an agent may have under way before it waits for Credit, and of input that horovodrun may have.
+// The highest number of bytes under way: of output, that an agent may send before it waits for Credit, and of input,
+// that horovodrun may send.
 inline constexpr std::uint32_t output_window_bytes = 1 << 20;
 inline constexpr std::uint32_t input_window_bytes = 256 << 10;
 

@@ -1,6 +1,6 @@
 #pragma once
-// The functions of an HDF5 library that we call, as a table that is filled at run time. They are the same in every HDF5
-// from 1.10 on, so that no header is needed to build, and the library of the machine is used, whichever it is.
+// The functions of an HDF5 library that we call, as a table that is filled at run time. These functions are the same in
+// every HDF5 from 1.10 on. So no header is needed to build, and any HDF5 library of the machine can be used.
 #include <cstddef>
 #include <cstdint>
 
@@ -10,18 +10,18 @@ using Id = std::int64_t;     // hid_t
 using Size = std::uint64_t;  // hsize_t
 using Outcome = int;         // herr_t, htri_t: negative is a failure
 
-// One level of HDF5's account of a failure (H5E_error2_t).
+// One level of HDF5's description of a failure (H5E_error2_t).
 struct Failure {
   Id error_class, major, minor;
   unsigned line;
   const char *function, *file, *text;
 };
 using OnFailure = Outcome (*)(unsigned depth, const Failure* failure, void* context);
-// Of an attribute or a link; HDF5's versions differ in what `info` points to.
+// A callback with the name of an attribute or a link. HDF5's versions differ in what `info` points to.
 using OnName = Outcome (*)(Id place, const char* name, const void* info, void* context);
 using OnError = Outcome (*)(Id stack, void* context);
 
-// Values of HDF5's enumerations and macros; part of its ABI.
+// Values of HDF5's enumerations and macros. They are part of its ABI.
 inline constexpr Id plain = 0;  // H5P_DEFAULT, H5E_DEFAULT
 inline constexpr Id whole = 0;  // H5S_ALL
 inline constexpr unsigned open_to_read = 0, create_or_empty = 2;
@@ -38,7 +38,7 @@ inline constexpr std::size_t variable_length = static_cast<std::size_t>(-1);
 inline constexpr int gzip_filter = 1;
 inline constexpr std::uint64_t no_address = ~std::uint64_t{0};
 
-// X(result, name, arguments)
+// The calls, as X(result, name, arguments).
 #define HVD_HDF5_CALLS(X)                                                                          \
   X(Outcome, H5open, (void))                                                                       \
   X(Outcome, H5get_libversion, (unsigned*, unsigned*, unsigned*))                                  \
@@ -111,7 +111,7 @@ inline constexpr std::uint64_t no_address = ~std::uint64_t{0};
   X(Outcome, H5Eclear2, (Id))                                                                      \
   X(Outcome, H5Ewalk2, (Id, int, OnFailure, void*))
 
-// Ids that the library keeps in variables; valid after H5open. X(our name, HDF5's name)
+// Ids that the library keeps in variables. They are valid after H5open. X(our name, HDF5's name)
 #define HVD_HDF5_IDS(X)                              \
   X(file_create, H5P_CLS_FILE_CREATE_ID_g)           \
   X(file_access, H5P_CLS_FILE_ACCESS_ID_g)           \
@@ -135,8 +135,8 @@ struct Calls {
 #define HVD_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
   HVD_HDF5_CALLS(HVD_MEMBER)
 #undef HVD_MEMBER
-  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;  // from 1.10.7 on; else null
-  // H5Literate2 from 1.12 on, H5Literate before.
+  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;  // exists from 1.10.7 on; else null
+  // This is H5Literate2 from 1.12 on, H5Literate before.
   Outcome (*iterate_links)(Id, int, int, Size*, OnName, void*) = nullptr;
 #define HVD_MEMBER(ours, name) Id ours = -1;
   HVD_HDF5_IDS(HVD_MEMBER)

@@ -1,5 +1,5 @@
 #pragma once
-// Owner of an id of HDF5's, and what the library says about a failure. All inside a Section.
+// Owns an id of HDF5's, and reads what the library says about a failure. Use these only inside of a Section.
 #include <string>
 #include <utility>
 
@@ -24,7 +24,7 @@ class Handle {
 
   Id get() const noexcept { return id_; }
   explicit operator bool() const noexcept { return id_ >= 0; }
-  // Whether the library was content; a file may only now be written.
+  // True if the library reports success. It may write a file only at this point.
   bool close() noexcept { return id_ < 0 || close_(std::exchange(id_, -1)) >= 0; }
 
  private:
@@ -32,7 +32,7 @@ class Handle {
   Outcome (*close_)(Id) = nullptr;
 };
 
-// Of the call that this thread has just made.
+// Describes the failure of the call that this thread has just made.
 Error failure_of(const Library& library, std::string what);
 
 }  // namespace hvd::hdf5

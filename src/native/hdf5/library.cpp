@@ -16,14 +16,14 @@
 namespace hvd::hdf5 {
 namespace {
 
-// By the numbers of HDF5 2.0, 1.14, 1.12 and 1.10. Debian's serial build has a name of its own.
+// The usual names, by the numbers of HDF5 2.0, 1.14, 1.12 and 1.10. Debian's serial build has another name.
 constexpr const char* usual_names[] = {
     "libhdf5.so.320",        "libhdf5.so.310", "libhdf5_serial.so.310", "libhdf5.so.200",
     "libhdf5_serial.so.200", "libhdf5.so.103", "libhdf5_serial.so.103", "libhdf5.so",
     "libhdf5_serial.so"};
 
-// Its own functions are found before those of another copy that the program shows to everybody (RTLD_GLOBAL). The
-// sanitizers refuse such objects.
+// RTLD_DEEPBIND: the library finds its own functions before those of another copy that the program shows to all
+// libraries (RTLD_GLOBAL). The sanitizers refuse objects that are opened in this way.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int how_to_open = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 #else
@@ -66,7 +66,8 @@ Status read_ids(const posix::SharedLibrary& object, Calls& calls) {
   return {};
 }
 
-// The loader takes a file of another inode for another library. What it needs was loaded with the first one.
+// Opens a copy of the file. The loader takes a file with another inode for another library. The libraries that it needs
+// were loaded with the original.
 Result<posix::SharedLibrary> open_copy(const std::string& path) {
   posix::FileDescriptor from(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat about {};
@@ -81,13 +82,14 @@ Result<posix::SharedLibrary> open_copy(const std::string& path) {
   return posix::SharedLibrary::open(("/proc/self/fd/" + std::to_string(copy.get())).c_str(), how_to_open);
 }
 
-// A library out of a Python wheel does not know that what it needs lies beside it; the loader takes what is there.
+// A library from a Python wheel does not find the libraries it needs, although they are beside it. They are opened
+// first, so that the loader takes those.
 Result<posix::SharedLibrary> open_library(const std::string& name) {
   auto object = posix::SharedLibrary::open(name.c_str(), how_to_open);
   std::size_t slash = name.rfind('/');
   if (object || slash == std::string::npos) return object;
   std::string folder = name.substr(0, slash);
-  for (int round = 0; round < 2; ++round)  // they need each other
+  for (int round = 0; round < 2; ++round)  // two rounds, because they need each other
     for (const std::string& other : posix::names_in(folder))
       if (other.find(".so") != std::string::npos && !other.starts_with("libhdf5"))
         static_cast<void>(posix::SharedLibrary::open((folder + "/" + other).c_str(), how_to_open));
@@ -102,7 +104,7 @@ Result<std::unique_ptr<Library>> load(const std::string& name) {
   loaded->path = file_of(*object);
   bool is_made_for_threads = false;
   if (loaded->calls.H5is_library_threadsafe(&is_made_for_threads) < 0 || !is_made_for_threads) {
-    // Where no copy can be made the library is used as it is: that is right unless h5py uses it at the same time.
+    // If no copy can be made, the library itself is used. That is correct unless h5py uses it at the same time.
     if (auto copy = open_copy(loaded->path); copy && fill(*copy, loaded->calls)) {
       object = std::move(copy);
       loaded->is_private_copy = true;
@@ -119,7 +121,7 @@ Result<std::unique_ptr<Library>> load(const std::string& name) {
   loaded->version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
   if (major == 1 && minor < 10)
     return Error(ErrorCode::unsupported, loaded->path + " is HDF5 " + loaded->version + "; 1.10 or later is needed");
-  // The handle is given up, not closed: the object stays for good (RTLD_NODELETE).
+  // The handle is released without closing it: the object stays loaded for ever (RTLD_NODELETE).
   return loaded;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-// The HDF5 library of this process: found and opened when it is first wanted, kept until the process ends.
+// The HDF5 library of this process. It is found and opened at its first use, and kept until the process ends.
 //
-// The program may have another copy, h5py's for one, before or after: ours is opened for us alone, and its own calls
-// stay within it. A copy that is not made for threads is opened a second time, so that nobody else is in it; all our
-// calls are made under one lock.
+// The program may have opened another copy before, for example h5py's, or may open one later. Our library is opened for
+// us alone, and its own calls stay inside of it. A copy that is not made for threads is opened a second time, so that
+// nobody else uses the second one. All our calls are made under one lock.
 #include <mutex>
 #include <string>
 
@@ -15,16 +15,17 @@ namespace hvd::hdf5 {
 
 struct Library {
   Calls calls;
-  std::string path;     // what was opened
+  std::string path;     // the file that was opened
   std::string version;  // "1.10.8"
   bool is_private_copy = false;
 };
 
-// Opens the library that HOROVOD_HDF5 names, else the first that the loader finds, else `otherwise` (a path; empty:
-// none). ErrorCode::unsupported if there is none, with all that was tried; asking again then tries again. Any thread.
+// Opens the library that HOROVOD_HDF5 names, else the first one that the loader finds, else `otherwise` (a path; empty:
+// none). Fails with ErrorCode::unsupported and a list of all that was tried if there is no library; the next call tries
+// again. May be called on any thread.
 Result<const Library*> library(const Environment& environment, const std::string& otherwise = {});
 
-// While it exists, this thread alone is in the library, and the library prints no failures of its own.
+// While a Section exists, only this thread uses the library, and the library prints no failures.
 class Section {
  public:
   explicit Section(const Library& library);

@@ -17,21 +17,22 @@ using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
 posix::CpuMask mask_of(hwloc_const_bitmap_t set) {
   posix::CpuMask mask;
-  if (set == nullptr || hwloc_bitmap_weight(set) < 0) return mask;  // -1: infinite, which says nothing
+  if (set == nullptr || hwloc_bitmap_weight(set) < 0) return mask;  // -1: an infinite set, which tells nothing
   for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) mask.set(cpu);
   return mask;
 }
 
-// What to leave out must be said before loading. By default hwloc drops all I/O, even from XML.
+// What is to be left out must be set before loading. By default hwloc leaves out all I/O, even from XML.
 Status configure(hwloc_topology_t topology) {
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   for (hwloc_obj_type_t unused :
        {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L1ICACHE, HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MISC})
     hwloc_topology_set_type_filter(topology, unused, HWLOC_TYPE_FILTER_KEEP_NONE);
-  // These would start CUDA, OpenCL and the like, or ask an X server: slow, and harmful on a GPU in exclusive mode.
+  // These components would start CUDA, OpenCL and similar libraries, or ask an X server. That is slow, and harmful on a
+  // GPU in exclusive mode.
   for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  // Some of hwloc's methods of discovery rebind the calling thread for a moment.
+  // Without this flag some of hwloc's methods rebind the calling thread for a moment.
   if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING) != 0)
     return system_error("hwloc_topology_set_flags", errno);
   return {};
@@ -44,7 +45,7 @@ Error unreadable(const Source& source) {
               " can read: expected XML as lstopo --of xml of the same major version writes it"};
 }
 
-// The source is named by calls, which report a failure. hwloc ignores a bad HWLOC_XMLFILE without a word.
+// The source is set by calls, because calls report a failure. hwloc ignores a bad HWLOC_XMLFILE silently.
 Status choose_source(hwloc_topology_t topology, const Source& source) {
   int outcome = 0;
   if (!source.xml_path.empty()) outcome = hwloc_topology_set_xml(topology, source.xml_path.c_str());

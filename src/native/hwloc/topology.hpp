@@ -1,5 +1,5 @@
 #pragma once
-// What hwloc knows about a machine, as a flat list without a type of hwloc's. Compiled into the plugin alone; the rest
+// What hwloc knows about a machine, as a flat list without hwloc's types. Only the plugin contains this code. The rest
 // of the project calls it through the table below: posix::open_plugin<hwloc::Plugin>("hwloc", environment).
 #include <cstdint>
 #include <string>
@@ -16,30 +16,30 @@ enum class Kind : std::uint8_t { package, numa_node, cache, core, processor, pci
 struct Object {
   Kind kind = Kind::processor;
   int os_index = -1;
-  posix::CpuMask cpus;     // of a PCI device: those near to it
+  posix::CpuMask cpus;     // of a PCI device: the processors near to it
   std::int64_t bytes = 0;  // of a cache; memory of a NUMA node
   int cache_level = 0;
   std::string bus_id;  // PCI: "0004:04:00.0"
   std::uint16_t pci_class = 0;
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  std::vector<std::string> names;  // PCI: what the system and its drivers call it ("mlx5_0", "hsn0", "cuda0")
+  std::vector<std::string> names;  // PCI: the names that the system and its drivers use ("mlx5_0", "hsn0", "cuda0")
 };
 
 struct Source {
-  std::string xml_path;  // both empty: this machine
+  std::string xml_path;  // if both are empty, the source is this machine
   std::string xml_text;
 };
 
 struct Reading {
   std::vector<Object> objects;  // each kind in hwloc's logical order
-  posix::CpuMask cpus;          // that a process here is allowed to use
+  posix::CpuMask cpus;          // those that a process here may use
   bool is_this_machine = false;
   std::string version;  // "hwloc 2.9.0"
 };
 
-// Cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. It binds nothing, not even for
-// a moment.
+// Reads cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. It never binds a thread,
+// not even for a moment.
 Result<Reading> read(const Source& source);
 
 struct Plugin {

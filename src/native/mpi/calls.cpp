@@ -1,5 +1,5 @@
-// Compiled once per ABI, against that ABI's mpi.h, and linked to no MPI library: the names are bound to the one that
-// the process has (process.cpp).
+// This file is compiled once per ABI, against that ABI's mpi.h. It is linked to no MPI library: its names are bound to
+// the library that the process has (process.cpp).
 #include <mpi.h>
 
 #include <climits>
@@ -25,7 +25,7 @@ Status status_of(const char* what, int code) {
   return failure_of(what, code);
 }
 
-// Handles are integers or pointers: both are kept as bits.
+// MPI's handles are integers or pointers. All are stored as bits.
 static_assert(sizeof(MPI_Request) <= sizeof(Request) && sizeof(MPI_Comm) <= sizeof(Request));
 Request to_bits(MPI_Request request) {
   std::uintptr_t bits = 0;
@@ -55,7 +55,7 @@ MPI_Datatype type_of(DataType dtype) {
   return MPI_DATATYPE_NULL;
 }
 
-// Data that are only moved go as integers of their size, since MPI does not know 16-bit floats.
+// Data that are only moved travel as integers of their size, because MPI does not know 16-bit floats.
 MPI_Datatype moved_type_of(DataType dtype) {
   switch (size_of(dtype)) {
     case 1: return MPI_UINT8_T;
@@ -76,7 +76,7 @@ MPI_Op operation_of(DataType dtype, ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-// What MPI does with a NaN in min and max is its own affair; ours give NaN.
+// True if MPI reduces the type as our kernels do. For min and max of NaN, MPI may give any result; ours give NaN.
 bool reduces(DataType dtype, ReduceOp op) {
   bool is_floating = dtype == DataType::f32 || dtype == DataType::f64;
   bool selects = op == ReduceOp::min || op == ReduceOp::max;
@@ -90,7 +90,7 @@ bool is_finalized() {
 
 class OverMpi final : public Communicator {
  public:
-  // `ours`: release() frees it.
+  // If `ours` is true, release() frees the communicator.
   static Result<std::unique_ptr<Communicator>> over(MPI_Comm comm, bool ours) {
     std::unique_ptr<OverMpi> made(new OverMpi(comm, ours));
     if (ours) MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -105,7 +105,7 @@ class OverMpi final : public Communicator {
     void* value = nullptr;
     int is_set = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &is_set);
-    made->highest_tag_ = is_set != 0 ? *static_cast<int*>(value) : 32767;  // the least that MPI allows
+    made->highest_tag_ = is_set != 0 ? *static_cast<int*>(value) : 32767;  // the smallest limit that MPI allows
     return std::unique_ptr<Communicator>(std::move(made));
   }
 
@@ -183,7 +183,7 @@ class OverMpi final : public Communicator {
   }
 
   void release() noexcept override {
-    // The program may have ended MPI before.
+    // Nothing is freed if the program has ended MPI before.
     if (is_ours_ && comm_ != MPI_COMM_NULL && !is_finalized()) MPI_Comm_free(&comm_);
   }
 
@@ -221,7 +221,7 @@ std::string version() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   std::string line(text.data());
-  line.resize(std::min(line.find_first_of("\n,"), line.size()));  // Open MPI goes on after a comma
+  line.resize(std::min(line.find_first_of("\n,"), line.size()));  // Open MPI's text continues after a comma
   while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.pop_back();
   if (auto tab = line.find('\t'); tab != std::string::npos) line.replace(tab, 1, " ");
   return line;
@@ -243,9 +243,9 @@ Result<ThreadLevel> initialize(ThreadLevel wanted) {
   int asked = wanted == ThreadLevel::multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   if (int code = MPI_Init_thread(nullptr, nullptr, asked, &provided); code != MPI_SUCCESS)
     return failure_of("MPI_Init_thread", code);
-  // The handler is set on our communicator alone. Some libraries report errors of a request (a message too long) to the
-  // world's handler and not to that of its communicator; but if the program initialised MPI, the world's handlers are
-  // the program's.
+  // Our handler is set on our communicator only. Some libraries report errors of a request (a message too long) to the
+  // world's handler and not to that of its communicator. But if the program initialised MPI, the world's handlers
+  // belong to the program.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   return level_of(provided);
@@ -259,7 +259,7 @@ void finalize() {
   MPI_Finalize();
 }
 
-// Attributes of MPI_COMM_SELF are deleted first of all in MPI_Finalize (MPI 4.1, 11.2.4).
+// MPI_Finalize deletes the attributes of MPI_COMM_SELF before everything else (MPI 4.1, 11.2.4).
 void (*hook_before_finalize)() = nullptr;
 int call_hook(MPI_Comm, int, void*, void*) {
   hook_before_finalize();

@@ -1,8 +1,8 @@
 #pragma once
-// What libhorovod_mpi-ABI.so hands over: the calls of an MPI library that we need, without its header. One source
-// (calls.cpp), built once for every ABI; opened by process.hpp.
+// What libhorovod_mpi-ABI.so hands over: the calls of an MPI library that we need, without its header. There is one
+// source (calls.cpp). It is built once for every ABI; process.hpp opens the result.
 //
-// Threads: as MPI's level allows. Nothing here has state of its own.
+// The calls may be made by as many threads as MPI's level allows. They have no state of their own.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,28 +21,29 @@ namespace hvd::mpi {
 enum class ThreadLevel : int { single, funneled, serialized, multiple };
 const char* name_of(ThreadLevel level) noexcept;
 
-// A handle of MPI's, of whatever type in this ABI.
+// Holds a handle of MPI's, which has another type in each ABI.
 enum class Request : std::uintptr_t {};
 
 enum class Completion : std::uint8_t { pending, done, cancelled, failed };
 
-// One of MPI's own collectives, over contiguous memory.
+// A call of one of MPI's own collectives, over contiguous memory.
 struct CollectiveCall {
   Verb verb = Verb::barrier;
   DataType dtype = DataType::u8;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
-  const void* input = nullptr;  // allreduce, broadcast: unused, the output is where everything happens
+  const void* input = nullptr;  // unused for allreduce and broadcast, which work in the output
   void* output = nullptr;
-  std::int64_t count = 0;  // allreduce, broadcast: elements; below 2^31
-  // Elements by rank, borrowed until the call is done; for allgather, reduce_scatter, and the input of an alltoall.
+  std::int64_t count = 0;  // for allreduce and broadcast: number of elements, below 2^31
+  // The numbers of elements by rank. They are borrowed until the call is done. For allgather, reduce_scatter, and the
+  // input of an alltoall.
   std::span<const int> counts;
-  std::span<const int> displacements;  // allgather, alltoall
-  // Of an alltoall's output.
+  std::span<const int> displacements;  // for allgather and alltoall
+  // For the output of an alltoall.
   std::span<const int> received_counts, received_displacements;
 };
 
-// A communicator of ours. Its errors are returned, in the words of the MPI library.
+// A communicator that belongs to us. Its errors are returned with the texts of the MPI library.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -50,24 +51,25 @@ class Communicator {
   int size() const { return size_; }
   int highest_tag() const { return highest_tag_; }
 
-  // Below 2^31 bytes. The memory is borrowed until test() says that it is over.
+  // `bytes` has less than 2^31 bytes. The memory is borrowed until test() says that the request is over.
   virtual Status isend(int to, ConstBytes bytes, int tag, Request& request) = 0;
   virtual Status irecv(int from, Bytes bytes, int tag, Request& request) = 0;
-  // Never blocks; lets MPI make progress. `received` is set when a receive is done.
+  // Never blocks. Lets MPI make progress. Sets `received` when a receive is done.
   virtual Completion test(Request& request, std::size_t& received) = 0;
   virtual void cancel(Request& request) noexcept = 0;
   virtual Status start(const CollectiveCall& call, Request& request) = 0;
-  // Lets MPI move what it still has under way, when there is nothing to test.
+  // Lets MPI make progress with what is under way, when there is nothing to test.
   virtual void progress() noexcept = 0;
-  // What test() failed of.
+  // The reason why test() failed.
   virtual const Error& failure() const = 0;
 
-  // Blocking and collective over the communicator; all ranks give equal lengths.
+  // Blocking and collective over the communicator. All ranks give equal lengths.
   virtual Status allgather(ConstBytes mine, Bytes all) = 0;
-  // Blocking and collective over the members alone; `members` are ranks of this communicator, in the order of the new
-  // one. Members that make several at the same time need different tags.
+  // Blocking, and collective over the members only. `members` are ranks of this communicator, in the order of the new
+  // one. Members that make several communicators at the same time need different tags.
   virtual Result<std::unique_ptr<Communicator>> subgroup(std::span<const int> members, int tag) = 0;
-  // The destructor does not free it: freeing is collective, and after a failure it is better left alone.
+  // Frees the communicator. The destructor does not do this, because freeing is collective, and after a failure it is
+  // better not done.
   virtual void release() noexcept = 0;
 
  protected:
@@ -79,22 +81,23 @@ struct MpiPlugin {
   const char* abi;           // "mpich", "openmpi", "abi"
   std::size_t handle_bytes;  // sizeof(MPI_Comm)
   const void* (*where)();    // a function of the MPI library that the plugin was bound to
-  std::string (*version)();  // of the library, first line; callable at any time
+  std::string (*version)();  // first line of the library's version; callable at any time
   bool (*is_initialized)();
   bool (*is_finalized)();
   // Calls MPI_Init_thread and returns the level that it provides.
   Result<ThreadLevel> (*initialize)(ThreadLevel wanted);
   ThreadLevel (*thread_level)();
   void (*finalize)();
-  // From now on MPI_Finalize, whoever calls it, calls this before it ends anything. Once per process.
+  // From now on MPI_Finalize, no matter who calls it, calls `hook` before it ends anything. Once per process.
   void (*before_finalize)(void (*hook)());
-  // Blocking and collective over it: a communicator of ours with the processes of the world, or of the MPI_Comm at that
-  // address. ErrorCode::timeout if some do not come: MPI is still at it then, and must not be closed.
+  // Makes a communicator of ours with the processes of the world, or of the MPI_Comm at that address. Blocking and
+  // collective over these processes. Fails with ErrorCode::timeout if some do not come: MPI is still working on the
+  // call then, and must not be closed.
   Result<std::unique_ptr<Communicator>> (*duplicate)(const void* communicator, Deadline deadline);
-  bool (*is_world)(const void* communicator);  // whether the MPI_Comm at that address is MPI_COMM_WORLD
-  // The world itself, for making subgroups of it; local. Nothing is ever sent over it.
+  bool (*is_world)(const void* communicator);  // true if the MPI_Comm at that address is MPI_COMM_WORLD
+  // Returns the world itself, for making subgroups of it. A local call. Nothing is ever sent over this communicator.
   Result<std::unique_ptr<Communicator>> (*world)();
-  // Whether MPI reduces a type in the same way as our own kernels.
+  // True if MPI reduces this type as our own kernels do.
   bool (*reduces)(DataType dtype, ReduceOp op);
 };
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* known_abis[] = {"mpich", "openmpi", "abi"};
 
-// The names under which an MPI of an ABI may be installed. Debian's MPICH has one of its own.
+// The names under which an MPI of an ABI may be installed. Debian's MPICH has another name.
 struct Soname {
   const char* abi;
   const char* name;
@@ -70,9 +70,9 @@ std::string list_of(const std::vector<Mapped>& libraries) {
   return text;
 }
 
-// Binds the plugin's names to this library. The plugin itself names no library, since an ABI's library has different
-// names on different systems. So the library is made visible to all, and then the plugin is asked whether it was bound
-// to this one.
+// Binds the plugin's names to this library. The plugin itself names no library, because the library of an ABI has
+// different names on different systems. So the library is made visible to all. Then the plugin is asked whether it was
+// bound to this library.
 Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& environment) {
   if (!library.path.empty() && ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) == nullptr)
     return Error(ErrorCode::unsupported,
@@ -82,7 +82,7 @@ Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& envi
   Dl_info bound{};
   ::dladdr((*plugin)->where(), &bound);
   std::string found = bound.dli_fname != nullptr ? bound.dli_fname : "";
-  // A function's address may lie in the program's own table of imports.
+  // The address of a function may be in the program's own table of imports.
   bool is_library = [&] {
     std::string file = file_of(found);
     return file.starts_with("libmpi.so") || file.starts_with("libmpich.so") || file.starts_with("libmpi_abi.so");
@@ -94,7 +94,7 @@ Result<const MpiPlugin*> open_for(const Mapped& library, const Environment& envi
 }
 
 Result<Mapped> load(const Soname& wanted) {
-  // Never unloaded: MPI libraries have threads and handlers.
+  // The library is never unloaded, because MPI libraries have threads and handlers.
   void* handle = ::dlopen(wanted.name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (handle == nullptr) return Error(ErrorCode::unsupported, posix::loader_error(wanted.name));
   for (Mapped& library : mapped_libraries()) {
@@ -104,17 +104,18 @@ Result<Mapped> load(const Soname& wanted) {
   return Error(ErrorCode::unsupported, std::string(wanted.name) + " is no MPI library");
 }
 
-// If the launcher does not speak with the MPI, MPI_Init ends the process, or makes it a world of its own. So an MPI
-// that nobody asked for is loaded and started only if the launcher seems to be made for it.
+// True if the launcher seems to speak with an MPI of this ABI. Otherwise MPI_Init ends the process, or makes a world of
+// this process alone. So an MPI that nobody asked for is loaded and started only if the launcher seems to be made for
+// it.
 bool has_pmi(const Environment& environment) {
   return environment.has("PMI_FD") || environment.has("PMI_PORT");
 }
 bool has_launcher_for(std::string_view abi, const Environment& environment) {
-  // MPICH gets by PMI-1 what a PMIx server knows (bootstrap/pmi_bridge).
+  // An MPICH gets through PMI-1 what a PMIx server knows (bootstrap/pmi_bridge).
   return environment.has("PMIX_NAMESPACE") || (abi != "openmpi" && has_pmi(environment));
 }
 
-// Best first: the MPI that the launcher seems to be made for.
+// Sorts the names: the MPI that the launcher seems to be made for comes first.
 std::vector<Soname> in_order(const Environment& environment) {
   std::vector<Soname> order(std::begin(sonames), std::end(sonames));
   bool by_open_mpi = environment.has("OMPI_COMM_WORLD_SIZE");
@@ -125,7 +126,7 @@ std::vector<Soname> in_order(const Environment& environment) {
 
 Result<const MpiPlugin*> choose(const Environment& environment, const std::string& forced) {
   std::vector<Mapped> here = mapped_libraries();
-  // An MPI that runs is the program's; others beside it came along with some library and are not used.
+  // An MPI that runs is the program's. Other MPIs in the process came with some library and are not used.
   if (std::any_of(here.begin(), here.end(), is_running))
     std::erase_if(here, [](const Mapped& it) { return !is_running(it); });
   if (!forced.empty()) {
@@ -162,7 +163,7 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
                "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
-// A function of the libpmix that this process has loaded; null if there is none.
+// Returns a function of the libpmix that this process has loaded; null if there is none.
 void* pmix_function(const char* name) {
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
@@ -176,7 +177,7 @@ bool is_pmix_initialized() {
   return initialized != nullptr && initialized() > 0;
 }
 
-// PMIx calls this once, maybe long after the caller has stopped waiting.
+// PMIx calls this once, perhaps long after the caller has stopped waiting.
 void end_of_fence(int status, void* promise) {
   std::unique_ptr<std::promise<int>> owned(static_cast<std::promise<int>*>(promise));
   owned->set_value(status);
@@ -209,7 +210,7 @@ bool has_plugin(std::string_view abi, const Environment& environment) {
 }
 
 std::vector<Mapped> mapped_libraries() {
-  // All paths are collected first: a call inside of the iteration could deadlock with the loader.
+  // All paths are collected first. A call of the loader inside of the iteration could deadlock.
   std::vector<std::string> paths;
   ::dl_iterate_phdr(&collect, &paths);
   std::vector<Mapped> libraries;
@@ -219,7 +220,7 @@ std::vector<Mapped> mapped_libraries() {
     if (const char* abi = abi_of(file_of(path), handle)) libraries.push_back({path, abi, state_of(handle)});
     ::dlclose(handle);
   }
-  // A program that contains its MPI and exports it.
+  // The program itself may contain an MPI and export it.
   if (libraries.empty())
     if (const char* abi = abi_of("", RTLD_DEFAULT)) libraries.push_back({"", abi, state_of(RTLD_DEFAULT)});
   return libraries;
@@ -248,7 +249,7 @@ Result<Process*> Process::open(const Environment& environment, const Config& con
 
 bool Process::lacks_pmi_server(const Environment& environment) const {
   if (std::string_view(calls_->abi) == "openmpi" || has_pmi(environment)) return false;
-  // An MPI that was built over PMIx has PMIx among its libraries.
+  // An MPI that was built to use PMIx has PMIx among its libraries.
   Dl_info library{};
   if (::dladdr(calls_->where(), &library) == 0 || library.dli_fname == nullptr) return true;
   void* handle = ::dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD);
@@ -295,9 +296,9 @@ Status Process::start(const Environment& environment, const Config& config) {
     is_ours_ = true;
     static Process* mine = nullptr;
     mine = this;
-    // Registered after the library's own handlers, so it runs before them. It is on_exit, which gets the exit code: a
-    // process that has failed ends at once. In MPI_Finalize it would wait for the others until they fail because of it,
-    // and the launcher would take one of them for the cause.
+    // This handler is registered after the library's own handlers, so it runs before them. It uses on_exit, which gets
+    // the exit code: a process that has failed ends at once. In MPI_Finalize it would wait for the others until they
+    // fail because of it, and the launcher would take one of them for the cause.
     ::on_exit(
         [](int exit_code, void*) {
           if (exit_code != 0 || stays_open.load() || mine->skips_finalize_) return;
@@ -322,7 +323,7 @@ bool Process::meet_world(Deadline deadline) {
   static std::atomic<bool> met{false};
   if (!must_initialize_pmix()) return true;
   auto world = calls_->world();
-  // A process that is alone has nobody to meet; and without a server OpenPMIx 5.0.11 keeps a lock in this call that
+  // A process that is alone has nobody to meet. Also, without a server OpenPMIx 5.0.11 keeps a lock in this call that
   // MPI_Finalize waits for.
   if (!world || (*world)->size() == 1 || met.exchange(true)) return true;
   using Fence =
@@ -333,7 +334,8 @@ bool Process::meet_world(Deadline deadline) {
   int code = fence != nullptr ? fence(nullptr, 0, nullptr, 0, &end_of_fence, owned.get()) : -1;
   if (code == 0) {
     (void)owned.release();
-    // Meanwhile the program's own messages must go on: another process may need them before it comes here.
+    // While this process waits, the program's own messages must be delivered: another process may need them before it
+    // comes here.
     while (ended.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
       if (deadline.passed()) return false;
       (*world)->progress();
@@ -346,7 +348,7 @@ bool Process::meet_world(Deadline deadline) {
 
 namespace {
 
-// Never destroyed: the last handler of a process may end MPI.
+// Never destroyed, because the last exit handler of a process may end MPI.
 struct FinalizeWatches {
   std::mutex mutex;
   bool is_hooked = false;

@@ -1,6 +1,6 @@
 #pragma once
-// The MPI of this process: the library that it has loaded already, or the first that can be loaded, and the plugin for
-// that library's ABI. Needs no header of MPI and is part of the core.
+// The MPI of this process: the library that the process has loaded already, or the first one that can be loaded, and
+// the plugin for the ABI of that library. This file needs no header of MPI and is part of the core.
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,52 +16,53 @@ namespace hvd::mpi {
 // An MPI library that is mapped into the process.
 struct Mapped {
   enum class State { loaded, running, finalised };
-  std::string path;  // empty: part of the program itself
+  std::string path;  // empty: MPI is part of the program itself
   const char* abi;   // "mpich", "openmpi", "abi"
   State state;
 };
 std::vector<Mapped> mapped_libraries();
 bool is_one_running();
 
-// Whether the plugin of an ABI is there, beside the core; looks for no library.
+// True if the plugin of an ABI is there, beside the core. Looks for no MPI library.
 bool has_plugin(std::string_view abi, const Environment& environment);
 std::span<const char* const> abis();
 
-// Whether a user told it which interfaces to use, so that it need not choose.
+// True if the user told MPI which interfaces to use, so that MPI need not choose.
 bool is_told_its_interfaces(const Environment& environment);
 
-// There is one MPI per process, hence one of these; it is never destroyed. From any thread.
+// A process has one MPI and therefore one such object, which is never destroyed. It may be used on any thread.
 class Process {
  public:
-  // ErrorCode::unsupported with everything that was tried, if there is no MPI or HOROVOD_MPI=none. Starts nothing.
+  // Starts nothing. If there is no MPI, or HOROVOD_MPI=none, fails with ErrorCode::unsupported and a list of all that
+  // was tried.
   static Result<Process*> open(const Environment& environment, const Config& config);
 
   const MpiPlugin& calls() const { return *calls_; }
   bool is_running() const { return calls_->is_initialized() && !calls_->is_finalized(); }
-  // Calls MPI_Init_thread unless that has been done; collective over what the MPI library takes for its world. An MPI
-  // that cannot be called from several threads is refused, unless the user said that one thread at a time is enough
-  // (HOROVOD_MPI_THREADS_DISABLE). An MPI that is initialised here is finalised when the process exits with 0.
-  // ErrorCode::unsupported, and nothing has happened, if the launcher does not seem to speak with this MPI and
-  // HOROVOD_MPI does not insist.
+  // Calls MPI_Init_thread unless that was done before. Collective over the processes that the MPI library takes for its
+  // world. An MPI that cannot be called from several threads is refused, unless the user said that one thread at a time
+  // is enough (HOROVOD_MPI_THREADS_DISABLE). An MPI that is initialised here is finalised when the process exits with
+  // 0. If the launcher does not seem to speak with this MPI and HOROVOD_MPI does not insist, the call does nothing and
+  // fails with ErrorCode::unsupported.
   Status start(const Environment& environment, const Config& config);
-  // Whether only a PMI-1 server can tell the library who the others are, and there is none.
+  // True if the library can find the other processes only through a PMI-1 server, and there is none.
   bool lacks_pmi_server(const Environment& environment) const;
-  // If PMIx is initialised already, Open MPI 5 ends the process in MPI_Init ("local rank … Not found", 5.0.11): start()
-  // refuses it then. If PMIx was finalised before, OpenPMIx 5.0.11 crashes in MPI_Finalize (it frees its topology
-  // twice).
+  // True for an MPI that must be started before PMIx. If PMIx is initialised already, Open MPI 5 ends the process in
+  // MPI_Init ("local rank … Not found", 5.0.11); start() fails in this case. If PMIx was finalised before, OpenPMIx
+  // 5.0.11 crashes in MPI_Finalize (it frees its topology twice).
   bool must_initialize_pmix() const;
   // Open MPI 5 crashes in MPI_Init (mca_pml_ob1_recv_frag_callback_match; open-mpi/ompi#12495) if a rank that has left
-  // MPI_Init sends something to a rank that has not. So before the first message of a job all processes meet here, over
-  // PMIx; all of them call it, whoever started their MPI. It does nothing with other MPIs, the second time, or in a
-  // world of one. False if not all come in time.
+  // MPI_Init sends something to a rank that has not. Therefore all processes meet here, over PMIx, before the first
+  // message of a job. All processes call this, also those whose program started MPI. The call does nothing with another
+  // MPI, at the second call, or in a world of one process. False if not all come in time.
   bool meet_world(Deadline deadline);
   bool is_ours() const { return is_ours_; }
-  // From now on MPI is not finalised here, even if it was started here: the caller tells the launcher itself that the
-  // process leaves in order.
+  // From now on this object does not finalise MPI, even if it has started MPI: the caller itself tells the launcher
+  // that the process leaves in order.
   void skip_finalize() noexcept { skips_finalize_ = true; }
   ThreadLevel level() const { return calls_->thread_level(); }
-  // Peers are lost, or MPI has something under way: MPI_Finalize would wait for ever. It is not called, so the launcher
-  // ends the job.
+  // Call this if peers are lost, or if MPI has something under way. MPI_Finalize would wait for ever, so it is not
+  // called; the launcher then ends the job.
   static void leave_open() noexcept;
   static bool is_left_open() noexcept;
 
@@ -73,8 +74,9 @@ class Process {
   bool skips_finalize_ = false;
 };
 
-// Calls `action` when the program ends MPI, before anything of it is ended: all users of MPI must stop then. On the
-// thread that called MPI_Finalize, which goes on when the action returns. The destructor waits for an action that runs.
+// Calls `action` when the program ends MPI, before MPI has ended anything. All users of MPI must stop then. The action
+// runs on the thread that called MPI_Finalize, and MPI_Finalize continues when the action returns. The destructor waits
+// for an action that is running.
 class FinalizeWatch {
  public:
   FinalizeWatch(const MpiPlugin& calls, std::function<void()> action);

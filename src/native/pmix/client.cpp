@@ -22,9 +22,9 @@ namespace {
 constexpr auto leave_time = std::chrono::seconds(5);
 constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16 MB for all values of a rank together
 
-// PMIx exists once per process, so these do, too.
+// PMIx exists once per process. Therefore these variables do, too.
 std::atomic<int> clients_opened{0};
-std::atomic<bool> stuck{false};  // some call never came back
+std::atomic<bool> stuck{false};  // some call has never returned
 
 std::string text_of(pmix_status_t status) {
   const char* text = PMIx_Error_string(status);
@@ -36,7 +36,8 @@ std::string number_in_text(const std::string& all) {
   return all.substr(begin, all.find_first_not_of("0123456789.abcr", begin) - begin);
 }
 
-// The two sides of a handshake that failed. Mostly it is a rank in a container whose release differs from the host's.
+// Names the versions of client and server for a handshake that failed. Mostly the rank is in a container whose release
+// differs from the host's.
 std::string both_versions() {
   const Environment environment = Environment::of_this_process();
   const std::string server = number_in_text(environment.get("PMIX_VERSION").value_or(""));  // of OpenPMIx since 4
@@ -56,8 +57,8 @@ Error failure(const std::string& what, pmix_status_t status) {
   return {code, "PMIx: " + what + ": " + text_of(status)};
 }
 
-// An operation that PMIx finishes on its own thread. Both sides hold it, so it may outlive our deadline; it also owns
-// the arguments, which PMIx may read until then.
+// An operation that PMIx finishes on its own thread. This thread and PMIx both hold it, so it may outlive our deadline.
+// It also owns the arguments, which PMIx may read until the operation is over.
 struct Operation {
   pmix_proc_t process{};
   std::string key;
@@ -75,7 +76,7 @@ struct Operation {
     status = result;
     finished.notify_one();
   }
-  // Nothing if the deadline passed first.
+  // Returns nullopt if the deadline passes first.
   std::optional<pmix_status_t> wait(Deadline deadline) {
     std::unique_lock lock(mutex);
     finished.wait_for(lock, deadline.left(), [&] { return status.has_value(); });
@@ -85,8 +86,8 @@ struct Operation {
 
 using Held = std::shared_ptr<Operation>;
 
-// Some calls of PMIx block until the server answers, for ever if the server is stopped. They are made on a thread of
-// their own, which is left behind if the deadline passes; then the result is nothing.
+// Some calls of PMIx block until the server answers, and for ever if the server is stopped. Such a call is made on
+// another thread. If the deadline passes, that thread is left behind and the result is nullopt.
 std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();
   try {
@@ -114,7 +115,7 @@ void when_got(pmix_status_t status, pmix_value_t* value, void* data) {
   (*operation)->finish(status);
 }
 
-// Servers send numbers in various types.
+// Servers send numbers as various types.
 std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
   auto if_not_negative = [](auto number) -> std::optional<std::uint64_t> {
     if (number < 0) return std::nullopt;
@@ -156,10 +157,9 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
   if (!answer)
     return Error(ErrorCode::timeout,
                  "PMIx_Init: the job's PMIx server accepts connections but does not answer" + both_versions());
-  // UNREACH is how PMIx says "there is no server, be a job of one". We do not guess whether that is what the user
-  // meant.
+  // With UNREACH PMIx says "there is no server, be a job of one rank". We do not guess whether the user wants that.
   if (*answer == PMIX_ERR_UNREACH) {
-    // Finalize is right for a job of one. After a failed search for a server it crashes (4.2.2).
+    // Finalize is correct in a job of one rank. After a failed search for a server it crashes (4.2.2).
     if (std::string_view(me->nspace).starts_with("singleton.")) PMIx_Finalize(nullptr, 0);
     return Error(ErrorCode::unsupported,
                  "the job's PMIx server cannot be reached (it ended, or its socket or folder is not visible from this "
@@ -191,8 +191,8 @@ Result<std::uint32_t> Client::read_size(Deadline deadline) {
   const std::string what = "reading the job's size (" PMIX_JOB_SIZE ")";
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
-  // The value comes with PMIx_Init, but not with the second one in a process (4.2.2): the server must be asked, so not
-  // OPTIONAL.
+  // The value comes with PMIx_Init, but not with the second PMIx_Init of a process (4.2.2). So the server must be
+  // asked, and OPTIONAL is not set.
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
   if (started != PMIX_SUCCESS) return failure(what, started);
@@ -238,7 +238,7 @@ Status Client::fence(Deadline deadline) {
     }
     if (*status == PMIX_SUCCESS) return {};
     // A peer that finalizes while we wait counts as lost. If this is not the process's first client, the peer may be
-    // about to open its next one, too. All ranks that waited got this answer, so all of them try again together.
+    // about to open its next client, too. All ranks that waited got this answer, so all of them try again together.
     if (*status == PMIX_ERR_PARTIAL_SUCCESS && reopened_ && !deadline.passed()) continue;
     Error error = failure("the fence failed, probably because a rank ended", *status);
     broken_ = error.message;
@@ -246,31 +246,31 @@ Status Client::fence(Deadline deadline) {
   }
 }
 
-// Nothing if the deadline passed first.
+// Returns nullopt if the deadline passes first.
 std::optional<int> Client::fence_once(Deadline deadline) {
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
-  // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not bound one; our deadline
-  // does.
+  // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not limit a fence, but our
+  // deadline does.
   bool collect = true;
   PMIX_INFO_LOAD(&operation->info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
   if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // the callback is not called then
   if (started != PMIX_SUCCESS) return started;
-  (void)handed.release();  // now the callback's
+  (void)handed.release();  // the callback owns it now
   return operation->wait(deadline);
 }
 
 Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline deadline) {
   std::string what = "getting \"" + std::string(key) + "\" of rank " + std::to_string(rank);
-  // Servers do not answer for ranks beyond the job.
+  // Servers do not answer for ranks that the job does not have.
   if (rank >= size_ || key.empty() || key.size() > PMIX_MAX_KEYLEN)
     return Error(ErrorCode::invalid_argument, what + ": there are " + std::to_string(size_) + " ranks");
   auto operation = std::make_shared<Operation>();
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
-  // Lets the server forget the request, if it can; our own deadline is what counts.
+  // Lets the server forget the request after this time, if it can do so. Our own deadline decides.
   int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
   auto handed = std::make_unique<Held>(operation);

@@ -1,5 +1,5 @@
 #pragma once
-// This process as a client of a PMIx server. Needs no header of PMIx; compiled into the plugin alone.
+// This process as a client of a PMIx server. This file needs no header of PMIx. Only the plugin contains the code.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,9 +15,9 @@ namespace hvd::pmix {
 // Used by one thread at a time.
 class Client {
  public:
-  // PMIx_Init. ErrorCode::unsupported if no server can be reached.
+  // Calls PMIx_Init. Fails with ErrorCode::unsupported if no server can be reached.
   static Result<std::unique_ptr<Client>> open(Deadline deadline);
-  // PMIx_Finalize; opening again later in the same process works.
+  // Calls PMIx_Finalize. A new client may be opened later in the same process.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -26,8 +26,8 @@ class Client {
   std::uint32_t size() const { return size_; }
   const std::string& job() const { return job_; }  // PMIx's namespace
 
-  // The others can get it after the next fence. A key must be new in the life of the process: putting one again is
-  // unreliable.
+  // The other ranks can get the value after the next fence. A key must be new in the life of the process, because
+  // putting a key again is unreliable.
   Status put(std::string_view key, ConstBytes value);
   Result<Buffer> get(std::uint32_t rank, std::string_view key, Deadline deadline);
   Status fence(Deadline deadline);
@@ -40,11 +40,11 @@ class Client {
   std::optional<int> fence_once(Deadline deadline);
 
   int process_ = 0;
-  bool reopened_ = false;  // not the first client of this process
+  bool reopened_ = false;  // true if this is not the first client of this process
   std::string job_;
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 1;
-  std::string broken_;  // why nothing can be asked any more
+  std::string broken_;  // why nothing can be asked any more; empty if all is well
 };
 
 }  // namespace hvd::pmix

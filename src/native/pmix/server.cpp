@@ -17,7 +17,7 @@ Error refused(const std::string& call, pmix_status_t status) {
   return Error(ErrorCode::system, call + ": " + PMIx_Error_string(status) + " (" + std::to_string(status) + ")");
 }
 
-// Many calls only begin something; this waits for its end.
+// Many calls only begin something. This object waits until it has ended.
 class Completion {
  public:
   static void callback(pmix_status_t status, void* completion) {
@@ -42,7 +42,7 @@ class Completion {
   pmix_status_t status_ = PMIX_SUCCESS;
 };
 
-// A growing array of pmix_info_t. PMIx's own array functions fix the size beforehand.
+// A growing array of pmix_info_t. The size of PMIx's own arrays is fixed beforehand.
 class InfoList {
  public:
   InfoList() = default;
@@ -56,7 +56,7 @@ class InfoList {
   void add(const char* key, std::uint32_t value) { load(key, &value, PMIX_UINT32); }
   void add_rank(const char* key, pmix_rank_t value) { load(key, &value, PMIX_PROC_RANK); }
   void add_regex(const char* key, const char* value) { load(key, value, PMIX_REGEX); }
-  // Takes the other list's elements.
+  // Takes over the elements of the other list.
   void add_array(const char* key, InfoList& elements) {
     pmix_data_array_t array;
     const std::size_t count = elements.infos_.size();
@@ -78,8 +78,8 @@ class InfoList {
   std::vector<pmix_info_t> infos_;
 };
 
-// PMIx passes no context to these functions, and allows one server per process anyhow. Never destroyed, since threads
-// of the library run until the process ends.
+// PMIx passes no context to these functions, and allows only one server per process. The object is never destroyed,
+// because threads of the library run until the process ends.
 struct AbortReceiver {
   std::mutex mutex;
   std::function<void(Rank, int, std::string)> receive;
@@ -109,7 +109,7 @@ pmix_status_t abort_job(const pmix_proc_t* process, void*, int status, const cha
   return PMIX_OPERATION_SUCCEEDED;
 }
 
-// Called when all local ranks take part. All ranks are local, so their values are all that there are.
+// Called when all local ranks take part. All ranks of the job are local, so their values are all values.
 pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::size_t, char* data, std::size_t size,
                     pmix_modex_cbfunc_t callback, void* context) {
   if (callback == nullptr) std::free(data);
@@ -117,7 +117,7 @@ pmix_status_t fence(const pmix_proc_t[], std::size_t, const pmix_info_t[], std::
   return PMIX_SUCCESS;
 }
 
-// Only for values of ranks on other hosts, of which there are none.
+// Only for values of ranks on other hosts. There are no such ranks.
 pmix_status_t direct_modex(const pmix_proc_t*, const pmix_info_t[], std::size_t, pmix_modex_cbfunc_t, void*) {
   return PMIX_ERR_NOT_FOUND;
 }
@@ -135,20 +135,20 @@ pmix_server_module_t make_module() {
 
 class LibraryServer : public Server {
  public:
-  // The library's server is not ended: it ends with the process, and its files lie in a folder that is the caller's to
-  // remove. When a client dies while it connects, the library (4.2.2, the error path of
-  // pmix_ptl_base_connection_handler) drops two references to the rank's record though it holds one: directly, and
-  // through the peer object. The record is freed but stays in the name space's list, and PMIx_server_deregister_nspace
-  // and PMIx_server_finalize then wait for ever for the lock in it. Seen in 3 of 100 jobs whose ranks are killed while
-  // they start; tests/multiprocess/launcher_ends.py has the case.
+  // The library's server is not ended here. It ends with the process; the caller removes the folder with its files.
+  // When a client dies while it connects, the library (4.2.2, the error path of pmix_ptl_base_connection_handler) drops
+  // two references to the rank's record though it holds one: directly, and through the peer object. The record is freed
+  // but stays in the name space's list. PMIx_server_deregister_nspace and PMIx_server_finalize then wait for ever for
+  // the lock in the record. This was seen in 3 of 100 jobs whose ranks are killed while they start;
+  // tests/multiprocess/launcher_ends.py has the case.
   ~LibraryServer() override { set_abort_receiver(nullptr); }
 
   Status start(ServerOptions options) override {
     options_ = std::move(options);
     set_abort_receiver(options_.on_abort);
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
-    // Keeps values in the server's memory, not in files, which a killed server leaves behind (and which differ between
-    // versions).
+    // Keeps values in the server's memory and not in files. A killed server would leave the files behind, and their
+    // format differs between versions.
     ::setenv("PMIX_MCA_gds", "hash", 1);  // NOLINT(concurrency-mt-unsafe): the launcher has a single thread yet
     InfoList init;
     init.add(PMIX_SERVER_TMPDIR, options_.folder);
@@ -181,7 +181,8 @@ class LibraryServer : public Server {
     }
     std::free(environment);
     variables.emplace_back("PMIX_MCA_gds", "hash");
-    // Open MPI 4 trusts a PMIx server only if it knows the launcher, jsrun for one; only this variable tells it.
+    // Open MPI 4 trusts a PMIx server only if it knows the launcher, for example jsrun. Only this variable makes it
+    // believe so.
     variables.emplace_back("JSM_JSRUN_PORT", "0");
     return variables;
   }
@@ -193,7 +194,7 @@ class LibraryServer : public Server {
     return process;
   }
 
-  // Everything that clients are known to ask for, in the types that Slurm and Open MPI send.
+  // Registers everything that clients are known to ask for, in the types that Slurm and Open MPI send.
   Status register_job() {
     auto size = static_cast<std::uint32_t>(options_.size);
     std::string ranks;

@@ -146,7 +146,7 @@ CpuMask& CpuMask::operator-=(const CpuMask& other) {
 }
 
 Result<CpuMask> affinity(pid_t thread) {
-  // The kernel returns EINVAL until the buffer has room for as many processors as the kernel was built for.
+  // The kernel returns EINVAL until the buffer has room for the number of processors for which the kernel was built.
   for (std::size_t size = first_try_words; size <= largest_try_words; size *= 2) {
     std::vector<std::uint64_t> words(size);
     if (::sched_getaffinity(thread, size * sizeof(std::uint64_t), reinterpret_cast<cpu_set_t*>(words.data())) == 0)

@@ -1,5 +1,5 @@
 #pragma once
-// Sets of processors, by the numbers that the operating system gives them, and the masks of threads.
+// Sets of processors, by the numbers that the operating system gives them; and the sets on which threads may run.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace hvd::posix {
 
-// Any number of processors; masks compare by content.
+// A set of any number of processors. Masks are compared by their content.
 class CpuMask {
  public:
   CpuMask() = default;
-  // "0-3,8,10-11", the kernel's list form; blanks and a newline at the end are allowed.
+  // Reads "0-3,8,10-11", the kernel's form of a list. Blanks and a newline at the end are allowed.
   static Result<CpuMask> parse(std::string_view list);
   static CpuMask range(int first, int last);
 
@@ -26,7 +26,7 @@ class CpuMask {
   bool empty() const noexcept { return words_.empty(); }
   int first() const noexcept { return next(-1); }  // -1: none
   int last() const noexcept;
-  int next(int after) const noexcept;  // the lowest one above `after`; -1: none
+  int next(int after) const noexcept;  // the lowest processor above `after`; -1: none
   bool contains(const CpuMask& other) const noexcept;
   bool overlaps(const CpuMask& other) const noexcept;
   std::string to_string() const;
@@ -39,7 +39,7 @@ class CpuMask {
   friend CpuMask operator-(CpuMask a, const CpuMask& b) { return a -= b; }
   friend bool operator==(const CpuMask&, const CpuMask&) = default;
 
-  // 64 processors each, lowest first; the last word is not zero.
+  // Each word has 64 processors, the lowest first. The last word is not zero.
   const std::vector<std::uint64_t>& words() const noexcept { return words_; }
   static CpuMask from_words(std::vector<std::uint64_t> words);
 
@@ -48,9 +48,9 @@ class CpuMask {
   std::vector<std::uint64_t> words_;
 };
 
-// The processors that a thread may run on; 0 is the calling thread. Also for machines of more than 1024 processors.
+// Returns the processors on which a thread may run; 0 is the calling thread. Works also with more than 1024 processors.
 Result<CpuMask> affinity(pid_t thread = 0);
-// Binds the calling thread, and the threads and processes that it starts from now on. On failure errno says why.
+// Binds the calling thread, and the threads and processes that it starts later. On failure errno tells the reason.
 Status set_affinity(const CpuMask& mask);
 
 }  // namespace hvd::posix

@@ -1,5 +1,5 @@
 #pragma once
-// Processes above this one, as far as /proc shows them to this user.
+// The processes above this one, as far as /proc shows them to this user.
 #include <sys/types.h>
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace hvd::posix {
 
 struct Ancestor {
   pid_t process = 0;
-  std::string name;         // of its program, cut by the kernel after 15 letters
-  std::string title;        // what it was called by (argv[0]), or wrote over that for ps
-  Environment environment;  // that it was started with, whatever it has set or unset since; empty where another user's
+  std::string name;         // name of its program, cut by the kernel after 15 letters
+  std::string title;        // argv[0], or what the process has written over it for ps
+  Environment environment;  // at its start, without later changes; empty for another user's process
 };
 
-// The parent first. The list ends early if /proc hides another user's processes (hidepid). It is empty if /proc has
-// other process numbers than this process.
+// The list begins with the parent. It ends early if /proc hides another user's processes (hidepid). It is empty if
+// /proc shows other process numbers than those of this process.
 std::vector<Ancestor> ancestors_of_this_process();
 
 std::size_t count_children(pid_t parent);

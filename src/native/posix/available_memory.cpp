@@ -18,10 +18,10 @@ std::optional<std::int64_t> number_in_file(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   if (!(file >> text)) return std::nullopt;
-  return number_in<std::int64_t>(text);  // "max" is none
+  return number_in<std::int64_t>(text);  // "max" is no number: no limit
 }
 
-// The value of a "key value" line, as in /proc/meminfo and memory.stat.
+// Returns the value of a "key value" line, as in /proc/meminfo and memory.stat.
 std::optional<std::int64_t> field_in(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string line;
@@ -42,7 +42,7 @@ struct LimitFiles {
 constexpr LimitFiles unified{"/memory.max", "/memory.current", "inactive_file"};
 constexpr LimitFiles legacy{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
 
-// The tightest limit on the way from a group up to the root of its hierarchy.
+// Finds the tightest limit among a group and all groups above it in its hierarchy.
 void apply_limits(const std::string& mount, std::string group, const LimitFiles& files, AvailableMemory& found) {
   for (;;) {
     std::string folder = mount + (group == "/" ? "" : group);

@@ -1,6 +1,6 @@
 #pragma once
-// How much more memory this process may use before the kernel starts to kill: what the machine has left, within what
-// the control groups (batch systems, containers) allow.
+// How much more memory this process may use before the kernel starts to kill processes: what the machine has left,
+// within the limits of the control groups (batch systems, containers).
 #include <cstdint>
 #include <string>
 
@@ -11,8 +11,8 @@ struct AvailableMemory {
   std::string limited_by;  // "the machine" or "the memory limit of control group /job_17 (8589934592 bytes)"
 };
 
-// An estimate: others allocate at the same time. A very large number if the system does not tell. Reads a few small
-// files; not for hot paths.
+// Returns an estimate, because others allocate at the same time. Returns a very large number if the system does not
+// tell. Reads a few small files, so do not call it often.
 AvailableMemory available_memory();
 
 }  // namespace hvd::posix

@@ -21,10 +21,11 @@ bool lists(const std::string& commas, const std::string& word) {
 
 struct Mount {
   std::string root;   // the part of the hierarchy that is mounted
-  std::string point;  // where
+  std::string point;  // the folder where it is mounted
 };
 
-// /proc/self/mountinfo: "36 35 98:0 /root /mount/point options [optional…] - type source superoptions"
+// Searches the lines of /proc/self/mountinfo: "36 35 98:0 /root /mount/point options [optional…] - type source
+// superoptions"
 std::optional<Mount> find_mount(const std::string& root, bool version_2) {
   for (const std::string& line : lines_of(root + "/proc/self/mountinfo")) {
     auto dash = line.find(" - ");
@@ -39,7 +40,7 @@ std::optional<Mount> find_mount(const std::string& root, bool version_2) {
   return std::nullopt;
 }
 
-// /proc/self/cgroup: "4:memory:/path" (version 1) or "0::/path" (version 2).
+// Searches the lines of /proc/self/cgroup: "4:memory:/path" (version 1) or "0::/path" (version 2).
 std::optional<std::string> find_path(const std::string& root, bool version_2) {
   for (const std::string& line : lines_of(root + "/proc/self/cgroup")) {
     auto first = line.find(':'), second = line.find(':', first + 1);
@@ -61,7 +62,7 @@ std::optional<std::uint64_t> read_counter(const std::string& path, const std::st
   return std::nullopt;
 }
 
-// "max" and version 1's near-2^63 mean: no limit.
+// Returns nullopt if there is no limit: version 2 has "max", version 1 a number near 2^63.
 std::optional<std::uint64_t> read_limit(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -81,7 +82,7 @@ std::optional<MemoryGroup> read_version(const std::string& root, bool version_2)
   group.path = *path;
   auto kills =
       read_counter(root + mount->point + below + (version_2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
-  // The root group of version 2 has no such file, nor has a kernel that is too old.
+  // The root group of version 2 has no such file, and a kernel that is too old has none either.
   if (!kills) return std::nullopt;
   group.oom_kills = *kills;
   for (std::string at = below;; at.erase(at.rfind('/'))) {

@@ -1,5 +1,6 @@
 #pragma once
-// The memory control group of this process (version 1 or 2): how often its out-of-memory killer struck, and its limit.
+// The memory control group of this process (version 1 or 2): how often its out-of-memory killer has struck, and its
+// limit.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,8 +13,8 @@ struct MemoryGroup {
   std::optional<std::uint64_t> limit_bytes;  // the smallest of this group and the groups above it that are visible here
 };
 
-// `root` stands before every path that is read, so that a test can give a made-up tree. Nothing if there is no such
-// group, or if the kernel does not count (before 4.13).
+// `root` is put before every path that is read, so that a test can use its own tree of files. Returns nullopt if there
+// is no such group, or if the kernel does not count (before 4.13).
 std::optional<MemoryGroup> read_memory_group(const std::string& root = "");
 
 }  // namespace hvd::posix

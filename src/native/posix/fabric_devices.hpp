@@ -1,11 +1,11 @@
 #pragma once
-// The devices of this host that carry messages without sockets.
+// Finds the devices of this host that carry messages without sockets.
 #include <string>
 #include <vector>
 
 namespace hvd::posix {
 
-// "mlx5_0", "cxi0": InfiniBand, RoCE, Omni-Path, EFA, Slingshot, as the kernel lists them.
+// Returns names like "mlx5_0" and "cxi0" as the kernel lists them: InfiniBand, RoCE, Omni-Path, EFA, Slingshot.
 std::vector<std::string> fabric_devices(const std::string& sys_class = "/sys/class");
 
 }  // namespace hvd::posix

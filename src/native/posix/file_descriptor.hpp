@@ -1,5 +1,5 @@
 #pragma once
-// Owner of a file descriptor.
+// Owns a file descriptor.
 #include <unistd.h>
 
 #include <utility>

@@ -46,7 +46,7 @@ Status check_place(const std::string& path) {
   return {};
 }
 
-// Of processes that were killed while they wrote this file.
+// Removes temporary files of processes that were killed while they wrote this file.
 void remove_leftovers(const std::string& path) {
   std::string folder = folder_of(path);
   std::string beginning = beginning_of_temporaries(path);
@@ -84,7 +84,7 @@ Status sync_folder_of(const std::string& path) {
   std::string folder = folder_of(path);
   FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened) return system_error("the folder " + folder + " cannot be opened", errno);
-  // Some network file systems cannot do it; there the rename is as durable as it gets.
+  // Some network file systems cannot do this. There the rename is as durable as possible.
   if (::fsync(opened.get()) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
     return system_error("the folder " + folder + " cannot be made durable", errno);
   return {};
@@ -111,7 +111,7 @@ FileInPlace::~FileInPlace() {
 
 Result<FileInPlace> FileInPlace::create(const std::string& given) {
   HVD_RETURN_IF_ERROR(check_place(given));
-  // A link stays one: what it leads to is replaced.
+  // A symbolic link stays a link, and the file that it leads to is replaced.
   std::unique_ptr<char, decltype(&std::free)> real(::realpath(given.c_str(), nullptr), &std::free);
   std::string path = real == nullptr ? given : real.get();
   remove_leftovers(path);
@@ -127,7 +127,7 @@ Result<FileInPlace> FileInPlace::create(const std::string& given) {
 }
 
 Status FileInPlace::reserve(std::uint64_t bytes) {
-  // Beyond this limit the kernel sends SIGXFSZ, which ends a program that does not expect it.
+  // Beyond this limit the kernel sends SIGXFSZ. The signal ends a program that does not handle it.
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
     return no_room(path_, bytes, EFBIG);
@@ -165,7 +165,7 @@ void FileInPlace::start_writing_back(std::uint64_t offset, std::uint64_t bytes) 
   ::sync_file_range(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
-// Between any two of these calls `path`, or what is kept of it, is a whole file.
+// At any moment between these calls there is a whole file at `path`, or at the kept name.
 Status FileInPlace::commit(const std::string& kept_suffix) {
   if (::fsync(file_.get()) != 0) {
     int reason = errno;
@@ -176,7 +176,7 @@ Status FileInPlace::commit(const std::string& kept_suffix) {
     std::string kept = path_ + kept_suffix;
     std::string second_name = temporary_ + "-kept";
     ::unlink(second_name.c_str());
-    // Where there are no hard links the old file goes away for a moment, but stays under the kept name.
+    // On a file system without hard links, `path` is missing for a moment, but the old file stays under the kept name.
     bool is_linked = ::link(path_.c_str(), second_name.c_str()) == 0;
     if (!is_linked && errno != ENOENT && ::rename(path_.c_str(), kept.c_str()) != 0)
       return system_error("cannot keep " + path_ + " as " + kept, errno);

@@ -1,5 +1,6 @@
 #pragma once
-// A file that takes its place when it is whole: written under another name in the same folder, made durable, renamed.
+// A file that takes its place when it is whole. It is written under another name in the same folder, made durable and
+// then renamed.
 #include <cstdint>
 #include <string>
 
@@ -11,8 +12,9 @@ namespace hvd::posix {
 
 class FileInPlace {
  public:
-  // Refuses by name what can be no file: a folder, a device, a folder that is missing or cannot be written to. What an
-  // earlier process left of the same file under its temporary name is removed: nobody else may write it now.
+  // Fails, with the name in the error, for a path that can be no file: a folder, a device, a folder that is missing or
+  // cannot be written to. Removes what an earlier process left of the same file under its temporary name; nobody else
+  // may be writing it now.
   static Result<FileInPlace> create(const std::string& path);
 
   FileInPlace(FileInPlace&& other) noexcept = default;
@@ -22,15 +24,17 @@ class FileInPlace {
   const std::string& temporary_path() const noexcept { return temporary_; }
   int descriptor() const noexcept { return file_.get(); }
 
-  // Takes the space beforehand, so that a full disk or quota shows now. File systems that cannot do it are believed.
+  // Takes the space beforehand, so that a full disk or quota is noticed now. If a file system cannot do this, the call
+  // succeeds.
   Status reserve(std::uint64_t bytes);
   Status write(ConstBytes bytes, std::uint64_t offset);
   Status read(Bytes bytes, std::uint64_t offset) const;
-  // Starts what the disk has to do with these bytes; no promise.
+  // Lets the disk begin to write these bytes. This promises nothing.
   void start_writing_back(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
-  // Durable and in its place when it returns. What was there is kept as path + `kept_suffix`, in place of what is
-  // there; empty: nothing is kept. If the power fails anywhere in between, one of them is whole.
+  // When it returns, the file is durable and in its place. The file that was in the place is kept as path +
+  // `kept_suffix`, and replaces an older one of that name; empty: nothing is kept. If the power fails at any moment,
+  // one of the files is whole.
   Status commit(const std::string& kept_suffix);
 
  private:
@@ -39,12 +43,12 @@ class FileInPlace {
   FileDescriptor file_;
 };
 
-// What is in the folder is so after a power failure, too.
+// Makes the names in the folder of `path` durable: they are the same after a power failure.
 Status sync_folder_of(const std::string& path);
-// "." for a path without a folder.
+// Returns "." for a path without a folder.
 std::string folder_of(const std::string& path);
 
-// Fills `bytes`; an end of the file before that is an error.
+// Fills `bytes`. Fails if the file ends before that.
 Status read_at(int descriptor, Bytes bytes, std::uint64_t offset, const std::string& path);
 
 }  // namespace hvd::posix

@@ -1,11 +1,12 @@
 #pragma once
-// What is in a folder.
+// Lists the content of a folder.
 #include <string>
 #include <vector>
 
 namespace hvd::posix {
 
-// The names of its entries, sorted, so that their order does not change from run to run. None if it cannot be read.
+// Returns the names of the folder's entries, sorted, so that their order is the same in every run. Returns none if the
+// folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
 }  // namespace hvd::posix

@@ -11,8 +11,8 @@
 namespace hvd::posix {
 namespace {
 
-// The process has one list, since pthread_atfork() has no context and cannot be undone. Never destroyed: a fork may
-// come while the process exits.
+// The process has one list, because pthread_atfork() has no context and cannot be undone. The list is never destroyed,
+// because a fork may come while the process exits.
 struct Withheld {
   std::mutex mutex;
   std::vector<int> descriptors;

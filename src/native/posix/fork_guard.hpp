@@ -1,10 +1,11 @@
 #pragma once
-// Descriptors that a forked child must not keep. Otherwise a connection would stay open as long as some child lives (a
-// data loader's worker, say), and its other end would not notice the death of its owner.
+// Keeps descriptors from forked children. Otherwise a connection would stay open as long as some child lives (for
+// example a data loader's worker), and its other end would not notice the death of its owner.
 namespace hvd::posix {
 
-// From now on a child forked from this process finds /dev/null in the descriptor's place (not a free number, so that
-// closing it there cannot hit something else). Any thread. Undo before closing the descriptor.
+// From now on a child that is forked from this process finds /dev/null in place of the descriptor. The number is not
+// left free, so that closing it in the child cannot close another file. May be called on any thread. Call
+// stop_withholding() before you close the descriptor.
 void withhold_from_children(int descriptor);
 void stop_withholding(int descriptor);
 

@@ -16,8 +16,8 @@ std::string host_name() {
 std::string node_id() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  // Without /proc nothing better is known. Two machines of one name would then be taken for one, and would fail to
-  // connect.
+  // Without /proc nothing better is known than the name. Two machines of one name would then be taken for one, and
+  // would fail to connect.
   if (boot.empty()) boot = "host:" + host_name();
   struct stat network {};
   if (::stat("/proc/self/ns/net", &network) == 0)

@@ -1,7 +1,8 @@
 #pragma once
-// Parts of ours that need an optional library are shared objects of their own, opened when they are wanted.
-// libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a
-// PluginStamp. Plugins of one table for several libraries are NAME-LIBRARY and export horovod_NAME_plugin().
+// Parts of the project that need an optional library are shared objects of their own. They are opened when they are
+// wanted. libhorovod_NAME.so exports one function, horovod_NAME_plugin(), that returns a table whose first member is a
+// PluginStamp. If one table has plugins for several libraries, their files are named NAME-LIBRARY, and all export
+// horovod_NAME_plugin().
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,20 +14,20 @@
 namespace hvd::posix {
 
 struct PluginStamp {
-  const char* version;        // of the project: core and plugin must be of one build
-  std::uint32_t table_bytes;  // sizeof the whole table
+  const char* version;        // of the project; core and plugin must be of the same build
+  std::uint32_t table_bytes;  // sizeof of the whole table
 };
 
-// The stamp of the build (of a plugin or of the core) that contains the calling code.
+// Returns the stamp of the build (of a plugin or of the core) that contains the calling code.
 PluginStamp plugin_stamp(std::size_t table_bytes) noexcept;
 
-// Opens a plugin for the rest of the process's life (its library may have threads and handlers: it is never unloaded).
-// Looks in the folder of the object that contains this code, in ../lib beside it, then in the folders of
-// HOROVOD_PLUGIN_PATH. ErrorCode::unsupported if there is none or it cannot be loaded, with what was found at every
-// place.
+// Opens a plugin for the rest of the process's life. It is never unloaded, because its library may have threads and
+// handlers. Looks in the folder of the object that contains this code, in ../lib beside that folder, then in the
+// folders of HOROVOD_PLUGIN_PATH. If there is no plugin, or if it cannot be loaded, fails with ErrorCode::unsupported
+// and tells what was found in every place.
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment);
 
-// Where the plugin lies; empty if it is at none of these places. Opens nothing.
+// Returns the path of the plugin; empty if it is in none of these places. Opens nothing.
 std::string plugin_path(std::string_view name, const Environment& environment);
 
 template <typename Table>

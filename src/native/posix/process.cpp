@@ -23,7 +23,7 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/process_end.hpp"
 
-// Headers of older kernels lack these numbers, which are the same on all processors.
+// Headers of older kernels lack these numbers. They are the same on all processors.
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -49,7 +49,7 @@ std::optional<Stat> read_stat(pid_t process) {
   ssize_t size = ::read(file.get(), text, sizeof text - 1);
   if (size <= 0) return std::nullopt;
   text[size] = '\0';
-  // "pid (name) state ppid pgrp …": the name may hold anything, so the last parenthesis counts.
+  // The line is "pid (name) state ppid pgrp …". The name may contain any letters, so the last parenthesis ends it.
   const char* after_name = std::strrchr(text, ')');
   Stat stat;
   int parent = 0, group = 0;
@@ -68,7 +68,7 @@ std::optional<Stat> read_stat(pid_t process) {
 
 void fill_standard_descriptors() {
   for (;;) {
-    int descriptor = ::open("/dev/null", O_RDWR);  // the lowest that is free
+    int descriptor = ::open("/dev/null", O_RDWR);  // gets the lowest number that is free
     if (descriptor >= 0 && descriptor <= STDERR_FILENO) continue;
     if (descriptor >= 0) ::close(descriptor);
     return;
@@ -87,7 +87,7 @@ void set_descriptor_limit(const DescriptorLimit& limit) {
 }
 
 void close_descriptors(unsigned first, unsigned last) {
-  // glibc has a function for it since 2.34.
+  // glibc has a function for this only since 2.34.
   if (::syscall(SYS_close_range, first, last, 0) != 0) close_descriptors_one_by_one(first, last);
 }
 
@@ -137,7 +137,7 @@ std::string process_space() {
 }
 
 std::vector<Descendant> descendants_of(pid_t ancestor) {
-  // Reads all of /proc once, since /proc/PID/task/*/children does not exist in every kernel.
+  // Reads all of /proc once, because not every kernel has /proc/PID/task/*/children.
   std::multimap<pid_t, Descendant> by_parent;
   DIR* processes = ::opendir("/proc");
   if (processes == nullptr) return {};
@@ -161,11 +161,11 @@ std::vector<Descendant> descendants_of(pid_t ancestor) {
 void signal_descendant(const Descendant& descendant, int signal) {
   FileDescriptor handle = handle_of_process(descendant.process);
   if (!handle) {
-    // Kernels before 5.3 have no such handles; there the check below narrows the window but does not close it.
+    // Kernels before 5.3 have no such handles. There the check below makes the risk smaller but does not remove it.
     if (errno != ENOSYS && errno != EPERM) return;
   }
-  // The handle pins the process: if it is still the one that was seen, the signal cannot reach another. Orphans change
-  // parents.
+  // The handle pins the process: if it still is the process that was seen, the signal cannot reach another one. The
+  // parent is not compared, because the parent of an orphan changes.
   auto stat = read_stat(descendant.process);
   if (!stat) return;
   if (stat->parent != descendant.parent && stat->group != descendant.group && stat->parent != ::getpid()) return;
@@ -180,14 +180,14 @@ bool has_children() {
 
 namespace {
 
-// 0 if it can be executed; else the exit code that a shell would give.
+// Returns 0 if the file can be executed; else the exit code that a shell would give.
 int executability(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno == EACCES ? 126 : 127;
   return S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0 ? 0 : 126;
 }
 
-// What the user may have meant by a command that does not exist; `program` has no folder.
+// Describes what the user may have meant by a command that does not exist. `program` has no folder.
 std::string likely_meaning(const std::string& program) {
   struct stat status {};
   if (!program.empty() && ::stat(program.c_str(), &status) == 0 && S_ISREG(status.st_mode))

@@ -1,6 +1,6 @@
 #pragma once
-// Processes around this one: finds those below it through /proc, adopts orphans, and signals a process without hitting
-// a stranger that got a recycled number.
+// Processes around this one. These functions find the processes below it through /proc, adopt orphans, and signal a
+// process without hitting another one that got its number later.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -13,11 +13,10 @@
 namespace hvd::posix {
 
 // Opens /dev/null for each of the three standard descriptors that this process was started without. Otherwise the next
-// file that is opened would become standard input or output, and what is then done to these would be done to that file.
-// Call it first.
+// file that is opened would become standard input or output, and would be read or written by mistake. Call this first.
 void fill_standard_descriptors();
 
-// How many files a process may have open (ulimit -n). `soft` may be raised up to `hard`.
+// The number of files that a process may have open (ulimit -n). `soft` may be raised up to `hard`.
 struct DescriptorLimit {
   std::uint64_t soft = 0;
   std::uint64_t hard = 0;
@@ -27,23 +26,25 @@ void set_descriptor_limit(const DescriptorLimit& limit);
 
 // Closes all descriptors from first to last.
 void close_descriptors(unsigned first, unsigned last);
-// The same for kernels (before 5.9) that cannot do it at once.
+// Closes the same descriptors one by one, for kernels (before 5.9) that cannot close them all at once.
 void close_descriptors_one_by_one(unsigned first, unsigned last);
 
 // From now on orphaned descendants of this process become its children, so that nothing below it can hide.
 Status become_subreaper();
 
-// The kernel sends `signal` to this process when its parent ends. Cleared by fork. False if the parent has ended
-// already.
+// The kernel sends `signal` to this process when its parent ends. A fork clears this setting. False if the parent has
+// ended already.
 bool die_with_parent(int signal, pid_t expected_parent);
 
-// Nothing if there is no such process, or if it is hidden from this user.
+// Returns nullopt if there is no such process, or if it is hidden from this user.
 std::optional<pid_t> parent_of(pid_t process);
 
-// When the process began, in ticks of the kernel: number and time together name one process, as long as the machine
-// runs. Nothing if there is no such process, or if /proc has other process numbers than this process.
+// Returns when the process began, in ticks of the kernel. Number and time together name one process, as long as the
+// machine runs. Returns nullopt if there is no such process, or if /proc shows other process numbers than those of this
+// process.
 std::optional<std::uint64_t> began_at(pid_t process);
-// Equal for processes whose numbers belong to the same space (a PID namespace of the machine since its start).
+// Returns a text that is equal for processes whose numbers belong to the same space (a PID namespace of the machine
+// since its start).
 std::string process_space();
 
 struct Descendant {
@@ -51,19 +52,19 @@ struct Descendant {
   pid_t parent = 0;
   pid_t group = 0;
 };
-// All descendants of `ancestor`, in no particular order. Zombies are among them, since a process whose first thread has
-// ended looks like one while its other threads run. It is a snapshot: what is forked meanwhile is missing, so repeat
-// it.
+// Returns all descendants of `ancestor`, in no particular order. They include zombies, because a process whose first
+// thread has ended looks like a zombie while its other threads run. The list is a snapshot without processes that are
+// forked meanwhile, so repeat the call.
 std::vector<Descendant> descendants_of(pid_t ancestor);
 
-// Signals exactly that process: nothing happens if it has ended and its number belongs to another by now.
+// Signals exactly this process. Does nothing if it has ended and its number belongs to another process by now.
 void signal_descendant(const Descendant& descendant, int signal);
 
-// True while this process has children at all, zombies included. A subreaper without children has no descendants.
+// True while this process has any children, zombies included. A subreaper without children has no descendants.
 bool has_children();
 
-// Where `program` lies, as execvp would find it along `path`. The error's message says what is wrong; `exit_code` gets
-// the shell's convention: 127 not found, 126 found but not executable.
+// Returns the path of `program` as execvp would find it along `path`. The error's message says what is wrong.
+// `exit_code` gets the code that a shell would give: 127 not found, 126 found but not executable.
 Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code);
 
 }  // namespace hvd::posix

@@ -36,7 +36,7 @@ void OrderOfEnds::add(pid_t child) {
 }
 
 std::optional<pid_t> OrderOfEnds::next() {
-  // The kernel queues them when they become readable.
+  // The kernel lists the handles in the order in which they became readable.
   epoll_event first{};
   if (handles_.empty() || ::epoll_wait(ended_.descriptor(), &first, 1, 0) != 1) return std::nullopt;
   auto child = handles_.extract(static_cast<pid_t>(first.data.u64));

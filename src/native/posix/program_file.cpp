@@ -14,7 +14,7 @@
 namespace hvd::posix {
 namespace {
 
-constexpr int most_scripts = 4;  // that are each other's interpreters, as the kernel has it
+constexpr int most_scripts = 4;  // scripts may be interpreters of scripts; the kernel has this limit
 constexpr std::size_t longest_name = 4096;
 constexpr std::size_t most_entries = 4096;
 
@@ -22,7 +22,7 @@ class File {
  public:
   explicit File(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
 
-  // Up to that many bytes; fewer at the end of the file.
+  // Returns up to `size` bytes; fewer at the end of the file.
   std::string text(std::uint64_t at, std::size_t size) const {
     std::string text(size, '\0');
     ssize_t count = file_ ? ::pread(file_.get(), text.data(), size, static_cast<off_t>(at)) : -1;
@@ -46,7 +46,7 @@ class File {
   FileDescriptor file_;
 };
 
-// The first word behind "#!".
+// Returns the first word after "#!".
 std::string interpreter_in(const std::string& beginning) {
   std::string line =
       beginning.substr(2, beginning.find('\n') == std::string::npos ? std::string::npos : beginning.find('\n') - 2);
@@ -68,8 +68,8 @@ std::vector<ElfW(Phdr)> segments_of(const File& file, const ElfW(Ehdr) & header)
 }
 
 std::vector<std::string> libraries_of(const File& file, const std::vector<ElfW(Phdr)>& segments) {
-  std::vector<std::uint64_t> names;  // within the table of strings
-  std::uint64_t strings = 0;         // where that is in memory
+  std::vector<std::uint64_t> names;  // positions in the table of strings
+  std::uint64_t strings = 0;         // where the table of strings is in memory
   for (const auto& segment : segments) {
     if (segment.p_type != PT_DYNAMIC) continue;
     std::size_t count = std::min<std::size_t>(segment.p_filesz / sizeof(ElfW(Dyn)), most_entries);

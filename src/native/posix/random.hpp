@@ -1,5 +1,5 @@
 #pragma once
-// Bytes that nobody can guess, from the kernel.
+// Random bytes from the kernel, which nobody can guess.
 #include <string>
 
 #include "base/bytes.hpp"

@@ -41,7 +41,8 @@ std::string folder_of_code(const void* address) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
   std::string path(info.dli_fname);
-  // The entry of the main program is argv[0], which may be a bare name found through PATH: the kernel knows the file.
+  // The entry of the main program is argv[0], which may be a bare name that was found through PATH. /proc/self/exe
+  // leads to its file.
   if (path.find('/') == std::string::npos) path = "/proc/self/exe";
   std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   if (real == nullptr) return {};

@@ -1,5 +1,5 @@
 #pragma once
-// Owner of a shared object opened at run time.
+// Owns a shared object that was opened at run time.
 #include <string>
 #include <utility>
 
@@ -9,8 +9,8 @@ namespace hvd::posix {
 
 class SharedLibrary {
  public:
-  // `name` is a path, or a soname for the loader's own search. `flags` are dlopen's. The error holds the loader's
-  // words.
+  // `name` is a path, or a soname that the loader searches for. `flags` are those of dlopen. The error contains the
+  // loader's text.
   static Result<SharedLibrary> open(const char* name, int flags);
 
   SharedLibrary() = default;
@@ -21,7 +21,7 @@ class SharedLibrary {
   SharedLibrary& operator=(const SharedLibrary&) = delete;
   ~SharedLibrary();
 
-  // Null if the object does not define it.
+  // Returns null if the object does not define the symbol.
   void* symbol(const char* name) const noexcept;
   const std::string& path() const noexcept { return path_; }
 
@@ -30,10 +30,10 @@ class SharedLibrary {
   std::string path_;
 };
 
-// What the loader said of this thread's last call that failed; `otherwise` if it said nothing.
+// Returns the loader's text about this thread's last call that failed; `otherwise` if there is none.
 std::string loader_error(const std::string& otherwise);
 
-// The folder of the executable or shared object that contains a piece of code or data; empty if that is unknown.
+// Returns the folder of the executable or shared object that contains a piece of code or data; empty if it is unknown.
 std::string folder_of_code(const void* address);
 
 }  // namespace hvd::posix

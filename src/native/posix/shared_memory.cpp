@@ -35,7 +35,8 @@ Result<void*> map_pages(int descriptor, std::size_t bytes, std::string_view labe
 Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t bytes) {
   SharedMemory memory;
   if (bytes == 0) return Error(ErrorCode::invalid_argument, "shared memory of 0 bytes was asked for");
-  // Asked before a page is touched: beyond a control group's limit the kernel does not refuse, it kills.
+  // The available memory is checked before a page is touched: beyond a control group's limit the kernel kills the
+  // process and reports no error.
   AvailableMemory available = available_memory();
   if (available.bytes < 0 || bytes > static_cast<std::size_t>(available.bytes)) {
     return too_little(label, bytes,
@@ -57,7 +58,7 @@ Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t by
     if (reason == ENOSPC || reason == ENOMEM) return too_little(label, bytes, "the kernel has no more pages");
     if (reason != EOPNOTSUPP) return system_error("fallocate of " + std::to_string(bytes) + " bytes", reason);
   }
-  // Nobody can shrink it while it is in use, which would cause a SIGBUS.
+  // Seals the file, so that nobody can shrink it while it is in use. Shrinking would cause a SIGBUS.
   ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   auto data = map_pages(descriptor, bytes, label);
   if (!data) return std::move(data.error());
@@ -105,7 +106,7 @@ bool make_private(void* pages, std::size_t bytes) noexcept {
   void* own = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (own == MAP_FAILED) return false;
   std::memcpy(own, pages, bytes);
-  // One step replaces the pages: other threads never see a moment without them.
+  // The pages are replaced in one step, so other threads always see them.
   if (::mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED) return true;
   ::munmap(own, bytes);
   return false;

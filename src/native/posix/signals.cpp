@@ -14,12 +14,13 @@ Result<SignalReader> SignalReader::open(std::initializer_list<int> signals, Chil
   sigemptyset(&wanted);
   for (int signal : signals) {
     struct sigaction current {};
-    // A signal that was ignored when we were started (nohup) stays ignored; a blocked one would be read all the same.
+    // A signal that was ignored when this process was started (nohup) stays ignored. If it were blocked, it would be
+    // read in spite of that.
     if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
     sigaddset(&wanted, signal);
   }
   if (sigismember(&wanted, SIGCHLD) == 1) {
-    // An inherited "ignore" would let the kernel reap our children.
+    // If this setting were inherited as "ignore", the kernel would reap our children.
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     action.sa_flags = news == ChildNews::ends ? SA_NOCLDSTOP : 0;
@@ -73,7 +74,7 @@ void end_by_signal(int signal) {
 }
 
 std::string name_of_signal(int signal) {
-  // sigabbrev_np came with glibc 2.32.
+  // glibc has sigabbrev_np only since 2.32.
 #define HVD_SIGNAL(name) \
   case name: return #name;
   switch (signal) {

@@ -1,5 +1,5 @@
 #pragma once
-// Signals as readable events, and what a child needs to start with a clean slate.
+// Signals as readable events, and the original signal settings for a child.
 #include <signal.h>
 
 #include <initializer_list>
@@ -13,14 +13,14 @@ namespace hvd::posix {
 
 struct SignalEvent {
   int signal = 0;
-  pid_t sender = 0;  // for SIGCHLD: the child that the kernel queued the signal for, the first that had news
+  pid_t sender = 0;  // for SIGCHLD: the child for which the kernel queued the signal, the first one with news
 };
 
-// What SIGCHLD tells of.
+// The news that SIGCHLD reports.
 enum class ChildNews { ends, ends_and_stops };
 
-// Blocks some signals for the calling thread (and the threads it starts later) and makes them readable. Construct it
-// before any other thread exists. The destructor restores the mask.
+// Blocks some signals for the calling thread (and for the threads that it starts later) and makes them readable.
+// Construct it before any other thread exists. The destructor restores the mask.
 class SignalReader {
  public:
   static Result<SignalReader> open(std::initializer_list<int> signals, ChildNews news = ChildNews::ends);
@@ -37,20 +37,21 @@ class SignalReader {
   sigset_t previous_mask_{};
 };
 
-// The state that this process was started with. A child gets it again, whatever we block or ignore meanwhile.
+// The signal settings with which this process was started. A child gets them again, even if this process blocks or
+// ignores signals meanwhile.
 struct SignalState {
   sigset_t mask{};
   bool pipe_ignored = false, file_size_ignored = false;
   static SignalState of_this_process();
 };
 
-// For a child between fork and exec: everything as `before`, and no handler of ours.
+// For a child between fork and exec: restores all settings of `before`, and removes our handlers.
 void restore_signals(const SignalState& before);
 
-// Ends this process as the signal does if nobody handles it. Returns for one that does not end a process.
+// Ends this process as the signal does if nobody handles it. Returns if the signal does not end a process.
 void end_by_signal(int signal);
 
-// "SIGKILL"; "signal 77" for one without a name.
+// Returns a text like "SIGKILL"; "signal 77" for a signal without a name.
 std::string name_of_signal(int signal);
 
 }  // namespace hvd::posix

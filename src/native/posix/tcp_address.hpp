@@ -1,5 +1,5 @@
 #pragma once
-// An address and port of TCP, IPv4 or IPv6, and the addresses that this host has.
+// An address and port of TCP, IPv4 or IPv6; and the addresses of this host.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -15,23 +15,23 @@ namespace hvd::posix {
 
 class TcpAddress {
  public:
-  // From what the kernel filled in; nothing unless it is IPv4 or IPv6. An IPv4 address inside of an IPv6 one becomes
-  // IPv4.
+  // Reads an address that the kernel has filled in. Returns nullopt unless it is IPv4 or IPv6. An IPv4 address inside
+  // of an IPv6 address becomes IPv4.
   static std::optional<TcpAddress> of(const sockaddr* address);
-  // "10.0.0.3:41234", "[fd00::3]:41234"
+  // Reads "10.0.0.3:41234" or "[fd00::3]:41234".
   static std::optional<TcpAddress> parse(std::string_view text);
-  // The addresses of the two ends of a connection.
+  // Return the addresses of this end and of the other end of a connection.
   static std::optional<TcpAddress> here(int socket);
   static std::optional<TcpAddress> there(int socket);
 
-  std::string text() const;  // as parse() reads it
+  std::string text() const;  // the form that parse() reads
   std::string host() const;  // "10.0.0.3", "fd00::3"
   std::uint16_t port() const;
   TcpAddress with_port(std::uint16_t port) const;
   int family() const { return is_v6_ ? AF_INET6 : AF_INET; }
   bool is_loopback() const;
   bool is_link_local() const;
-  // Whether both are of one family and have the first `bits` of the address in common.
+  // True if the two addresses are of one family and have equal first `bits` bits.
   bool shares_prefix(const TcpAddress& other, int bits) const;
   bool is_same_host(const TcpAddress& other) const;
 
@@ -52,14 +52,14 @@ struct InterfaceAddress {
 };
 struct Interface {
   std::string name;
-  bool is_running = false;  // up, and connected to something: false for a bridge without containers
+  bool is_running = false;  // up, and connected to something; false for a bridge without containers
   bool is_loopback = false;
   bool is_bridge = false;
   std::vector<InterfaceAddress> addresses;
 };
-// The interfaces of this host in the kernel's order, also those without addresses.
+// Returns the interfaces of this host in the kernel's order, also those without addresses.
 Result<std::vector<Interface>> interfaces();
-// The error for the case that none of the wanted interfaces is among `found`.
+// Makes the error for the case that none of the wanted interfaces is among `found`.
 Error none_of_the_interfaces(const std::vector<std::string>& asked, const std::vector<Interface>& found);
 
 }  // namespace hvd::posix

@@ -10,7 +10,7 @@
 namespace hvd::posix {
 namespace {
 
-// All ranks may connect to one at the same time; the kernel limits it to net.core.somaxconn.
+// All ranks may connect to one rank at the same time. The kernel limits the queue to net.core.somaxconn.
 constexpr int longest_queue = 4096;
 
 Status set_option(int socket, int level, int name, int value) {
@@ -29,7 +29,7 @@ Result<FileDescriptor> new_socket(int family) {
 Result<FileDescriptor> listen_on_tcp(const TcpAddress& address) {
   auto socket = new_socket(address.family());
   if (!socket) return socket;
-  // A connection of an earlier job in TIME_WAIT must not keep its port from us.
+  // Without this option a connection of an earlier job in TIME_WAIT would keep its port from us.
   HVD_RETURN_IF_ERROR(set_option(socket->get(), SOL_SOCKET, SO_REUSEADDR, 1));
   if (address.family() == AF_INET6) HVD_RETURN_IF_ERROR(set_option(socket->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1));
   if (::bind(socket->get(), address.data(), address.size()) != 0 || ::listen(socket->get(), longest_queue) != 0) {
@@ -47,7 +47,7 @@ Result<Accepted> accept_from_tcp(int listener) {
     FileDescriptor socket(::accept4(listener, plain, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) return Accepted{std::move(socket), TcpAddress::of(plain)};
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Accepted{};
-    // The other errors of accept(2) concern only that one connection.
+    // The other errors of accept(2) concern only one connection.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EBADF || errno == EINVAL)
       return system_error("cannot accept a TCP connection", errno);
   }
@@ -58,7 +58,7 @@ Begun begin_connecting(const TcpAddress& to, const std::optional<TcpAddress>& fr
   int one = 1;
   bool is_ready = static_cast<bool>(begun.socket);
   if (is_ready && from) {
-    // Without the option each bind() would take a port for the whole host.
+    // Without this option each bind() would take a port for the whole host.
     is_ready = ::setsockopt(begun.socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one) == 0 &&
                ::bind(begun.socket.get(), from->data(), from->size()) == 0;
   }
@@ -76,8 +76,8 @@ int outcome_of_connecting(int socket) {
 }
 
 Status prepare_connection(int socket, std::chrono::milliseconds patience) {
-  // Probes at patience - 3 intervals, then every interval; with a user timeout the first probe past it ends the
-  // connection (tcp(7)). The kernel counts in seconds here.
+  // The kernel probes first at patience - 3 intervals, then in every interval. With a user timeout the first probe
+  // after that time ends the connection (tcp(7)). The kernel counts in seconds here.
   auto seconds = static_cast<int>(std::max<std::int64_t>(patience.count() / 1000, 1));
   int interval = std::max(seconds / 5, 1);
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1));
@@ -100,13 +100,13 @@ std::optional<SendingState> sending_state(int socket) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ::ioctl(socket, SIOCOUTQNSD, &unsent) != 0)
     return std::nullopt;
   bool is_repeating = info.tcpi_retransmits > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
-  // Linux answers one such question in half a second (tcp_invalid_ratelimit), so a missing answer means nothing.
+  // Linux answers only one such question in half a second (tcp_invalid_ratelimit), so one missing answer means nothing.
   return SendingState{unsent > 0, is_repeating || info.tcpi_probes > 1,
                       std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
-// To be able to wait for so many bytes the kernel makes room for them (tcp_set_rcvlowat), and keeps that room when
-// nobody waits any more.
+// If a reader waits for this number of bytes, the kernel makes room for them (tcp_set_rcvlowat). It keeps that room
+// when nobody waits any more.
 void widen_receive_window(int socket, int bytes) {
   for (int least : {bytes, 1}) ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
 }

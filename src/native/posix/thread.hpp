@@ -1,5 +1,5 @@
 #pragma once
-// Threads of ours inside somebody else's program.
+// Threads of ours inside of the user's program.
 #include <functional>
 #include <thread>
 
@@ -7,8 +7,9 @@
 
 namespace hvd::posix {
 
-// Runs `body` on a thread that handles no signal, since signals are the program's. `name` is what debuggers show, at
-// most 15 letters. Fails if there is no process (ulimit -u) or no address space for its stack (ulimit -v).
+// Runs `body` on a thread that handles no signal, because signals belong to the program. `name` is the name that
+// debuggers show, at most 15 letters. Fails if no thread can be made (ulimit -u), or if there is no address space for
+// its stack (ulimit -v).
 Result<std::thread> start_thread(const char* name, std::function<void()> body);
 
 }  // namespace hvd::posix

@@ -48,7 +48,7 @@ Result<ListeningSocket> listen_on_unix_socket() {
   if (!socket) return std::move(socket.error());
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  // For an empty name the kernel chooses one that nobody has (unix(7), autobind).
+  // If the name is empty, the kernel chooses a name that nobody has (unix(7), autobind).
   if (::bind(socket->get(), reinterpret_cast<sockaddr*>(&name), sizeof(sa_family_t)) != 0) {
     return system_error("bind of a unix socket", errno);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Descriptors that are waited for together, each under a number that its owner chose: an epoll(7), which can itself be
-// waited for.
+// A list of descriptors that are waited for together, each under a number that its owner chose. It is an epoll(7), and
+// the list itself can be waited for, too.
 #include <cstdint>
 
 #include "base/result.hpp"
@@ -13,9 +13,9 @@ class WatchList {
   WatchList() = default;
   static Result<WatchList> open();  // close-on-exec
 
-  // Watches it until it can be read. It leaves the list when every process that has a copy has closed it. A process
-  // that was forked meanwhile has one until it executes a program, and may hang there: until then its number may still
-  // come up.
+  // Watches the descriptor for data to read. It leaves the list when every process that has a copy has closed its copy.
+  // A process that was forked meanwhile has a copy until it executes a program, and may hang before that. Until then
+  // the descriptor's number may still be reported.
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
   void remove(int descriptor);                     // at once

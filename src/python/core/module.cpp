@@ -2,7 +2,10 @@
 // Python from 3.9 on. Pointers are passed as integers (tensor.data_ptr()). It knows no framework.
 #include "python/core/python_api.hpp"
 
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <vector>
 
 #include "python/core/again.hpp"
@@ -164,6 +167,37 @@ PyObject* timeline_stop(PyObject*, PyObject*) {
   return status == HVD_OK ? none() : raise_refused(status);
 }
 
+// should_stop(process set's id) -> bool
+PyObject* should_stop(PyObject*, PyObject* argument) {
+  const long set = PyLong_AsLong(argument);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  if (runtime == nullptr) return nullptr;
+  const bool is_known = set >= 0 && set <= std::numeric_limits<int>::max();
+  const int stops = hvd_should_stop(runtime, is_known ? static_cast<int>(set) : -1);
+  return stops < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(stops);
+}
+
+PyObject* request_stop(PyObject*, PyObject* arguments) {
+  const char* reason = nullptr;
+  if (!PyArg_ParseTuple(arguments, "z:request_stop", &reason)) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  if (runtime == nullptr) return nullptr;
+  const hvd_status status = hvd_request_stop(runtime, reason);
+  return status == HVD_OK ? none() : raise_refused(status);
+}
+
+PyObject* stop_reason(PyObject*, PyObject*) {
+  hvd_runtime* runtime = runtime_or_raise(PyExc_ValueError);
+  if (runtime == nullptr) return nullptr;
+  hvd_stop_cause cause = HVD_STOP_PROGRAM;
+  const char* reason = hvd_stop_reason(runtime, &cause);
+  if (reason == nullptr) return none();
+  constexpr std::array causes = {"program", "warned", "terminated", "time"};
+  PyObject* text = PyUnicode_DecodeUTF8(reason, static_cast<Py_ssize_t>(std::strlen(reason)), "replace");
+  return text == nullptr ? nullptr : Py_BuildValue("(sN)", causes.at(cause), text);
+}
+
 void append_knob(void* list, const char* name, const char* kind, const char* default_value, const char* meaning) {
   PyObject* row = Py_BuildValue("(ssss)", name, kind, default_value, meaning);
   if (row == nullptr) return;
@@ -175,6 +209,20 @@ PyObject* knobs(PyObject*, PyObject*) {
   PyObject* list = PyList_New(0);
   if (list != nullptr) hvd_visit_knobs(&append_knob, list);
   return list;
+}
+
+void append_setting(void* list, const char* name, const char* value, const char* origin) {
+  PyObject* row = Py_BuildValue("(sss)", name, value, origin);
+  if (row == nullptr) return;
+  PyList_Append(static_cast<PyObject*>(list), row);
+  Py_DecRef(row);
+}
+
+PyObject* settings(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  if (list == nullptr || hvd_visit_settings(&append_setting, list) == HVD_OK) return list;
+  Py_DecRef(list);
+  return raise_refused(HVD_INVALID_ARGUMENT);
 }
 
 PyObject* version(PyObject*, PyObject*) {
@@ -241,6 +289,9 @@ PyMethodDef functions[] = {
      "process_set(id) -> (this rank's place, or -1; the set's ranks). ValueError for one that there is not."},
     {"add_process_set", add_process_set, METH_O, "add_process_set(ranks) -> id. Collective over all ranks of the job."},
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(id). Collective over all ranks of the job."},
+    {"should_stop", should_stop, METH_O, "should_stop(process set's id) -> bool: the loop is to be left now."},
+    {"request_stop", request_stop, METH_VARARGS, "request_stop(reason or None): all ranks are to leave their loops."},
+    {"stop_reason", stop_reason, METH_NOARGS, "(cause, text), or None while nobody wishes to stop."},
     {"timeline_start", timeline_start, METH_VARARGS, "timeline_start(path, mark_cycles)"},
     {"timeline_stop", timeline_stop, METH_NOARGS, "Closes the timeline's file, if there is one."},
     {"shared_allocate", shared_allocate, METH_O,
@@ -259,6 +310,8 @@ PyMethodDef functions[] = {
     {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},
+    {"settings", settings, METH_NOARGS,
+     "[(name, value, origin), ...] of all HOROVOD_* settings of this process; ValueError if a file of them is faulty."},
     {"version", version, METH_NOARGS, "The runtime's version."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -23,6 +23,11 @@ _atexit_registered = False
 is_forked = False  # this process was forked from one that may be a rank
 
 
+def setting(name):
+    """The value of a HOROVOD_* setting: the environment's, else that of a file of the user or the site."""
+    return next(value for known, value, _ in _core.settings() if known == name)
+
+
 class RecentlyUsed(dict):
     """A dict of the recently used entries; `table[key]` is None if the key is not there.
 

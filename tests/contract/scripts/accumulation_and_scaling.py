@@ -1,4 +1,5 @@
-"""Gradients of several passes, automatic mixed precision with a GradScaler, clipping between synchronize and step."""
+"""A training script that accumulates gradients of several passes, uses automatic mixed precision with a GradScaler, and
+clips between synchronize() and step()."""
 import torch
 from torch import nn
 
@@ -22,7 +23,7 @@ class Block(nn.Module):
 
 
 class Copier(nn.Module):
-    """Says which token came first."""
+    """A network that learns to say which token came first."""
 
     def __init__(self, tokens=8, width=16, length=6):
         super().__init__()
@@ -70,7 +71,7 @@ def main():
         if step % 20 == 0 and hvd.rank() == 0:
             print(f"step {step}: loss {losses[-1]:.3f}, norm {norms[-1]:.3f}, scale {scaler.get_scale():.0f}")
     assert losses[-1] < losses[0] / 2, (losses[0], losses[-1])
-    # Clipping comes after the reduction: all ranks saw the same norm and made the same step.
+    # The script clips after the reduction, so that all ranks had the same norm and made the same step.
     for kept in (torch.tensor(norms), torch.cat([parameter.detach().flatten() for parameter in model.parameters()])):
         rows = hvd.allgather(kept.unsqueeze(0))
         assert all(torch.equal(row, rows[0]) for row in rows), "ranks differ"

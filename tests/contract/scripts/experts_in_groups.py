@@ -1,6 +1,7 @@
-"""A mixture of experts, one per rank: rows travel to their expert and back with alltoall, the rest is replicated.
+"""A mixture of experts with one expert on each rank. Rows travel to their expert and back with alltoall; all other
+layers are the same on every rank (replicated).
 
-Process sets: the global one for what is replicated, a set of one rank for each expert.
+The process set of the replicated parameters is the global one. Each expert has a process set of one rank.
 """
 import torch
 from torch import nn
@@ -11,17 +12,17 @@ STEPS, BATCH, WIDTH = 150, 64, 8
 
 
 class Experts(nn.Module):
-    """This rank's expert works on the rows that all ranks send it."""
+    """The layer of experts. This rank's expert computes the rows that all ranks send to it."""
 
     def __init__(self, process_set):
         super().__init__()
         self.process_set = process_set
         self.gate = nn.Linear(WIDTH, process_set.size())
-        torch.manual_seed(10 + hvd.rank())  # experts differ
+        torch.manual_seed(10 + hvd.rank())  # the experts of the ranks differ
         self.expert = nn.Sequential(nn.Linear(WIDTH, 32), nn.Tanh(), nn.Linear(32, WIDTH))
 
     def forward(self, rows):
-        noise = torch.randn(len(rows), self.process_set.size())  # no expert goes without rows
+        noise = torch.randn(len(rows), self.process_set.size())  # the noise makes sure that every expert gets rows
         weights = torch.softmax(self.gate(rows) + noise, dim=1)
         best, chosen = weights.max(dim=1)
         order = torch.argsort(chosen, stable=True)
@@ -33,7 +34,7 @@ class Experts(nn.Module):
 
 
 def data(random):
-    """Four clusters, each with a rotation of its own."""
+    """Random rows in four clusters, and as their target the rows turned by the rotation of their cluster."""
     cluster = torch.randint(0, 4, (BATCH,), generator=random)
     rows = torch.randn(BATCH, WIDTH, generator=random) * 0.5
     rows[torch.arange(BATCH), cluster] += 3.0
@@ -55,7 +56,7 @@ def main():
     optimizers = [
         hvd.DistributedOptimizer(torch.optim.Adam([parameter for _, parameter in replicated], lr=0.005),
                                  named_parameters=replicated, process_set=everyone),
-        # Of its expert a rank has the only copy: averaged in a set of one.
+        # A rank has the only copy of its expert, whose gradients are averaged in a process set of this rank alone.
         hvd.DistributedOptimizer(torch.optim.Adam([parameter for _, parameter in own], lr=0.01), named_parameters=own,
                                  process_set=singles[rank]),
     ]

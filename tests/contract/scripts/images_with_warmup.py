@@ -1,4 +1,5 @@
-"""Small images, a convolutional network: DistributedSampler, learning rate warmup, averaged metrics, checkpoint."""
+"""A training script for a convolutional network on small images, with a DistributedSampler, learning rate warmup,
+averaged metrics and a checkpoint."""
 import os
 import tempfile
 
@@ -29,7 +30,7 @@ class Net(torch.nn.Module):
 
 
 def images(count, seed):
-    """Bright squares in one of four corners."""
+    """Random images with a bright square in one of four corners, and the corner as the label."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 4, (count,), generator=generator)
     data = torch.randn(count, 1, 16, 16, generator=generator) * 0.7
@@ -41,7 +42,7 @@ def images(count, seed):
 
 def learning_rate(epoch, batch, batches):
     progress = epoch + (batch + 1) / batches
-    if progress < WARMUP_EPOCHS:  # from the rate of one worker to that of all
+    if progress < WARMUP_EPOCHS:  # the rate grows from that of one rank to that of all ranks
         return BASE_LR * (progress * (hvd.size() - 1) / WARMUP_EPOCHS + 1)
     return BASE_LR * hvd.size() * (0.5 if epoch >= EPOCHS - 2 else 1.0)
 
@@ -95,7 +96,7 @@ def main():
             checkpoint = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(checkpoint, os.path.join(folder, "last.pt"))
 
-    # Start again from what rank 0 wrote: only rank 0 reads it.
+    # Training starts again from the checkpoint that rank 0 wrote. Only rank 0 reads the checkpoint.
     again = Net()
     if hvd.rank() == 0:
         again.load_state_dict(torch.load(os.path.join(folder, "last.pt"))["model"])

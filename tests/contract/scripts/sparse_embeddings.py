@@ -1,4 +1,5 @@
-"""Users and items with sparse embeddings: SparseAdam for them, Adam for the dense part, ratings as data."""
+"""A training script that learns ratings of items by users. The embeddings have sparse gradients and are trained by
+SparseAdam, the dense layers by Adam."""
 import torch
 from torch import nn
 
@@ -44,7 +45,7 @@ def main():
     for optimizer in optimizers:
         hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
     user, items, target = ratings(seed=10 + hvd.rank(), count=1200)
-    scale = hvd.allreduce(target.pow(2).mean(), name="scale").sqrt()  # the same on all ranks
+    scale = hvd.allreduce(target.pow(2).mean(), name="scale").sqrt()  # the scale is the same on all ranks
     losses = []
     for epoch in range(EPOCHS):
         order = torch.randperm(len(user), generator=torch.Generator().manual_seed(epoch * 100 + hvd.rank()))
@@ -63,7 +64,7 @@ def main():
             print(f"epoch {epoch}: loss {losses[-1]:.3f}")
     assert losses[-1] < losses[0] / 2, losses
 
-    # By hand, as with a gradient that no optimizer has: only rows in use travel.
+    # Calls sparse_allreduce directly, without an optimizer. Only the rows in use travel.
     table = torch.sparse_coo_tensor(torch.tensor([[hvd.rank(), 5]]), torch.ones(2, WIDTH), (ITEMS, WIDTH))
     summed = hvd.sparse_allreduce_async(table, name="table", op=hvd.Sum)().to_dense()
     assert summed[5].tolist() == [hvd.size() + (hvd.size() > 5)] * WIDTH and summed[0].tolist() == [1.0] * WIDTH

@@ -1,4 +1,5 @@
-"""A generator and a discriminator, each with an optimizer of its own, and SyncBatchNorm in the generator."""
+"""A training script for a generator and a discriminator with an optimizer for each, and SyncBatchNorm in the
+generator."""
 import torch
 from torch import nn
 
@@ -8,13 +9,13 @@ STEPS, BATCH, NOISE = 150, 32, 4
 
 
 def real(generator):
-    """Points on a line with some noise."""
+    """Random points on a line, with some noise."""
     x = torch.rand(BATCH, 1, generator=generator) * 2 - 1
     return torch.cat([x, 2 * x + 0.5], dim=1) + torch.randn(BATCH, 2, generator=generator) * 0.05
 
 
 def distance(points):
-    """How far from the line."""
+    """The mean distance of the points from the line."""
     return (points[:, 1] - 2 * points[:, 0] - 0.5).abs().mean()
 
 
@@ -42,7 +43,7 @@ def main():
     ones, zeros = torch.ones(BATCH, 1), torch.zeros(BATCH, 1)
     before = distance(generator_net(torch.randn(BATCH, NOISE, generator=random))).item()
     for step in range(STEPS):
-        # The discriminator: real against generated, one update of its own.
+        # One update of the discriminator, with real and generated points.
         d_optimizer.zero_grad()
         generated = generator_net(torch.randn(BATCH, NOISE, generator=random))
         d_loss = criterion(discriminator_net(real(random)), ones)
@@ -50,7 +51,7 @@ def main():
         d_loss.backward()
         d_optimizer.step()
 
-        # The generator: the discriminator is not to learn from this pass.
+        # One update of the generator. The discriminator is frozen, because it must not learn from this pass.
         for parameter in discriminator_net.parameters():
             parameter.requires_grad_(False)
         g_optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""A recurrent network; ranks have different numbers of batches and say so with hvd.join(); metrics by rank gathered."""
+"""A recurrent network. Ranks have different numbers of batches, and call hvd.join() after their last one. The metrics
+of the ranks are gathered."""
 import torch
 from torch import nn
 
@@ -8,7 +9,7 @@ EPOCHS, LENGTH, BATCH = 6, 12, 16
 
 
 class Counter(nn.Module):
-    """How many ones does a sequence have?"""
+    """A network that learns to count the ones in a sequence."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +25,7 @@ class Counter(nn.Module):
 
 
 def batches(rank, epoch):
-    """Rank 0 has the fewest."""
+    """The batches of a rank. Rank 0 has the fewest."""
     random = torch.Generator().manual_seed(1000 * rank + epoch)
     for _ in range(20 + 7 * rank + epoch % 3):
         lengths = torch.randint(3, LENGTH + 1, (BATCH,), generator=random)
@@ -36,7 +37,7 @@ def batches(rank, epoch):
 def main():
     hvd.init()
     torch.set_num_threads(1)
-    torch.manual_seed(hvd.rank())  # the broadcast makes them equal
+    torch.manual_seed(hvd.rank())  # different models, which the broadcast makes equal
     model = Counter()
     optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.01),
                                          named_parameters=model.named_parameters())
@@ -51,10 +52,11 @@ def main():
             loss.backward()
             optimizer.step()
             total, count = total + loss.item(), count + 1
-        last = hvd.join()  # the others may still have batches
+        last = hvd.join()  # other ranks may still have batches
         counts = hvd.allgather(torch.tensor([count]), name="counts")
         assert last == hvd.size() - 1 and counts.tolist() == sorted(counts.tolist()), (last, counts)
-        # Who went on after others had stopped has other parameters: everybody takes over the last one's.
+        # A rank that trained on after others had joined has other parameters. All ranks take over those of the last
+        # rank.
         hvd.broadcast_parameters(model.state_dict(), root_rank=last)
         hvd.broadcast_optimizer_state(optimizer, root_rank=last)
         sums = hvd.allreduce(torch.tensor([total, count]), op=hvd.Sum, name="loss")

@@ -1,4 +1,4 @@
-// The standard that horovod.hpp needs comes with the package.
+// The installed package asks the compiler for the C++ standard that horovod.hpp needs; this project does not.
 #include <horovod.hpp>
 #include <iostream>
 

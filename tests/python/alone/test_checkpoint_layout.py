@@ -1,4 +1,5 @@
-"""docs/checkpoint-layout.md is enough to read a checkpoint with h5py alone; our HDF5 and h5py's get along."""
+"""The code in docs/checkpoint-layout.md reads a checkpoint with h5py alone. Threads may use our HDF5 and h5py's at
+once."""
 import pathlib
 import re
 import subprocess
@@ -23,7 +24,7 @@ def alone():
 @pytest.fixture(scope="module")
 def page():
     found = {}
-    exec(re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1), found)  # the page's own words
+    exec(re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1), found)  # runs the code of the page
     return found
 
 

@@ -1,4 +1,4 @@
-"""horovod.common: the small functions, exceptions and process sets."""
+"""Tests of horovod.common: small functions, exceptions and process sets."""
 import os
 import warnings
 

@@ -1,4 +1,4 @@
-"""horovod.data."""
+"""Tests of horovod.data."""
 import threading
 
 import pytest

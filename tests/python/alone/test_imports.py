@@ -1,4 +1,4 @@
-"""What importing costs: told by the modules that come along, not by the clock."""
+"""The cost of importing horovod, measured by the modules that are imported with it, not by time."""
 import subprocess
 import sys
 

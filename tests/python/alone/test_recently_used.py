@@ -1,4 +1,4 @@
-"""The table of what was used last."""
+"""Tests of RecentlyUsed, a table that keeps the entries that were used last."""
 from horovod._ops import RecentlyUsed
 
 

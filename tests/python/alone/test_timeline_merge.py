@@ -1,4 +1,4 @@
-"""Merging the timelines of ranks whose clocks differ."""
+"""Tests the merging of timelines from ranks whose clocks differ."""
 import json
 import random
 import subprocess
@@ -10,7 +10,8 @@ from horovod import timeline
 
 
 class Host:
-    """With clocks of its own; what happens is given in true microseconds."""
+    """A host with two clocks that are wrong. Its methods take the true time in microseconds, and return a clock's
+    time."""
 
     def __init__(self, node, boot, day_error=0, drift=0.0):
         self.node, self.boot, self.day_error, self.drift = node, boot, day_error, drift
@@ -23,7 +24,7 @@ class Host:
 
 
 def file_of(path, rank, host, start, batches, day_set_by=0, verb="ALLREDUCE"):
-    """A rank's file: per batch (number, begin, end) one allreduce of one tensor."""
+    """Writes a rank's timeline: one allreduce of one tensor for each (number, begin, end) of `batches`."""
     def ts(time):
         return host.steady(time) - host.steady(start)
 
@@ -53,12 +54,13 @@ def ends_by_batch(merged):
 
 
 def spread(merged):
-    """How far apart the ranks end one batch, at most."""
+    """The longest time between the ends of the same batch on two ranks."""
     return max(max(ends) - min(ends) for ends in ends_by_batch(merged).values())
 
 
 def job(folder, hosts, seconds, steps, jitter=5, late=0, verb="ALLREDUCE"):
-    """The files of two ranks on each host. `late`: how long one rank in ten batches is busy elsewhere."""
+    """Writes the timelines of two ranks on each host. In one of ten batches, drawn by chance, a rank ends `late`
+    later."""
     chance = random.Random(3)
     ends = [seconds * 1e6 * step / steps + 1000 for step in range(1, steps + 1)]
     files = []

@@ -1,4 +1,4 @@
-"""horovod.torch in a process that nobody launched: a job of one rank."""
+"""horovod.torch in a process that no launcher started. The process is a job of one rank."""
 import inspect
 import subprocess
 import sys
@@ -91,7 +91,7 @@ def test_before_init():
 
 
 class TestOptimizerArguments:
-    """What is checked before init()."""
+    """The checks of arguments that work before init()."""
 
     model = torch.nn.Linear(2, 2)
 
@@ -125,7 +125,8 @@ class TestOptimizerArguments:
 
     @pytest.mark.parametrize("arguments", [{}, dict(groups=2), dict(op=hvd.Adasum), dict(gradient_views=True)], ids=str)
     def test_nothing_is_distributed_before_init(self, arguments):
-        """It would have no hooks, then and later: every rank would train alone without a word."""
+        """Such an optimizer would get no hooks, also not after init(): every rank would train alone, without any
+        error."""
         plain = torch.optim.SGD(self.model.parameters(), lr=0.1)
         with pytest.raises(ValueError, match="not been initialized; use hvd.init"):
             hvd.DistributedOptimizer(plain, self.model.named_parameters(), **arguments)
@@ -144,7 +145,7 @@ def test_init_arguments(arguments):
 
 
 class TestProcessSetsOfOneRank:
-    """The only set there can be is the global one."""
+    """A job of one rank can have only the global process set."""
 
     def test_it_cannot_be_made_again(self):
         for ranks in ([0], []):

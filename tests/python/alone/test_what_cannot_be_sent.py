@@ -1,4 +1,4 @@
-"""Tensors that no verb can communicate: each is refused by every verb, with its name and what to do instead."""
+"""Tensors that no verb can communicate. Every verb refuses each of them; the error names the tensor and a remedy."""
 import pytest
 import torch
 
@@ -29,7 +29,7 @@ def fake():
 
 
 class Wraps(torch.Tensor):
-    """A class of the kind that quantisation and tensor parallelism make."""
+    """A tensor class that wraps another tensor, as libraries for quantisation and tensor parallelism have."""
 
     def __new__(cls, inner):
         return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)

@@ -1,4 +1,4 @@
-"""What is not part of this version says so where programs ask for it, and small names that others import are there."""
+"""Features that this version lacks raise an error that says so. Small names that other packages import exist."""
 import importlib
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""Our HDF5 library and h5py's in one process, and no library at all."""
+"""Checkpoints in a process that has both our HDF5 library and h5py's, and on a machine without any HDF5 library."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,5 @@
-"""Checkpoints between jobs: another number of ranks, two jobs in one place, ranks that die, disks that are full."""
+"""Jobs that go on from the checkpoint of an earlier job: with another number of ranks, with two jobs that use one path,
+after the death of a rank, with a full disk."""
 import os
 import pathlib
 import signal
@@ -69,7 +70,7 @@ def test_another_number_of_ranks_goes_on(tmp_path):
     run(3, program, "4", "out", cwd=tmp_path)
     run(1, program, "6", "out", cwd=tmp_path)
     whole, parts = torch.load(tmp_path / "whole" / "out"), torch.load(tmp_path / "out")
-    for name in whole:  # averages over three ranks round otherwise
+    for name in whole:  # an average over three ranks is rounded differently
         assert torch.allclose(whole[name], parts[name], rtol=1e-4, atol=1e-6)
 
 
@@ -141,11 +142,12 @@ def test_what_was_begun_is_finished_when_the_program_just_ends(tmp_path):
     """)
     run(2, program, cwd=tmp_path)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["step-000000000001.h5"]  # and no lease, and nothing half
+    assert names == ["step-000000000001.h5"]  # neither a lease nor an unfinished file is left
 
 
 def in_own_mounts(commands, program, folder):
-    """Runs the program where the mounts may be changed; skips where this machine does not allow it."""
+    """Runs the commands, then the program, in a mount namespace of their own. Skips the test if this is not allowed
+    here."""
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode != 0:
         pytest.skip("no mounts of our own here")
     script = f"{commands} && exec {sys.executable} {program}"

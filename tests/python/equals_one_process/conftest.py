@@ -1,4 +1,4 @@
-"""Every rank of a job runs these tests, in the same order; training.py says how."""
+"""Every rank of a job runs these tests in the same order. training.py explains how a test works."""
 import contextlib
 import os
 
@@ -8,7 +8,7 @@ import training
 
 import horovod.torch
 
-# Ranks that wait for different things shall fail by an error, each in its test.
+# Short limits: if ranks wait for different operations, the test must fail with an error, and not hang.
 os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
 os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "15")
 
@@ -24,7 +24,7 @@ def hvd():
 
 @pytest.fixture(scope="session", autouse=True)
 def ranks_leave_together():
-    """Who leaves ends the job for all, and one process set may be done before the other."""
+    """The first rank that leaves ends the job for all. One process set may be done earlier, so that it must wait."""
     yield
     if horovod.torch.is_initialized():
         with contextlib.suppress(horovod.torch.HorovodInternalError):

@@ -1,4 +1,4 @@
-"""Which parameters are trained changes in mid-training, and differs between ranks."""
+"""The set of parameters that are trained changes during the training, or differs between ranks."""
 import pytest
 import torch
 from training import CLASSES, FEATURES, loss, network
@@ -31,7 +31,7 @@ def test_freezing_in_mid_training(equals_one_process, make, way, set_to_none):
             optimizer.zero_grad(set_to_none=set_to_none)
             if index == 7:
                 model[0].requires_grad_(False)
-                if not set_to_none:  # a gradient of zeros would move it, in one process, too
+                if not set_to_none:  # else zeros as gradients would move the parameters, also in one process
                     model[0].weight.grad = model[0].bias.grad = None
             step(model, optimizer, batch)
         return model, optimizer
@@ -41,7 +41,7 @@ def test_freezing_in_mid_training(equals_one_process, make, way, set_to_none):
 
 @OPTIMIZERS
 def test_frozen_with_a_gradient_that_stays(equals_one_process, make):
-    """Torch steps whatever has a gradient: the last one, again and again."""
+    """A frozen parameter keeps its last gradient. Torch applies that gradient in every later step."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(make(model.parameters()), model)
@@ -94,14 +94,14 @@ def test_freezing_and_thawing_by_turns(equals_one_process, clip, way):
     equals_one_process(train)
 
 
-# ---- groups -----------------------------------------------------------------------------------------------------
+# ---- parameter groups -------------------------------------------------------------------------------------------
 
 
 @WAYS
 @pytest.mark.parametrize("frozen", [False, True], ids=["trained before by nobody", "thawed"])
 @pytest.mark.parametrize("all_named", [True, False], ids=["named", "without a name"])
 def test_adding_a_group(equals_one_process, way, frozen, all_named):
-    """It has the options that the optimizer was made with."""
+    """A group that is added later gets the options that the optimizer was made with."""
     def train(world):
         model = world.network()
         if frozen:
@@ -155,7 +155,7 @@ def test_a_group_that_is_taken_away(equals_one_process):
 
 
 def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):
-    """As libraries do that prune, or resize embeddings."""
+    """Libraries do this when they prune a layer or resize an embedding."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)
@@ -174,7 +174,7 @@ def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):
 
 
 def test_parameters_whose_values_are_replaced(equals_one_process):
-    """parameter.data = ..., as model.to() does it."""
+    """The script assigns parameter.data, as model.to() does."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
@@ -193,7 +193,8 @@ def test_parameters_whose_values_are_replaced(equals_one_process):
 
 
 def test_parameters_that_get_their_shape_after_wrapping(equals_one_process):
-    """Of lazy modules, by their first batch; each rank begins with values of its own until it has them."""
+    """Parameters of lazy modules get their shape from the first batch. Each rank then has its own values, until the
+    broadcast makes them equal."""
     def train(world):
         model = torch.nn.Sequential(torch.nn.LazyLinear(5), torch.nn.Tanh(), torch.nn.LazyLinear(CLASSES))
         optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model, begin=False)
@@ -213,7 +214,7 @@ def test_parameters_that_get_their_shape_after_wrapping(equals_one_process):
 
 
 class Branches(torch.nn.Module):
-    """Rows go through the branch that is asked for."""
+    """Several networks; the test chooses the one through which rows go."""
 
     def __init__(self, branches=2):
         super().__init__()
@@ -224,7 +225,8 @@ class Branches(torch.nn.Module):
 @OPTIMIZERS
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_unused_on_all_ranks(equals_one_process, make, set_to_none, way):
-    """No gradient, no step: weight decay leaves it where it is, in steps 5 to 11 and always."""
+    """A branch without a gradient is not stepped, not even by weight decay: one in steps 5 to 11, another in all
+    steps."""
     def train(world):
         model = world.network(Branches, 3)
         optimizer = world.wrap(make(model.parameters()), model, **way)
@@ -241,7 +243,8 @@ def test_unused_on_all_ranks(equals_one_process, make, set_to_none, way):
 @OPTIMIZERS
 @pytest.mark.parametrize("clip", [False, True], ids=["", "after synchronize and clip"])
 def test_used_on_one_rank_only(equals_one_process, make, clip, way):
-    """Its gradient is averaged with zeros: each half of a batch goes through a branch of its own, by turns."""
+    """The two halves of a batch go through different branches, which change places every three steps. The gradient of a
+    branch is averaged with zeros for the rank that did not use it."""
     def train(world):
         model = world.network(Branches)
         optimizer = world.wrap(make(model.parameters()), model, **way)
@@ -263,7 +266,8 @@ def test_used_on_one_rank_only(equals_one_process, make, clip, way):
 
 @pytest.mark.fails_on_purpose
 def test_used_on_one_rank_only_and_clipped_at_once(equals_one_process, monkeypatch):
-    """A norm over what one rank has is not that of the others: right numbers or a named error, on no rank a hang."""
+    """A rank without all gradients clips by another norm than the other ranks. The test accepts right numbers or an
+    error that names synchronize(), but no hang."""
     monkeypatch.setattr("horovod.torch.gradients.PATIENCE_SECONDS", 0.1)
 
     def train(world):
@@ -284,7 +288,7 @@ def test_used_on_one_rank_only_and_clipped_at_once(equals_one_process, monkeypat
 
 
 def test_a_rank_whose_batch_has_nothing_to_learn(equals_one_process):
-    """It does no backward pass at all in some steps."""
+    """In some steps one of the ranks does no backward pass at all."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)
@@ -302,7 +306,7 @@ def test_a_rank_whose_batch_has_nothing_to_learn(equals_one_process):
 
 @WAYS
 def test_layers_that_are_left_out_by_chance(equals_one_process, way):
-    """Stochastic depth, with the same chance on all ranks."""
+    """Stochastic depth: all ranks leave out the same layers, because they draw from equal generators."""
     def train(world):
         model = world.network(torch.nn.ModuleList, [torch.nn.Linear(FEATURES, FEATURES) for _ in range(4)])
         model.append(world.network(torch.nn.Linear, FEATURES, CLASSES))
@@ -339,7 +343,7 @@ def test_tied_weights(equals_one_process, way):
 
 
 def test_two_optimizers_of_one_parameter(equals_one_process):
-    """Both make their step with the average."""
+    """Each of the two optimizers makes its step with the averaged gradient."""
     def train(world):
         model = world.network()
         world.begin(model)

@@ -42,7 +42,7 @@ def noise_added(model):
 
 
 def by_views(model):
-    """A handle on the gradient, taken apart."""
+    """Changes the gradient through a view of a view."""
     for parameter in model.parameters():
         parameter.grad.view(-1)[::2].clamp_(-0.01, 0.01)
 
@@ -100,7 +100,7 @@ def test_clipping(equals_one_process, optimizer, way, synchronized):
 
 
 def test_clipping_of_some_parameters(equals_one_process):
-    """What was not looked at is in flight until the step."""
+    """Gradients that the script does not touch stay in flight until the step."""
     equals_one_process(lambda world: loop(world, lambda model: clip_grad_norm_(model[2].weight, 0.01)))
 
 
@@ -116,7 +116,7 @@ def test_the_norm_is_that_of_the_whole_batch(equals_one_process):
 
 
 def test_gradients_read_for_a_log(equals_one_process):
-    """By all ranks, for each rank's own file."""
+    """Every rank reads its gradients, as for a log file of its own."""
     seen = []
 
     def train(world):
@@ -129,7 +129,7 @@ def test_gradients_read_for_a_log(equals_one_process):
 
 
 def test_a_step_that_is_left_out(equals_one_process):
-    """Where the norm is too large, as some loops do it; the next backward pass begins anew."""
+    """Some loops leave out a step if the norm is too large. The next backward pass begins anew."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters()), model)
@@ -151,7 +151,7 @@ def test_a_step_that_is_left_out(equals_one_process):
 
 @pytest.fixture
 def single():
-    """Autocast leaves doubles alone."""
+    """Makes float32 the default type, because autocast does not convert doubles."""
     torch.set_default_dtype(torch.float32)
 
 
@@ -164,7 +164,7 @@ def scaled_loop(world, make, clip=False, infinite_at=None, synchronized=False, *
         optimizer.zero_grad()
         value = loss(model(x), y)
         if step == infinite_at and world.rank == 0:
-            value = value * torch.inf  # of rank 0 alone: all leave this step out
+            value = value * torch.inf  # only rank 0 has infinite values, and all ranks leave this step out
         scaler.scale(value).backward()
         if synchronized:
             world.synchronize(optimizer)
@@ -198,7 +198,8 @@ def test_grad_scaler_and_ways_of_sending(equals_one_process, way, infinite_at):
 @pytest.mark.parametrize("scaler", [False, True], ids=["", "GradScaler"])
 @pytest.mark.parametrize("clip", [False, True], ids=["", "clip"])
 def test_autocast(equals_one_process, single, clip, scaler):
-    """In one process the ranks' parts one after the other: a sum in bfloat16 depends on where it is rounded."""
+    """One process computes the ranks' parts one after the other, because a sum in bfloat16 depends on where it is
+    rounded."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)

@@ -1,4 +1,4 @@
-"""torch.compile of models and of whole steps: compiled, ranks give what one process does that is not compiled."""
+"""torch.compile of models and of whole steps. Compiled ranks give the numbers of one process that is not compiled."""
 import shutil
 
 import pytest
@@ -23,7 +23,7 @@ def adam(model):
     return torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-# Inductor takes seconds, and to us is like aot_eager.
+# The backend inductor is left out: it takes seconds, and uses gradients as aot_eager does.
 @pytest.mark.parametrize("backend, when", [
     ("eager", "before wrapping"), ("eager", "after wrapping"), ("aot_eager", "before wrapping"),
     pytest.param("inductor", "before wrapping", marks=NEEDS_COMPILER)])
@@ -45,7 +45,7 @@ def test_model(equals_one_process, backend, when):
 
 
 def test_parameters_named_as_the_compiled_model_names_them(equals_one_process):
-    """_orig_mod.*, on all ranks."""
+    """The names are _orig_mod.*, on all ranks."""
     def train(world):
         model = torch.compile(world.network(), backend="eager")
         optimizer = world.wrap(adam(model), model, groups=2)

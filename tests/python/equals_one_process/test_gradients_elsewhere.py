@@ -1,4 +1,4 @@
-"""Gradients that the script reaches, reads and keeps in other ways than by p.grad.mul_()."""
+"""Gradients that the script changes, reads and keeps in other ways than by p.grad.mul_()."""
 import copy
 import ctypes
 import io
@@ -17,11 +17,11 @@ def adam(model):
     return torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-# ---- other names of one memory ----------------------------------------------------------------------------------
+# ---- several tensors of one memory------------------------------------------------------------------------------
 
 
 def in_one_buffer(model):
-    """The gradients of all parameters become views of it."""
+    """Makes one flat tensor, and makes the gradients of all parameters views of it."""
     flat = torch.zeros(sum(parameter.numel() for parameter in model.parameters()))
     for parameter, part in zip(model.parameters(), flat.split([each.numel() for each in model.parameters()])):
         parameter.grad = part.view_as(parameter)
@@ -110,7 +110,7 @@ def test_a_list_of_gradients(equals_one_process, gradient_views):
 
 @VIEWS
 def test_gradients_of_the_last_step(equals_one_process, gradient_views):
-    """Kept as they are, as methods do that go by differences of gradients."""
+    """The script keeps the gradient tensors of the last step, as methods do that use differences of gradients."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model, gradient_views=gradient_views)
@@ -132,7 +132,8 @@ def test_gradients_of_the_last_step(equals_one_process, gradient_views):
                          ids=["view", "detach"])
 @pytest.mark.fails_on_purpose
 def test_other_names_from_before_are_an_error(equals_one_process, other_name):
-    """Nothing asks before they change what is in flight, but it is seen."""
+    """A view or detached tensor from before backward() changes a gradient in flight without waiting. The change is
+    detected."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -178,7 +179,7 @@ def test_who_does_not_ask_is_right_after_synchronize(equals_one_process, how):
     equals_one_process(train)
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------
+# ---- reading gradients ------------------------------------------------------------------------------------------
 
 
 def saved(gradient):
@@ -227,7 +228,7 @@ def test_read(equals_one_process, how):
 
 
 def test_read_by_rank_0_alone(equals_one_process):
-    """A log, or a checkpoint."""
+    """Only rank 0 reads gradients, as for a log or a checkpoint."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -275,7 +276,7 @@ def test_copied_with_the_model(equals_one_process):
     equals_one_process(train)
 
 
-# ---- dropping ---------------------------------------------------------------------------------------------------
+# ---- dropping gradients -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drop", [lambda model: model.zero_grad(),
@@ -296,7 +297,7 @@ def test_a_batch_that_is_dropped_after_its_backward_pass(equals_one_process, dro
 
 
 def test_an_exception_in_a_backward_pass(equals_one_process):
-    """Out of memory, on all ranks: the batch is dropped, and training goes on."""
+    """All ranks get an exception, as when memory is exhausted. They drop the batch and go on training."""
     def train(world):
         def fail(gradient):
             if step in (3, 4, 10):

@@ -1,4 +1,4 @@
-"""The user's own hooks: on parameters, on gradients, on steps; registered before wrapping, and after."""
+"""The user's own hooks on parameters, gradients and steps, registered before or after wrapping."""
 import pytest
 import torch
 from training import loss
@@ -7,7 +7,7 @@ WHEN = pytest.mark.parametrize("when", ["before wrapping", "after wrapping"])
 
 
 def train_with(equals_one_process, when, register, make=lambda model: torch.optim.Adam(model.parameters(), lr=0.01)):
-    """register(model, optimizer) returns what is to be compared, too."""
+    """Trains and compares with one process. register(model, optimizer) returns further values to compare."""
     def train(world):
         model = world.network()
         optimizer = make(model)
@@ -47,7 +47,7 @@ def test_on_an_accumulated_gradient(equals_one_process, when):
 
 
 def test_a_hook_that_clips_what_all_ranks_gave(equals_one_process):
-    """Registered after wrapping, so it sees the average."""
+    """The hook sees the average, because it is registered after wrapping."""
     def register(model, optimizer):
         def clip(parameter):
             parameter.grad.clamp_(-0.01, 0.01)
@@ -60,7 +60,7 @@ def test_a_hook_that_clips_what_all_ranks_gave(equals_one_process):
 
 @WHEN
 def test_before_a_step(equals_one_process, when):
-    """It sees the average, and what it changes is what the step uses."""
+    """A hook before a step sees the averaged gradients, and the step uses the gradients that the hook changed."""
     def register(model, optimizer):
         seen = []
 
@@ -75,7 +75,7 @@ def test_before_a_step(equals_one_process, when):
 
 @WHEN
 def test_after_a_step(equals_one_process, when):
-    """A constraint on the parameters."""
+    """A hook after a step, which applies a constraint to the parameters."""
     def register(model, optimizer):
         calls = []
 
@@ -152,7 +152,8 @@ def test_a_hook_is_taken_away(equals_one_process):
 
 
 def test_a_step_in_the_backward_pass(equals_one_process):
-    """An optimizer for each parameter, which makes its step as soon as the gradient is there."""
+    """Each parameter has an optimizer, which makes its step during the backward pass, as soon as the gradient
+    exists."""
     def train(world):
         model = world.network()
         world.begin(model)

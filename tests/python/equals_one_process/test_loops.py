@@ -1,4 +1,4 @@
-"""Accumulation, closures, schedules, hooks: how steps are made of backward passes."""
+"""Training loops: accumulation, closures, schedules."""
 import copy
 
 import pytest
@@ -52,7 +52,7 @@ def test_a_sum_of_losses(equals_one_process):
 
 
 def test_a_loss_that_is_a_sum(equals_one_process):
-    """reduction="sum": gradients are summed over ranks, too."""
+    """With reduction="sum" the gradients must be summed over ranks, too."""
     def train(world):
         model = world.network()
         options = dict(op=world.hvd.Sum) if world.distributed else {}
@@ -130,7 +130,7 @@ def test_zero_grad(equals_one_process, set_to_none, whose):
 
 
 def test_gradients_that_the_script_computes(equals_one_process):
-    """torch.autograd.grad and p.grad = ...: no backward pass of ours sees them."""
+    """Gradients of torch.autograd.grad that the script assigns to p.grad. Our hooks do not see such gradients."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -146,7 +146,7 @@ def test_gradients_that_the_script_computes(equals_one_process):
 
 @pytest.mark.parametrize("op", ["Average", "Sum"])
 def test_synchronize_and_then_a_plain_step(equals_one_process, op):
-    """Gradients are reduced once."""
+    """The gradients are reduced only once."""
     def train(world):
         model = world.network()
         options = dict(op=getattr(world.hvd, op)) if world.distributed else {}
@@ -202,7 +202,7 @@ def test_closure(equals_one_process, make, clip):
 
 
 def test_a_closure_after_a_backward_pass(equals_one_process):
-    """The gradients of before are dropped by the closure."""
+    """The closure drops the gradients of the backward pass before it."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(sgd(model), model)
@@ -238,7 +238,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("made", ["before wrapping", "after wrapping"])
 @pytest.mark.parametrize("kind", SCHEDULES)
 def test_schedule(equals_one_process, kind, made):
-    """The schedule changes the options of the optimizer that makes the steps, and counts its steps."""
+    """A schedule changes the options of the optimizer that makes the steps, and counts the steps of that optimizer."""
     def train(world):
         model = world.network()
         optimizer = sgd(model)

@@ -1,4 +1,4 @@
-"""Models that do more than one forward pass through plain parameters; several models and optimizers."""
+"""Models that do more than one forward pass through plain parameters, and scripts with several models or optimizers."""
 import pytest
 import torch
 from torch.nn.utils import parametrizations
@@ -62,7 +62,7 @@ def test_a_layer_that_is_checkpointed_twice(equals_one_process):
 
 
 def test_a_layer_that_is_checkpointed_twice_reentrantly(equals_one_process):
-    """Two accumulations in one backward pass: the number of passes says so."""
+    """The gradient accumulates twice in one backward pass; backward_passes_per_step=2 says so."""
     def train(world):
         model = world.network(torch.nn.Linear, FEATURES, FEATURES)
         optimizer = world.wrap(adam(model), model, backward_passes_per_step=2)
@@ -103,7 +103,7 @@ def test_parametrisation(equals_one_process, kind, applied):
 
 
 def test_normalised_batches(equals_one_process):
-    """Each rank has the means of its part (SyncBatchNorm is another matter), so one process goes part by part."""
+    """BatchNorm (not SyncBatchNorm) uses the means of each rank's part. Therefore one process computes part by part."""
     def train(world):
         model = world.network(lambda: torch.nn.Sequential(
             torch.nn.Linear(FEATURES, 5), torch.nn.BatchNorm1d(5, track_running_stats=False),
@@ -139,7 +139,8 @@ def test_averaged_model(equals_one_process, kind, made):
 
 
 def test_a_teacher_that_follows(equals_one_process):
-    """Its parameters have no gradients, and stand in the model."""
+    """A teacher network, whose parameters follow those of the student. The model contains them, but they get no
+    gradients."""
     def train(world):
         model = world.network(lambda: torch.nn.ModuleList([network(), network()]))
         world.begin(model)
@@ -184,7 +185,7 @@ def test_two_optimizers_on_one_graph(equals_one_process, named, clip):
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("wrapped", ["of different networks", "of equal networks"])
 def test_gan(equals_one_process, named, wrapped):
-    """The generator's loss goes through the discriminator, whose gradients of that pass nobody wants."""
+    """The generator's loss goes through the discriminator, which is frozen during that backward pass."""
     def train(world):
         generator = world.network()
         discriminator = world.network() if wrapped == "of equal networks" else \
@@ -217,7 +218,7 @@ def test_gan(equals_one_process, named, wrapped):
 
 @pytest.mark.parametrize("losses", ["two backward passes", "one loss"])
 def test_gan_of_the_tutorial(equals_one_process, losses):
-    """The discriminator stays thawed while the generator learns, and learns from a real and a fake batch."""
+    """The discriminator learns from a real and a fake batch. It is not frozen while the generator learns."""
     def train(world):
         generator, discriminator = world.network(), world.network(torch.nn.Linear, CLASSES, 1)
         passes = 2 if losses == "two backward passes" else 1

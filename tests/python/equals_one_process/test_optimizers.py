@@ -1,4 +1,4 @@
-"""Every optimizer that torch has, each of its options, and every way in which its state comes to be."""
+"""Every optimizer of torch, with each of its options, and with every way in which its state can be made or loaded."""
 import copy
 import inspect
 import io
@@ -7,7 +7,7 @@ import pytest
 import torch
 from training import STEPS, OneProcess, loss
 
-# What torch calls an option -> values to try, with what they need beside them.
+# Option of torch's optimizers -> arguments to try: the option, and other options that it needs.
 OPTIONS = {
     "lr": [dict(lr=torch.tensor(0.01))],
     "momentum": [dict(momentum=0.9)],
@@ -31,18 +31,18 @@ def classes():
     found = {each for each in vars(torch.optim).values()
              if inspect.isclass(each) and issubclass(each, torch.optim.Optimizer)}
     assert torch.optim.Adam in found
-    # LBFGS is below, SparseAdam in test_sparse.py.
+    # LBFGS is tested below, and SparseAdam in test_sparse.py.
     found -= {torch.optim.Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam}
     return sorted(found, key=lambda each: each.__name__)
 
 
 def network_for(world, optimizer_class):
-    # Muon is for matrices alone.
+    # Muon optimizes only matrices.
     return world.network(bias=optimizer_class.__name__ != "Muon")
 
 
 def is_taken(optimizer_class, options):
-    """Whether torch takes the options here: some are for GPUs."""
+    """True if torch accepts the options on this machine. Some are for GPUs only."""
     model = network_for(OneProcess(), optimizer_class)
     try:
         optimizer = optimizer_class(model.parameters(), **options)
@@ -75,7 +75,7 @@ def trained(model, optimizer, batches):
 
 
 def checkpoint(optimizer_class, options):
-    """What one process has saved after half of the steps."""
+    """The bytes of a checkpoint that one process saved after half of the steps."""
     world = OneProcess()
     model = network_for(world, optimizer_class)
     optimizer = optimizer_class(model.parameters(), **copy.deepcopy(options))
@@ -96,7 +96,7 @@ def fresh(world, make, model, saved):
 
 
 def resumed_by_the_root(world, make, model, saved):
-    """As canonical scripts do it: the root alone reads the checkpoint."""
+    """Only the root reads the checkpoint, as in Horovod's example scripts."""
     optimizer = world.wrap(make(), model, begin=False)
     if world.rank == 0:
         load(saved, model, optimizer)
@@ -124,7 +124,7 @@ def loaded_after_wrapping(world, make, model, saved):
 
 
 def trained_before_wrapping(world, make, model, saved):
-    """Every rank alone, on equal data; the state was never saved."""
+    """Every rank trains by itself on equal data before the optimizer is wrapped. The state was never saved."""
     optimizer = make()
     world.begin(model)
     trained(model, optimizer, OneProcess().batches(STEPS // 2))
@@ -146,7 +146,7 @@ def compare(equals_one_process, optimizer_class, options, start):
         return model, optimizer
 
     saved = checkpoint(optimizer_class, options)
-    # Muon computes in bfloat16.
+    # Muon computes in bfloat16, so that its limits are wider.
     equals_one_process(train, **dict(rtol=2e-2, atol=1e-3) if optimizer_class.__name__ == "Muon" else {})
 
 
@@ -198,7 +198,7 @@ def test_named_and_unnamed(equals_one_process, named):
 
 
 def test_a_state_saved_by_ranks_goes_on_in_one_process(equals_one_process):
-    """And is what torch saves: the same entries, of the same types."""
+    """The saved state also has the same entries and types as torch's own."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters()), model)
@@ -218,7 +218,7 @@ def test_a_state_saved_by_ranks_goes_on_in_one_process(equals_one_process):
 @pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
 @pytest.mark.parametrize("loaded", ["fresh", "loaded before", "loaded after"])
 def test_lbfgs(equals_one_process, line_search, loaded):
-    """The closure is called many times in a step; where it goes next is decided by the loss that it returns."""
+    """LBFGS calls the closure many times in one step. The loss that the closure returns decides the next point."""
     def train(world):
         model = world.network()
 

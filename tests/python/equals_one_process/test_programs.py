@@ -1,4 +1,4 @@
-"""Programs of several kinds, as people write them."""
+"""Training programs of several kinds, written as users write them."""
 import copy
 
 import pytest
@@ -64,7 +64,7 @@ class Images(torch.nn.Sequential):
 
 @pytest.mark.parametrize("kind", [PackedSequences, Transformer, Images])
 def test_network(equals_one_process, kind):
-    """With a warm-up, weight decay of matrices alone, and clipping."""
+    """Trains with a warm-up, with weight decay for matrices only, and with clipping."""
     def train(world):
         model = world.network(kind)
         parameters = list(model.parameters())
@@ -98,7 +98,7 @@ def test_truncated_backpropagation_through_time(equals_one_process):
     equals_one_process(train)
 
 
-# ---- gradients of gradients, and by function --------------------------------------------------------------------
+# ---- gradients of gradients, and torch.func ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clip_weights", [False, True])
@@ -128,7 +128,7 @@ def test_gradient_penalty(equals_one_process, clip_weights):
 
 
 def test_learning_to_learn(equals_one_process):
-    """A task for each rank; the gradient goes through two steps of its own."""
+    """Meta-learning with one task for each rank. The gradient goes through two inner steps."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -149,7 +149,7 @@ def test_learning_to_learn(equals_one_process):
 
 
 def test_every_sample_is_clipped(equals_one_process):
-    """As differential privacy wants it: the script makes the gradients."""
+    """Clips the gradient of every sample, as differential privacy needs. The script assigns the gradients."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -211,7 +211,7 @@ def test_quantised_weights(equals_one_process):
 
 
 def test_contrastive_loss_over_all_ranks(equals_one_process, hvd):
-    """Every rank compares with the samples of all."""
+    """Every rank compares the samples of all ranks."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)
@@ -228,7 +228,7 @@ def test_contrastive_loss_over_all_ranks(equals_one_process, hvd):
 
 
 def test_ranks_with_different_numbers_of_rows(equals_one_process, hvd):
-    """The sum of losses, over the number of rows of all."""
+    """The loss is the sum of the rows' losses, divided by the number of rows on all ranks."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model, op=hvd.Sum)
@@ -304,7 +304,7 @@ def test_three_optimizers_and_a_temperature(equals_one_process):
 
 
 def test_experts(equals_one_process):
-    """Each row goes to one of four; which of them a rank uses is a matter of its rows."""
+    """Each row goes to one of four experts. A rank uses only the experts that its rows choose."""
     def train(world):
         gate = world.network(torch.nn.Linear, FEATURES, 4)
         experts = [world.network() for _ in range(4)]
@@ -344,7 +344,7 @@ def test_a_network_that_grows(equals_one_process):
 
 
 def test_the_best_model_of_a_run_that_stops_early(equals_one_process):
-    """What all ranks decide by is the mean of all."""
+    """All ranks decide by the loss averaged over all ranks."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model)

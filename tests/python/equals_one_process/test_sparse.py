@@ -1,4 +1,4 @@
-"""Embeddings with sparse gradients."""
+"""Trains embeddings with sparse gradients."""
 import copy
 
 import pytest
@@ -22,14 +22,14 @@ def embedding(kind=torch.nn.EmbeddingBag):
 
 
 def words(x):
-    """A few words per row; some stand twice in one batch, some in the part of one rank only."""
+    """A few words for each row. Some words are twice in a batch, and some are in the part of only one rank."""
     return (x.abs() * 7).long() % 10
 
 
 def train_with(make, rows=8, kind=torch.nn.EmbeddingBag, start="fresh", **options):
     def load(model, optimizer):
         model.load_state_dict(saved[0])
-        optimizer.load_state_dict(copy.deepcopy(saved[1]))  # torch keeps the tensors that it is given
+        optimizer.load_state_dict(copy.deepcopy(saved[1]))  # a copy, because torch uses the tensors that it is given
 
     def train(world):
         model = world.network(embedding, kind)
@@ -126,7 +126,8 @@ def test_in_one_optimizer_with_dense_parameters(equals_one_process, as_dense, cl
 
 @AS_DENSE
 def test_used_by_turns(equals_one_process, as_dense):
-    """In some steps by nobody: no gradient, no step."""
+    """Not every rank uses the embedding in every step. In a step in which no rank uses it, there is no gradient, and
+    the embedding does not change."""
     def train(world):
         model = world.network(embedding)
         head = world.network(torch.nn.Linear, 3, 3)

@@ -1,4 +1,4 @@
-"""The comparison itself: it finds what is to be found, and a job goes on after a rank that failed alone."""
+"""Tests of the comparison in training.py: it finds differences, and the job goes on after a single rank has failed."""
 import warnings
 
 import pytest

@@ -1,4 +1,4 @@
-"""Wrapping: what the optimizer was before it stays, and the options of DistributedOptimizer change no numbers."""
+"""Wrapping keeps the properties of the optimizer, and the options of DistributedOptimizer do not change the numbers."""
 import copy
 import io
 import pickle
@@ -91,11 +91,11 @@ def test_complex_parameters(equals_one_process):
     equals_one_process(train)
 
 
-# ---- the object -------------------------------------------------------------------------------------------------
+# ---- the optimizer as an object ---------------------------------------------------------------------------------
 
 
 class WithArguments(torch.optim.SGD):
-    """Its constructor wants more than parameters, and keeps it as an attribute."""
+    """An optimizer whose constructor needs another argument, and keeps that argument as an attribute."""
 
     def __init__(self, params, factor, *, lr):
         self.factor = factor
@@ -118,7 +118,7 @@ class WithASizeOfSteps(torch.optim.SGD):
 
 
 class OfItsOwn(torch.optim.Optimizer):
-    """Written from nothing, as papers come with."""
+    """An optimizer that inherits only from torch.optim.Optimizer, as in the code of many papers."""
 
     def __init__(self, params, lr, **defaults):
         super().__init__(params, dict(lr=lr, **defaults))
@@ -167,7 +167,7 @@ def test_classes_of_the_users_own(equals_one_process, make):
 
 
 def test_an_optimizer_that_another_one_drives(equals_one_process):
-    """Lookahead: slow weights around a distributed optimizer."""
+    """Lookahead keeps slow weights, and drives a distributed optimizer."""
     class Lookahead:
         def __init__(self, optimizer):
             self.optimizer, self.count = optimizer, 0
@@ -197,7 +197,8 @@ def test_an_optimizer_that_another_one_drives(equals_one_process):
 
 
 def test_sharpness_aware_steps(equals_one_process):
-    """Two passes for a step: where the first one's gradients lead to, those of the second are computed."""
+    """A step has two passes. The gradients of the first pass move the parameters, and the second pass computes the
+    gradients there."""
     class SAM(torch.optim.Optimizer):
         def __init__(self, params, rho=0.05, **options):
             super().__init__(params, dict(rho=rho))
@@ -238,7 +239,7 @@ def test_sharpness_aware_steps(equals_one_process):
 @pytest.mark.parametrize("options", [{}, dict(groups=2), dict(gradient_predivide_factor=2.0)], ids=str)
 @pytest.mark.parametrize("steps", [0, 5])
 def test_a_copy_of_model_and_optimizer(equals_one_process, steps, options):
-    """It is distributed, too, and both train on, each for itself."""
+    """The copy is distributed, too. The original and the copy train on independently."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model, **options)
@@ -278,7 +279,7 @@ def test_a_state_dict_that_travels(equals_one_process, how):
 
 
 def test_wrapped_twice_in_a_row(equals_one_process):
-    """A notebook's cell is run again."""
+    """The optimizer is wrapped again, as when a notebook's cell is run again."""
     def train(world):
         model = world.network()
         optimizer = adam(model)
@@ -291,7 +292,7 @@ def test_wrapped_twice_in_a_row(equals_one_process):
 
 
 def test_a_new_optimizer_for_the_same_model(equals_one_process):
-    """Phases of training: the old optimizer is dropped, or kept and not used any more."""
+    """Training has phases, each with a new optimizer. The old one is dropped, or kept without being used."""
     def train(world):
         model = world.network()
         kept = []
@@ -305,7 +306,7 @@ def test_a_new_optimizer_for_the_same_model(equals_one_process):
 
 
 def test_steps_before_the_parameters_are_equal(equals_one_process):
-    """Wrap, then load the same checkpoint everywhere: nothing was broadcast."""
+    """The script wraps the optimizer, then loads the same checkpoint on all ranks, without a broadcast."""
     def train(world):
         model = world.network()
         optimizer = world.wrap(adam(model), model, begin=False)

@@ -1,4 +1,4 @@
-"""N ranks give the numbers of one process: what that means, and how every test here finds out.
+"""N ranks give the numbers of one process. This module says what that means, and has the parts of all tests here.
 
 A test writes a training loop once, as a function of a world, and gives it to `equals_one_process` (conftest.py):
 
@@ -13,14 +13,15 @@ A test writes a training loop once, as a function of a world, and gives it to `e
 
 1. It runs in one process: the world gives whole batches, and wrap() nothing but the optimizer.
 2. It runs on all ranks: the world gives each rank its part of the same batches, and wrap() does what every script
-   does: hvd.DistributedOptimizer, hvd.broadcast_parameters, hvd.broadcast_optimizer_state. Every rank begins with
-   other values.
-   With four ranks the even and the odd ones do so side by side, each in a process set of their own.
-3. What it returned (tensors, numbers, models, optimizers with state and options, lists of such) is equal on all ranks
-   to the last bit, and equal to one process within rounding. Nothing warns that did not warn in one process.
+   does: hvd.DistributedOptimizer, hvd.broadcast_parameters, hvd.broadcast_optimizer_state. The models of the ranks
+   have different values before the broadcast.
+   With four ranks, the even ranks and the odd ranks are two process sets, which run the loop at the same time.
+3. The results of the loop (tensors, numbers, models, optimizers with state and options, lists of these) are equal on
+   all ranks to the last bit, and equal to one process within rounding. The ranks give no warning that one process
+   does not give.
 
-Numbers are double, so that rounding is far from any fault. A rank that fails alone leaves the job, so that the others
-fail, too; then all meet again, and tell each other.
+Numbers are double, so that rounding errors are much smaller than real faults. A rank that fails alone leaves the job,
+so that the others fail, too. Then all ranks initialise Horovod again and exchange their errors.
 """
 import contextlib
 import itertools
@@ -31,9 +32,9 @@ import warnings
 import torch
 
 STEPS = 20
-ROWS = 8  # of a whole batch
+ROWS = 8  # rows of a whole batch
 FEATURES, CLASSES = 6, 3
-HALVES = []  # process sets of four ranks
+HALVES = []  # the process sets of a job with four ranks
 
 loss = torch.nn.functional.cross_entropy
 
@@ -44,24 +45,24 @@ def network(bias=True):
 
 
 class OneProcess:
-    """The world of one process, which has the whole batch."""
+    """The world in which one process has the whole batch."""
     rank, size = 0, 1
     distributed = False
 
     def __init__(self, ranks=1):
-        self.ranks = ranks  # of the job that it stands for
+        self.ranks = ranks  # number of ranks of the job with which this process is compared
 
     def network(self, make=network, *arguments, **options):
-        """A model with the values that the job is to begin with."""
+        """A model. In one process, its values are those with which the job begins."""
         torch.manual_seed(17)
         return make(*arguments, **options)
 
     def share(self, tensor):
-        """The rows of a whole batch that this rank has."""
+        """This rank's rows of a tensor that has the rows of a whole batch."""
         return tensor
 
     def batches(self, steps=STEPS, first=0, rows=ROWS):
-        """This rank's part of the steps' batches; the same ones in every run."""
+        """Yields this rank's part of the batch of each step. The batches are the same in every run."""
         for step in range(first, first + steps):
             generator = torch.Generator().manual_seed(1000 + step)
             x = torch.randn(rows, FEATURES, generator=generator)
@@ -73,11 +74,12 @@ class OneProcess:
         pass
 
     def parts(self, x, y):
-        """(rank, x, y) of the batch, for loops in which ranks do different things: in one process of all ranks."""
+        """[(rank, x, y)] for loops in which ranks do different things: one process gets the parts of all ranks, a rank
+        gets its own."""
         return list(zip(range(self.ranks), x.chunk(self.ranks), y.chunk(self.ranks)))
 
     def wrap(self, optimizer, model, named=True, begin=True, **options):
-        """The optimizer as the script uses it; begin: the root's values are everybody's."""
+        """The optimizer as the script uses it. If `begin`, the root's values are broadcast to all ranks."""
         return optimizer
 
     def begin(self, model, optimizer=None):
@@ -90,12 +92,12 @@ class OneProcess:
         return contextlib.nullcontext()
 
     def average(self, value):
-        """The mean over all ranks of a number that each computed from its part of a batch."""
+        """The mean, over all ranks, of a number that each rank computed from its part of a batch."""
         return value
 
 
 def start(hvd):
-    """Initialises Horovod; returns the process set in which this rank is to train."""
+    """Initialises Horovod, and returns the process set in which this rank trains."""
     if os.environ.get("HOROVOD_SIZE") == "4" and not HALVES:
         HALVES.extend([hvd.ProcessSet([0, 2]), hvd.ProcessSet([1, 3])])
     hvd.init(process_sets=HALVES)
@@ -103,7 +105,7 @@ def start(hvd):
 
 
 class Ranks(OneProcess):
-    """The world of a rank."""
+    """The world in which a rank has its part of the batch."""
     distributed = True
 
     def __init__(self, hvd, process_set):
@@ -124,7 +126,8 @@ class Ranks(OneProcess):
         return [(self.rank, x, y)]
 
     def be_late_by_turns(self, step):
-        """What one rank sends is in flight for a while before the others send theirs."""
+        """Delays one rank, a different one in each step, so that the other ranks' gradients are in flight for a
+        while."""
         if step % self.size == self.rank:
             work = torch.ones(160, 160)
             for _ in range(2):
@@ -132,7 +135,7 @@ class Ranks(OneProcess):
 
     def wrap(self, optimizer, model, named=True, begin=True, **options):
         if self.process_set is not self.hvd.global_process_set:
-            options.pop("gradient_views", None)  # all ranks of the job share that memory
+            options.pop("gradient_views", None)  # gradient views need memory that all ranks of the job share
         optimizer = self.hvd.DistributedOptimizer(
             optimizer, named_parameters=model.named_parameters() if named else None, process_set=self.process_set,
             **options)
@@ -157,11 +160,11 @@ class Ranks(OneProcess):
         return self.hvd.allreduce(tensor, name="average", process_set=self.process_set).item()
 
 
-# ---- what a loop returned ---------------------------------------------------------------------------------------
+# ---- the results of a loop --------------------------------------------------------------------------------------
 
 
 def numbers(result, name="result"):
-    """Every tensor and number in it, by where it is."""
+    """name -> value, for every tensor and number in a result. The name says where the value is."""
     if isinstance(result, torch.nn.Module):
         return numbers({key: value for key, value in result.state_dict().items()}, f"{name}.model")
     if isinstance(result, torch.optim.Optimizer):
@@ -187,7 +190,7 @@ def _merged(parts):
 
 
 def run(train, world):
-    """(numbers of what it returned, texts of what it warned of)"""
+    """Runs a loop. Returns (the numbers of its results, the texts of its warnings)."""
     torch.manual_seed(4 + world.rank)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -197,7 +200,8 @@ def run(train, world):
 
 
 def run_on_all_ranks(hvd, train):
-    """What run() gave on each rank; if it failed on any, an AssertionError with the causes on all of them."""
+    """Runs a loop on all ranks, and returns the results of run() on each. If a rank fails, every rank raises an
+    AssertionError with all causes."""
     done, failure = None, None
     process_set = start(hvd)
     try:
@@ -212,7 +216,7 @@ def run_on_all_ranks(hvd, train):
 
 
 def _exchanged(hvd, process_set, outcome):
-    """The outcomes of all ranks. A rank that failed may have left operations that the others wait for."""
+    """The outcomes of all ranks. If a rank failed, Horovod starts anew first, because others may wait for that rank."""
     if outcome[1] is None:
         try:
             return hvd.allgather_object(outcome, process_set=process_set)
@@ -223,7 +227,8 @@ def _exchanged(hvd, process_set, outcome):
 
 
 def check(expected, found, rtol, atol, warns):
-    """Rank by rank, the same on all of them."""
+    """Asserts that the results are equal on all ranks and equal to those of one process, and that no rank warns
+    more."""
     (wanted, warned_alone), ranks = expected, found
     problems = []
     for rank, (result, warned) in enumerate(ranks):

@@ -1,4 +1,4 @@
-"""examples/digits: the loss curve of four ranks is that of one process, and the comparison can fail."""
+"""examples/digits: four ranks have the loss curve of one process, and the comparison can fail."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""The commands of the pages for users that are marked ```console runs python``` succeed."""
+"""In the pages for users, the commands of blocks that are marked ```console runs python``` succeed."""
 import os
 import pathlib
 import subprocess

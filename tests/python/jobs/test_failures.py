@@ -1,4 +1,4 @@
-"""The rank that failed is named, not one of those that failed because of it."""
+"""horovodrun names the rank that failed first, not a rank that failed as a consequence."""
 import os
 import subprocess
 import sys

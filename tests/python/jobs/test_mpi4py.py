@@ -1,4 +1,4 @@
-"""Programs that use mpi4py of their own, under the launchers of MPICH and Open MPI."""
+"""Programs that use mpi4py themselves, under the launchers of MPICH and Open MPI."""
 import os
 import pathlib
 import shutil
@@ -16,14 +16,14 @@ LAUNCHERS = {"mpich": (("mpiexec.mpich", "mpiexec.hydra"), []), "openmpi": (("mp
 
 @pytest.fixture(params=LAUNCHERS)
 def mpiexec(request, tmp_path):
-    """Runs a program in so many processes of one MPI."""
+    """A function that runs a program in `ranks` processes of one MPI, and returns the output."""
     names, options = LAUNCHERS[request.param]
     launcher = next(filter(None, map(shutil.which, names)), None)
     if launcher is None:
         pytest.skip(f"{' and '.join(names)} are not installed")
     environment = dict(os.environ, MPI4PY_MPIABI=request.param, OMP_NUM_THREADS="1")
     if request.param == "mpich":
-        # mpi4py looks for the name that MPICH gives its library; Debian gives it another.
+        # mpi4py looks for the library under MPICH's own name for it. Debian has renamed the library.
         debian = pathlib.Path("/usr/lib/x86_64-linux-gnu/libmpich.so.12")
         if debian.exists():
             (tmp_path / "libmpi.so.12").symlink_to(debian)

@@ -1,4 +1,5 @@
-"""What people write: "SIGTERM: checkpoint, shut down, exit"; and shutdowns by other threads."""
+"""Programs that handle SIGTERM as users write it (save a checkpoint, shut down, exit), and shutdowns by other
+threads."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Jobs that a rank starts, within its own and after it; the launcher from Python."""
+"""A rank starts another job, during its own job or after it. The launcher also runs as a Python module."""
 import os
 import subprocess
 import sys

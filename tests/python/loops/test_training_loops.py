@@ -1,4 +1,4 @@
-"""The training loops of examples/training_loops: two ranks train as one process does, with each loop's defaults."""
+"""In the training loops of examples/training_loops, two ranks train as one process does, with each loop's defaults."""
 import importlib.util
 import os
 import pathlib
@@ -10,12 +10,12 @@ import pytest
 import torch
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "training_loops"
-# What is imported, and the checkpoint in the middle of the training.
+# Loop -> the package that it imports, and the checkpoint in the middle of the training.
 LOOPS = {"huggingface_trainer": ("transformers", "checkpoint-10"), "accelerate_loop": ("accelerate", "epoch_1"),
          "lightning_module": ("lightning", "epoch_0.ckpt")}
 MIXED_PRECISION = {"huggingface_trainer": ["--bf16"], "accelerate_loop": ["--precision", "bf16"],
                    "lightning_module": ["--precision", "bf16-mixed"]}
-# 11 batches in an epoch: its last step has two passes, not three.
+# An epoch has 11 batches, so that its last step has two passes instead of three.
 ACCUMULATION = ["--accumulate", "3"]
 
 
@@ -36,7 +36,7 @@ def loop(request):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Trains with the loop on so many ranks; what was trained before is not trained again."""
+    """A function that trains with a loop on some number of ranks. A training that was done before is not repeated."""
     known = {}
 
     def train(loop, ranks, *options, variables=()):
@@ -76,7 +76,8 @@ def test_two_ranks_train_as_one_process(loop, trained, options):
 
 
 def test_mixed_precision(loop, trained):
-    """In bfloat16 a sum of two halves is another than the sum of the whole: the third digit differs."""
+    """In bfloat16 the sum of two halves differs from the sum of the whole in the third digit. The test allows for
+    that."""
     options = MIXED_PRECISION[loop]
     job, alone = trained(loop, 2, *options), trained(loop, 1, *options)
     assert_equal_on_all_ranks(job)
@@ -92,7 +93,7 @@ def test_resumed_training_equals_training_at_one_go(loop, trained):
 
 
 def losses(output):
-    """All that was told of losses and of what the model got right."""
+    """All losses and all numbers of right answers in the output."""
     found = re.findall(r"loss(?:_step|_epoch)?'?:? '?([0-9.]+)|([0-9]+) of 32 right|'accuracy': ([0-9.]+)", output)
     assert found
     return found

@@ -1,4 +1,4 @@
-"""Every rank of a job runs these tests, in the same order."""
+"""Settings for these tests. Every rank of a job runs all of them, in the same order."""
 import pytest
 import torch
 
@@ -7,7 +7,8 @@ import horovod.torch
 
 @pytest.fixture(autouse=True)
 def hvd():
-    """Horovod, initialised; ranks begin and end each test together, so that a failure stays where it happened."""
+    """Horovod, initialised. The ranks begin and end each test together, so that a failure does not affect other
+    tests."""
     horovod.torch.init()
     torch.manual_seed(1234)
     horovod.torch.barrier()

@@ -9,7 +9,7 @@ class Interrupted(Exception):
 
 
 def interrupted(call):
-    """True if call() was interrupted; it is not if it returns before."""
+    """Runs call() and interrupts it by a signal. False if call() returns before the signal."""
     def interrupt(*_):
         raise Interrupted
 
@@ -26,7 +26,7 @@ def interrupted(call):
         call()
     except Interrupted:
         was_interrupted = True
-    while True:  # the last signals may arrive anywhere
+    while True:  # repeats this until it is done, because the last signals may interrupt it
         try:
             stop.set()
             thread.join()

@@ -1,4 +1,4 @@
-"""Process sets for tests: made by all ranks, and removed when the test is over."""
+"""Process sets for tests. All ranks make them, and they are gone after the test."""
 import contextlib
 import os
 
@@ -7,7 +7,7 @@ import horovod.torch as hvd
 
 @contextlib.contextmanager
 def in_a_job_of_its_own(process_sets="dynamic", **environment):
-    """Horovod begins anew with these sets and settings, and afterwards without them."""
+    """Restarts Horovod with these process sets and settings. Restarts it without them afterwards."""
     hvd.barrier()
     hvd.shutdown()
     before = {name: os.environ.get(name) for name in (*environment, "HOROVOD_DYNAMIC_PROCESS_SETS")}
@@ -27,16 +27,16 @@ def in_a_job_of_its_own(process_sets="dynamic", **environment):
 
 @contextlib.contextmanager
 def process_sets(*lists):
-    """The sets of these ranks."""
+    """Restarts Horovod and makes one process set for each list of ranks."""
     with in_a_job_of_its_own():
         yield [hvd.add_process_set(ranks) for ranks in lists]
 
 
 def halves(size):
-    """The even and the odd ranks."""
+    """Two lists: the even ranks, and the odd ranks."""
     return [list(range(size))[::2], list(range(size))[1::2]]
 
 
 def own(sets):
-    """Of disjoint sets the one of this rank."""
+    """The one of several disjoint process sets that contains this rank."""
     return next(each for each in sets if each.included())

@@ -1,4 +1,4 @@
-"""The optimizer with op=hvd.Adasum in the loops that other optimizers are used in."""
+"""The optimizer with op=hvd.Adasum, in the same training loops as other optimizers."""
 import copy
 
 import pytest
@@ -63,7 +63,7 @@ def test_ranks_may_lack_gradients(hvd, rank, size):
     optimizer.step()
     assert_equal_on_all_ranks(hvd, model)
     moved = model.weight.detach() - start.weight.detach()
-    # Who does not move leaves the others' way as it is.
+    # A rank that does not move its parameters does not change what the other ranks add.
     torch.testing.assert_close(moved, torch.full((4, 4), -0.5).double())
 
 

@@ -1,4 +1,4 @@
-"""allgather, also of tensors whose first dimension differs between ranks."""
+"""Tests of allgather, also for tensors whose first dimension differs between ranks."""
 import pytest
 import torch
 

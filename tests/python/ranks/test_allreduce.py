@@ -1,4 +1,4 @@
-"""allreduce in all its forms."""
+"""Tests of allreduce in all its forms."""
 import numpy
 import pytest
 import torch
@@ -6,12 +6,12 @@ import torch
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NUMBERS = INTEGERS + FLOATS
-# Sums of float16 and bfloat16 are exact for small whole numbers.
+# The tests use small integers, whose sums are exact also in float16 and bfloat16.
 SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,), (3, 0)]
 
 
 def of_rank(rank, dtype, shape, low=0, high=9):
-    """What a rank gives; every rank can tell what the others give."""
+    """The tensor that a rank contributes. Every rank can compute the tensors of all ranks."""
     generator = torch.Generator().manual_seed(rank)
     return torch.randint(low, high + 1, shape, generator=generator).to(dtype)
 
@@ -73,7 +73,8 @@ def test_average_of_integers_truncates(hvd, rank, size, dtype):
 
 
 def scaled(tensor, factor):
-    """Scaling as Horovod defines it: integers in double, truncated; float16 and bfloat16 in float; float in float."""
+    """The product as Horovod defines it: integers are scaled in double and truncated; float16, bfloat16 and float32 are
+    scaled in float32."""
     if tensor.dtype == torch.float64:
         return tensor * factor
     if tensor.dtype.is_floating_point:
@@ -116,7 +117,7 @@ def test_both_scales_in_one(hvd, rank, size):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_halves_are_summed_in_float(hvd, size, dtype):
-    """2048 + 1 + … in float16 alone would stay 2048: the partial sums must be wider."""
+    """In float16, 2048 + 1 + 1 … would stay 2048. Therefore partial sums must have a wider type."""
     big = {torch.float16: 2048.0, torch.bfloat16: 256.0}[dtype]
     tensor = torch.full((100,), big if hvd.rank() == 0 else 1.0, dtype=dtype)
     result = hvd.allreduce(tensor, op=hvd.Sum)
@@ -145,7 +146,7 @@ def test_poll_is_false_until_the_others_have_come(hvd, rank):
     if rank == 0:
         handle = hvd.allreduce_async(tensor, op=hvd.Sum, name="late")
         assert hvd.poll(handle) is False
-    hvd.barrier()  # the others submit only after rank 0 has looked
+    hvd.barrier()  # the other ranks submit only after rank 0 has polled
     if rank != 0:
         handle = hvd.allreduce_async(tensor, op=hvd.Sum, name="late")
     assert torch.equal(hvd.synchronize(handle), torch.full((5,), float(hvd.size())))
@@ -172,7 +173,7 @@ def test_a_name_may_come_again_with_another_shape_and_dtype(hvd, size):
 
 def test_new_memory_for_a_prepared_operation(hvd, size):
     for step in range(20):
-        tensor = torch.full((100,), float(step))  # as gradients after zero_grad(set_to_none=True)
+        tensor = torch.full((100,), float(step))  # new, like gradients that were None
         assert torch.equal(hvd.allreduce_(tensor, op=hvd.Sum, name="moves"), torch.full((100,), float(step * size)))
 
 

@@ -1,4 +1,4 @@
-"""hvd.checkpoint in jobs of several ranks."""
+"""Tests of hvd.checkpoint in jobs of several ranks."""
 import collections
 import math
 import os
@@ -247,7 +247,7 @@ def check_equal(left, right, where="extra"):
 def test_every_kind_of_value_comes_back_on_all_ranks(compression, folder, rank):
     torch.manual_seed(7)
     given = values()
-    # What other ranks than 0 give does not matter.
+    # Only the content that rank 0 gives is saved.
     hvd.checkpoint.save(f"{folder}/a.h5", extra=given if rank == 0 else None, compression=compression)
     found = hvd.checkpoint.restore(f"{folder}/a.h5")
     assert found.pop("step") is None
@@ -270,7 +270,7 @@ def test_what_has_no_place_is_refused_by_name_on_all_ranks(folder):
 
 def test_only_rank_0_opens_the_file(folder, rank):
     hvd.checkpoint.save(f"{folder}/a.h5", make_model(), step=1)
-    # Elsewhere there need not be such a folder.
+    # The folder need not exist on other ranks.
     path = f"{folder}/a.h5" if rank == 0 else "/not/there"
     model = make_model(seed=9)
     assert hvd.checkpoint.restore(path, model)["step"] == 1
@@ -313,7 +313,7 @@ def test_what_fits_is_loaded_where_that_is_wanted(folder):
 
 
 def test_other_precision_and_compiled_models_are_loaded(folder):
-    compiled = torch.nn.Module()  # as torch.compile() makes it, which takes seconds to import
+    compiled = torch.nn.Module()  # stands for torch.compile(), whose import takes seconds
     compiled._orig_mod = make_model()
     hvd.checkpoint.save(f"{folder}/a.h5", compiled)
     half = make_model(seed=8).bfloat16()
@@ -380,7 +380,7 @@ def test_a_snapshot_is_of_its_step_while_the_training_goes_on(folder):
         for step in range(1, 4):
             model.weight.data.fill_(step)
             checkpointer.step(step)
-            model.weight.data.fill_(-1)  # while it is being written
+            model.weight.data.fill_(-1)  # while the checkpoint is being written
     for step in range(1, 4):
         hvd.checkpoint.restore(f"{folder}/step-{step:012d}.h5", model)
         assert (model.weight == step).all()

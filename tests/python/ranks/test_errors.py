@@ -1,4 +1,4 @@
-"""What the ranks get when they disagree, and that Horovod stays usable afterwards."""
+"""The errors that ranks get when they disagree. Horovod stays usable afterwards."""
 import pytest
 import torch
 

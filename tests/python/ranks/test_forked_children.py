@@ -1,4 +1,4 @@
-"""What a child that a rank forks, as a data loader's worker, knows of its parent's place in the job."""
+"""A forked child of a rank, such as a data loader's worker, can ask for the rank, size and so on of its parent."""
 import os
 import pickle
 

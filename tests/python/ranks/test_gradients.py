@@ -1,4 +1,4 @@
-"""Gradients of the collectives."""
+"""Tests of the gradients of the collectives."""
 import pytest
 import torch
 

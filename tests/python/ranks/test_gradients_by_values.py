@@ -1,4 +1,4 @@
-"""Gradients through Min, Max and Product, which depend on values: as in one process that holds all tensors."""
+"""The gradients of Min, Max and Product depend on values. They are those of one process that has all tensors."""
 import pytest
 import torch
 
@@ -12,7 +12,7 @@ def values(kind, rank, dtype):
         x = x.round()
     if kind == "all equal":
         x = torch.full((40,), 2.0, dtype=dtype)
-    if kind == "zeros":  # in places of no rank, of one, of two, of all
+    if kind == "zeros":  # there are places with zeros on all ranks, on two, on one, and on none
         x[:5] = 0
         if rank == 0:
             x[10:15] = 0
@@ -22,7 +22,7 @@ def values(kind, rank, dtype):
 
 
 def loss(result, rank):
-    """Every rank's own: the sum over all ranks is differentiated."""
+    """This rank's loss. The gradients are those of the sum of all ranks' losses."""
     weights = torch.linspace(1, 2, result.numel(), dtype=result.dtype).reshape(result.shape)
     return ((rank + 1) * weights * result).sum()
 

@@ -1,4 +1,5 @@
-"""Between backward() and step() gradients are being reduced: who uses them waits, what goes wrong has a name."""
+"""Between backward() and step() gradients are in flight. Code that uses them waits, and every misuse raises an
+error."""
 import copy
 import gc
 import pickle
@@ -23,7 +24,7 @@ def assert_equal_on_all_ranks(hvd, tensors):
         assert torch.equal(hvd.broadcast(tensor.detach(), 0), tensor.detach())
 
 
-# ---- using ------------------------------------------------------------------------------------------------------
+# ---- using gradients in flight ----------------------------------------------------------------------------------
 
 
 USES = {
@@ -93,7 +94,8 @@ def test_a_hook_of_the_program_that_was_registered_later(hvd, rank, size):
 
 
 def test_a_hook_of_the_program_that_takes_gradients_away(hvd, rank, size):
-    """As programs do that step within the backward pass; registered before, it has its own way with them."""
+    """Programs that make steps within the backward pass have such hooks. A hook that is registered before wrapping
+    takes the gradient before it is reduced."""
     parameters = parameters_of(0, 0)
     seen = []
 
@@ -128,7 +130,7 @@ def test_an_optimizer_for_each_parameter_that_steps_in_the_backward_pass(hvd, ra
         assert torch.equal(parameter.detach(), torch.full((3,), -(size + 1.0))) and parameter.grad is None
 
 
-# ---- what goes wrong has a name ---------------------------------------------------------------------------------
+# ---- misuse raises an error -------------------------------------------------------------------------------------
 
 
 def test_changed_through_an_alias(hvd, rank):
@@ -156,7 +158,7 @@ def test_replaced(hvd, rank, found, value):
 
 
 def test_gradients_that_are_views_of_one_buffer_share_a_counter(hvd, rank, size):
-    """No false alarm: the backward pass adds to the second when the first is on its way."""
+    """The backward pass adds to the second gradient while the first is in flight. This must not be taken for misuse."""
     parameters = parameters_of(0, 0)
     buffer = torch.zeros(6)
     optimizer = sgd(hvd, parameters)
@@ -181,13 +183,14 @@ def test_used_before_its_group_is_there(hvd, rank):
 
 
 def test_a_norm_over_what_this_rank_has_alone(hvd, rank, size, monkeypatch):
-    """Every rank lacks another parameter and clips what it has: they would not have clipped by the same norm."""
+    """Every rank has the gradient of only one parameter, a different one on each. The ranks clip by different norms,
+    which is an error."""
     import horovod.torch.gradients as gradients
 
     parameters = parameters_of(*range(size))
     optimizer = sgd(hvd, parameters)
     parameters[rank].sum().backward()
-    monkeypatch.setattr(gradients, "PATIENCE_SECONDS", 0.0)  # all wait for what others lack
+    monkeypatch.setattr(gradients, "PATIENCE_SECONDS", 0.0)  # waits that cannot end are given up at once
     torch.nn.utils.clip_grad_norm_(parameters, 0.01)
     with pytest.raises(RuntimeError, match="this rank did not have gradients of all parameters"):
         optimizer.step()
@@ -217,7 +220,7 @@ def test_sparse_here_and_dense_there(hvd, rank, size):
     embedding = torch.nn.Embedding(4, 3, sparse=rank == 0)
     optimizer = sgd(hvd, [embedding.weight])
     embedding(torch.tensor([1])).sum().backward()
-    if rank == 0:  # nobody takes part in its gathering
+    if rank == 0:  # the other ranks do not take part in rank 0's allgather
         with pytest.raises(hvd.HorovodInternalError):
             optimizer.step()
     else:
@@ -239,7 +242,7 @@ def test_under_sum_what_was_summed_is_not_counted_again(hvd, rank, size):
     optimizer = sgd(hvd, parameters, op=hvd.Sum)
     parameters[0].sum().backward()
     optimizer.step()
-    optimizer.step()  # once more by the same gradient, as in one process
+    optimizer.step()  # steps once more with the same gradient, as one process would
     assert torch.equal(parameters[0].detach(), torch.full((3,), -2.0 * size))
     with pytest.raises(RuntimeError, match=f"that would be counted {size} times"):
         parameters[0].sum().backward()
@@ -250,13 +253,13 @@ def test_under_sum_what_was_summed_is_not_counted_again(hvd, rank, size):
     assert torch.equal(parameters[0].detach(), torch.full((3,), -4.0 * size))
 
 
-# ---- taking away, sharing ---------------------------------------------------------------------------------------
+# ---- dropping and sharing gradients -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_gradients_that_nobody_wants(hvd, rank, size, passes):
-    """As those of a discriminator in the generator's step: module.zero_grad() takes them away, and the count begins
-    anew."""
+    """The script drops gradients with module.zero_grad(), such as those of a discriminator in the generator's step. The
+    count of passes begins anew."""
     parameters = parameters_of(0)
     optimizer = sgd(hvd, parameters, backward_passes_per_step=passes)
     module = torch.nn.ParameterList(parameters)
@@ -300,7 +303,7 @@ def test_a_parameter_of_two_optimizers(hvd, rank, size):
 
 
 def test_optimizers_without_names(hvd, rank, size):
-    """They are told apart, also on one graph."""
+    """Two optimizers without names stay apart, also if one backward pass gives the gradients of both."""
     models = [parameters_of(0), parameters_of(0)]
     optimizers = [hvd.DistributedOptimizer(torch.optim.SGD(model, lr=1.0)) for model in models]
     (models[0][0] * (rank + 1) + models[1][0] * rank).sum().backward()
@@ -337,11 +340,11 @@ def test_optimizers_are_freed_with_their_hooks(hvd, rank):
     assert all(type(parameter.grad) is torch.Tensor for parameter in parameters)
 
 
-# ---- the object -------------------------------------------------------------------------------------------------
+# ---- the optimizer as an object ---------------------------------------------------------------------------------
 
 
 class Scaled(torch.optim.SGD):
-    """Its constructor wants what is in no group."""
+    """An optimizer whose constructor has an argument that no parameter group contains."""
 
     def __init__(self, params, scale, note="none"):
         super().__init__(params, lr=scale)
@@ -424,7 +427,7 @@ def test_a_pickled_optimizer_is_the_plain_one(hvd, rank):
 
 
 def test_a_copy_of_one_rank_disturbs_nobody(hvd, rank, size):
-    """Rank 0 keeps the best model with its optimizer; it is no part of any exchange."""
+    """Rank 0 keeps a copy of the best model with its optimizer. The copy takes no part in communication."""
     parameters = parameters_of(0)
     optimizer = sgd(hvd, parameters)
     if rank == 0:

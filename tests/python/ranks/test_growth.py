@@ -1,5 +1,5 @@
-"""A program may use ever new names, shapes and scales: what is kept of them is bounded, and what is used again is
-found."""
+"""A program may use new names, shapes and scales without end. The memory for them is bounded, and operations that are
+used again are still found."""
 import gc
 
 import pytest
@@ -12,7 +12,7 @@ MOST = 50
 
 @pytest.fixture
 def small_tables(hvd, monkeypatch):
-    hvd.shutdown()  # with all that the tests before have prepared
+    hvd.shutdown()  # drops everything that earlier tests have prepared
     monkeypatch.setenv("HOROVOD_CACHE_CAPACITY", "20")
     monkeypatch.setattr(_ops, "operations", _ops.RecentlyUsed(MOST))
     monkeypatch.setattr(_ops, "MOST_OPERATIONS", MOST)
@@ -25,7 +25,7 @@ def small_tables(hvd, monkeypatch):
 
 
 def is_bounded():
-    # Held by the tables here, by slots, and one that is about to go.
+    # Operations are held by the two tables, by slots, and for a moment by the call that ends.
     return (len(_ops.operations) <= MOST and len(_ops.latest) <= MOST
             and _core.counter("operations") <= 2 * MOST + MOST + 20 + 2)
 
@@ -66,7 +66,7 @@ def test_a_scale_that_changes_from_step_to_step_is_planned_once(hvd):
 
 
 def test_shared_memory_of_gradients_that_are_gone_is_given_back(hvd, rank, size):
-    """Also if one rank has lost its last tensor there before the others."""
+    """The memory is freed also if one rank drops its last tensor before the others do."""
     def views():
         parameter = torch.nn.Parameter(torch.zeros(5000))
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), gradient_views=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a rank waits, as in a notebook: what goes on, and what the cell that is run again gets."""
+"""Ctrl-C while a rank waits, as in a notebook. The operation goes on, and the tests run the same cell again."""
 import pytest
 import torch
 from interrupting import interrupted
@@ -8,7 +8,7 @@ def test_an_interrupted_wait_leaves_the_operation_to_be_waited_for(hvd, rank, si
     tensor = torch.full((4,), 2.0)
     if rank == 0:
         handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="interrupted")
-        assert interrupted(lambda: hvd.synchronize(handle))  # the others submit later
+        assert interrupted(lambda: hvd.synchronize(handle))  # the other ranks submit later
     hvd.barrier()
     if rank != 0:
         handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="interrupted")
@@ -28,7 +28,7 @@ def test_a_cell_that_is_run_again_too_early_is_told_what_to_do_and_works_later(h
             cell()
     hvd.barrier()
     if rank != 0:
-        cell()  # with what rank 0 had submitted
+        cell()  # the other ranks complete the operation that rank 0 submitted
     hvd.barrier()
     result = cell()
     expected = torch.full((4 * size if verb == "allgather" else 4,), 2.0)

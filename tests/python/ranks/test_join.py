@@ -1,4 +1,4 @@
-"""join: ranks with different numbers of batches."""
+"""Tests of join, for ranks with different numbers of batches."""
 import torch
 
 

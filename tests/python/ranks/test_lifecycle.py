@@ -1,4 +1,4 @@
-"""init and shutdown, and what stands around them."""
+"""Tests of init and shutdown, and of calls before and after them."""
 import pytest
 import torch
 
@@ -99,7 +99,7 @@ def test_barrier_waits_for_everybody(hvd, rank, size):
 
 
 def test_waiting_thread_does_not_hold_the_interpreter(hvd, rank):
-    """A thread that waits leaves the GIL to the others; here only they can make its operation complete."""
+    """A thread that waits must release the GIL. Here only another thread can make the operation complete."""
     import threading
     done = []
     if rank == 0:

@@ -1,4 +1,4 @@
-"""DistributedOptimizer."""
+"""Tests of DistributedOptimizer."""
 import contextlib
 import gc
 import os
@@ -16,7 +16,7 @@ def network(seed=0):
 
 
 def data(size):
-    """The whole batch: eight rows per rank."""
+    """The whole batch of all ranks, with eight rows for each rank."""
     generator = torch.Generator().manual_seed(5)
     return torch.randn(8 * size, 6, generator=generator), torch.randint(0, 3, (8 * size,), generator=generator)
 
@@ -30,7 +30,7 @@ def train(model, optimizer, x, y, steps=4):
 
 
 def trained_alone(size, make_optimizer, steps=4):
-    """The parameters that one process with the whole batch reaches."""
+    """The parameters after one process has trained with the whole batch."""
     model = network()
     x, y = data(size)
     return train(model, make_optimizer(model), x, y, steps)
@@ -146,7 +146,7 @@ def test_num_groups_is_the_old_name(hvd):
 
 
 def test_ranks_may_use_different_parameters(hvd, rank, size):
-    """Gradients that a rank did not compute count as zero."""
+    """If a rank did not compute a gradient, zeros take the place of that gradient."""
     parts = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parts, lr=1.0), [("a", parts[0]), ("b", parts[1])])
     for step in range(3):
@@ -259,7 +259,8 @@ def test_gradients_that_a_closure_computes_are_those_of_all_ranks(hvd, rank, siz
 
 
 def test_a_closure_that_clips_after_the_last_of_several_passes(hvd, rank, size):
-    """As Lightning accumulates: the first passes before the step, the last one and the clipping within it."""
+    """Lightning accumulates like this: the first passes are before the step, the last pass and the clipping are in the
+    step's closure."""
     def train(model, optimizer, passes):
         def backward(x, y):
             loss = F.cross_entropy(model(x), y) / len(passes)
@@ -287,7 +288,7 @@ def test_a_closure_that_clips_after_the_last_of_several_passes(hvd, rank, size):
 
 @pytest.mark.parametrize("way", ["passes set", "passes set too late", "synchronized", "neither"])
 def test_clipping_after_fewer_passes_than_usual(hvd, rank, size, way):
-    """An epoch's last step, where the number of batches is not a multiple of the passes."""
+    """The last step of an epoch has fewer passes if the number of batches is not a multiple of the passes per step."""
     model, alone = network(), network()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), backward_passes_per_step=3)
     x, y = share(rank, size)
@@ -416,7 +417,7 @@ def test_state_dict_round_trip(hvd, rank, size):
 
 
 def test_submission_overlaps_backward(hvd, rank, size):
-    """The last layer's gradient is on its way while backward still computes the first layer's."""
+    """The gradient of the last layer is in flight while the backward pass still computes that of the first layer."""
     from horovod.torch.gradients_in_flight import InFlight
 
     model = network()
@@ -476,7 +477,7 @@ class TestGradientViews:
         x, y = share(rank, size)
         addresses = []
         for _ in range(4):
-            model.zero_grad(set_to_none=set_to_none)  # not the optimizer's
+            model.zero_grad(set_to_none=set_to_none)  # of the model, not of the optimizer
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
             addresses.append([parameter.grad.data_ptr() for parameter in model.parameters()])
@@ -526,12 +527,12 @@ class TestGradientViews:
         assert bytes_mapped() == before
 
     def test_a_rank_that_comes_later_than_a_start_may_take(self, hvd, rank, size, monkeypatch):
-        """Making the views is a collective, and waits like one."""
+        """Making gradient views is a collective operation. It waits for late ranks longer than a start may take."""
         hvd.shutdown()
         monkeypatch.setenv("HOROVOD_START_TIMEOUT", "1")
         hvd.init()
         if rank == 0:
-            # Nobody can come out of a reduction before this rank; more time than a start has passes meanwhile.
+            # This rank is late by more than the start timeout. No other rank can end the collective before it.
             deadline = time.monotonic() + 1.5
             while time.monotonic() < deadline:
                 hvd.poll(0)

@@ -1,4 +1,4 @@
-"""The result does not depend on the order of submission, on fusion or on timing, to the last bit."""
+"""The bits of a result do not depend on the order of submission, on fusion or on timing."""
 import random
 
 import pytest
@@ -9,7 +9,7 @@ TENSORS = 24
 
 
 def tensors_of(rank):
-    """float32 over 30 decades, where the order of additions shows in the last bits."""
+    """Tensors of float32 values over 30 decades, whose sum depends on the order of additions in the last bits."""
     generator = torch.Generator().manual_seed(100 + rank)
     shapes = [(1,), (7,), (64,), (257,), (1023,), (4096,)]
     result = []

@@ -1,4 +1,4 @@
-"""What the extension remembers about operations belongs to their process set, and goes with it."""
+"""The extension remembers operations for each process set, and forgets them when the set is removed."""
 import weakref
 
 import pytest
@@ -140,7 +140,8 @@ def test_an_optimizer_of_a_set_is_that_of_one_process_with_its_batch(hvd, rank, 
 
 
 def test_optimizers_of_overlapping_sets_have_parameters_of_the_same_names(hvd, rank, size):
-    """A rank in two sets makes two of them, others one: they are told apart by their sets, not by their number."""
+    """A rank in more sets makes more optimizers than the others. Optimizers are told apart by their process set, not by
+    the order in which a rank made them."""
     with process_sets([0], [size - 1]) as sets:
         everywhere = [each for each in (*sets, hvd.global_process_set) if each.included()]
         for _ in range(2):

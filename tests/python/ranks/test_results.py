@@ -1,4 +1,4 @@
-"""Results whose size nobody knew before: they are taken over, not copied, and live as long as their tensors."""
+"""Results whose size the caller did not know. Tensors use the result's memory without a copy, as long as they live."""
 import gc
 
 import pytest
@@ -23,7 +23,7 @@ def test_alltoall_of_every_type(hvd, rank, size, dtype, shape):
 def test_results_outlive_their_handles_and_the_job(hvd, rank, size):
     gathered = hvd.allgather(torch.full((1000,), float(rank)), name="kept")
     received = hvd.alltoall(torch.full((1000 * size,), float(rank)), name="kept")
-    for i in range(20):  # others of that size come and go
+    for i in range(20):  # other results of the same size are made and dropped
         hvd.allgather(torch.full((1000,), -1.0), name="kept")
         hvd.alltoall(torch.full((1000 * size,), -1.0), name="kept")
     hvd.barrier()

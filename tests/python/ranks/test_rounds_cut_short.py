@@ -1,4 +1,4 @@
-"""Rounds of gradients that do not end as they began: signals, threads, a restart, a fork, an optimizer that goes."""
+"""Rounds of gradients that are disturbed: by signals, threads, a restart, a fork, or an optimizer that is dropped."""
 import gc
 import threading
 
@@ -31,7 +31,7 @@ def test_who_was_interrupted_while_he_waited_for_a_gradient_waits_again(hvd, ran
     used = parameters if has_all else parameters[:1]
     if rank == 0:
         backward(used, rank)
-        assert interrupted(lambda: parameters[0].grad.sum())  # the others submit later
+        assert interrupted(lambda: parameters[0].grad.sum())  # the other ranks submit later
     hvd.barrier()
     if rank != 0:
         backward(used, rank)
@@ -41,7 +41,8 @@ def test_who_was_interrupted_while_he_waited_for_a_gradient_waits_again(hvd, ran
 
 
 def test_a_step_that_was_interrupted_while_it_heard_of_the_others_goes_on(hvd, rank, size):
-    """Rank 0 takes part in what only others have, although it had closed its round before."""
+    """Rank 0 takes part in the reduction of gradients that only others have, although its interrupted step had closed
+    the round."""
     parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters)
     backward(parameters[min(rank, 1):][:1], rank)
@@ -89,7 +90,7 @@ def test_what_was_in_flight_when_horovod_was_restarted_is_gone(hvd, rank, size, 
     parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters, **options)
     for _ in range(options.get("backward_passes_per_step", 1)):
-        backward(parameters if rank == 0 else parameters[:1], rank)  # the ranks had come to different places
+        backward(parameters if rank == 0 else parameters[:1], rank)  # the ranks have started different gradients
     hvd.shutdown()
     hvd.init()
     waiting = len(gradients_in_flight._waiting)

@@ -1,4 +1,4 @@
-"""Checkpoints of models of which every rank has a part."""
+"""Checkpoints of models that are divided among the ranks."""
 import os
 import shutil
 import tempfile
@@ -28,7 +28,7 @@ def nodes(request, monkeypatch, rank):
 
 def make(rank, seed=0):
     torch.manual_seed(100 * seed + rank)
-    model = torch.nn.Linear(40 + rank, 30)  # another one on each rank
+    model = torch.nn.Linear(40 + rank, 30)  # a different model on each rank
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     return model, optimizer
 
@@ -61,7 +61,7 @@ def test_a_damaged_shard_is_passed_over_for_the_generation_before(folder, nodes,
         model.weight.data.fill_(step)
         hvd.checkpoint.save(f"{folder}/a.h5", model, step=step, sharded=True)
     count = 1 if nodes == "one node" else size
-    assert len(os.listdir(f"{folder}/a.h5.shards")) == 2 * count  # of two generations
+    assert len(os.listdir(f"{folder}/a.h5.shards")) == 2 * count  # the shards of two generations
     newest = max((f"{folder}/a.h5.shards/{name}" for name in os.listdir(f"{folder}/a.h5.shards")), key=os.path.getmtime)
     newest = hvd.broadcast_object(newest)
     hvd.barrier()

@@ -1,4 +1,4 @@
-"""broadcast_parameters, broadcast_optimizer_state, and objects."""
+"""Tests of broadcast_parameters, broadcast_optimizer_state, broadcast_object and allgather_object."""
 import pytest
 import torch
 
@@ -65,7 +65,7 @@ def flat_state(optimizer):
 @pytest.mark.parametrize("distributed", [False, True], ids=["plain", "distributed"])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_optimizer_state(hvd, rank, kind, distributed):
-    """Rank 0 comes back from a checkpoint, the others begin anew."""
+    """Rank 0 has the state of a checkpoint, the other ranks have fresh optimizers."""
     model = network(seed=rank)
     optimizer = OPTIMIZERS[kind](model.parameters())
     if rank == 0:
@@ -98,11 +98,12 @@ def test_optimizer_state(hvd, rank, kind, distributed):
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_optimizers_without_state_stay_fresh(hvd, rank, kind):
-    """Nothing is stepped: that would begin Adam's count at 1 and let momentum and weight decay move."""
+    """The broadcast must not step the optimizer: a step would set Adam's count to 1, and momentum and weight decay
+    would change the parameters."""
     model = network(seed=0)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = OPTIMIZERS[kind](model.parameters())
-    expected = flat_state(optimizer)  # Adagrad and its like have one from the beginning
+    expected = flat_state(optimizer)  # Adagrad and some others have a state from the beginning
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     assert flat_state(optimizer).keys() == expected.keys()
     for parameter, earlier in zip(model.parameters(), before):
@@ -119,7 +120,7 @@ def test_a_rank_with_state_becomes_as_fresh_as_the_root(hvd, rank):
 
 
 def test_scripts_find_gradients_after_the_broadcast_and_no_step_is_made_by_them(hvd, rank):
-    """As after Horovod's, of a distributed optimizer that is fresh: they are zeros."""
+    """After the broadcast, a fresh distributed optimizer has gradients of zeros, as with Horovod."""
     used, unused = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([used, unused], lr=0.5, weight_decay=0.5),
                                          [("used", used), ("unused", unused)])
@@ -133,7 +134,7 @@ def test_scripts_find_gradients_after_the_broadcast_and_no_step_is_made_by_them(
 
 
 def test_state_of_other_kinds(hvd, rank):
-    """Under keys that are no parameters; in lists; complex; one value for a parameter."""
+    """State under keys that are not parameters, state in lists, complex numbers, and a single value for a parameter."""
     parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     if rank == 0:
@@ -174,7 +175,7 @@ def test_options_keep_their_types(hvd, rank):
 
 
 def test_sparse_optimizer(hvd, rank):
-    """Rank 0 has made a step; the momentum of a sparse gradient is sparse."""
+    """Rank 0 has made a step with sparse gradients. Their momentum is sparse, too."""
     torch.manual_seed(rank)
     embedding = torch.nn.Embedding(6, 2, sparse=True)
     for optimizer in (torch.optim.SparseAdam(embedding.parameters()),
@@ -212,7 +213,7 @@ def test_optimizers_whose_parameters_have_other_shapes(hvd, rank):
 
 
 def test_state_goes_by_names_where_parameters_have_them(hvd, rank):
-    """A rank has put its parameters into the optimizer in another order."""
+    """Rank 0 has put its parameters into the optimizer in another order than the other ranks."""
     parameters = [(str(i), torch.nn.Parameter(torch.zeros(2))) for i in range(3)]
     mine = parameters if rank == 0 else parameters[::-1]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in mine], lr=0.1, momentum=0.9), mine)

@@ -1,4 +1,5 @@
-"""A step after the first starts its operations by what is known of their names: the numbers must not depend on that."""
+"""After the first step, operations are started by what is remembered under their names. The results must be the
+same."""
 import inspect
 
 import pytest
@@ -7,7 +8,8 @@ import torch
 
 @pytest.fixture(params=["by DLPack", "by asking"])
 def reading(request, monkeypatch):
-    """How the extension looks at tensors: older torches have no table of C functions for that."""
+    """The way in which the extension reads tensors. Older versions of torch lack the table of C functions for
+    DLPack."""
     if request.param == "by asking":
         monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", None, raising=False)
     return request.param.replace(" ", ".")
@@ -118,7 +120,7 @@ def test_what_is_in_flight_keeps_its_tensors_alive(hvd, size):
 
 
 class TestManyHandles:
-    """horovod.torch.mpi_ops.synchronize_all."""
+    """Tests of horovod.torch.mpi_ops.synchronize_all."""
 
     def test_gives_the_outputs_in_order(self, hvd, size):
         from horovod.torch.mpi_ops import synchronize_all

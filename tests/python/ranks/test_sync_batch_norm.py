@@ -1,4 +1,4 @@
-"""SyncBatchNorm in networks: as BatchNorm in one process that has the whole batch."""
+"""A network with SyncBatchNorm gives the numbers of BatchNorm in one process that has the whole batch."""
 import pytest
 import torch
 
@@ -58,7 +58,7 @@ def test_frozen_parts(hvd, rank, size):
     layer = hvd.SyncBatchNorm(3)
     layer.weight.requires_grad_(False)
     x = torch.randn(4, 3)
-    layer(x).sum().backward()  # nothing but the bias has a gradient
+    layer(x).sum().backward()  # only the bias gets a gradient
     assert torch.equal(layer.bias.grad, torch.full((3,), 4.0)) and layer.weight.grad is None
     with torch.no_grad():
         assert not layer(x).requires_grad

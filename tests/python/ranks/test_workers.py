@@ -1,4 +1,4 @@
-"""Child processes of a rank: data loaders' workers, forks, programs with an inherited environment."""
+"""Child processes of a rank: workers of data loaders, forks, programs with the rank's environment."""
 import multiprocessing
 import os
 import subprocess
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Numbers(Dataset):
-    """Each item tells on which processors its worker may run."""
+    """Each item contains the number of processors on which its worker may run."""
 
     def __len__(self):
         return 2000
@@ -34,7 +34,7 @@ def test_data_loader(hvd, rank, size, way):
 
 
 def in_child(hvd, calls):
-    """What becomes of each call in a forked child: the exception's type and text, or None."""
+    """Makes the calls in a forked child. Returns for each the exception's type and text, or "nothing raised"."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -64,7 +64,7 @@ def test_all_communication_raises_in_a_forked_child(hvd, rank, size):
 
 
 def test_a_forked_child_may_exit_as_it_likes(hvd, size):
-    """The child's atexit functions and destructors must not end the parent's job."""
+    """The job must go on after a forked child has run shutdown() and its atexit functions."""
     child = os.fork()
     if child == 0:
         import atexit

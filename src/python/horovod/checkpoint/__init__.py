@@ -5,8 +5,9 @@
 
 All functions are collective; only rank 0 opens files. docs/checkpoints.md has the details.
 """
+from horovod.checkpoint.callback import CheckpointCallback
 from horovod.checkpoint.checkpointer import Checkpointer
 from horovod.checkpoint.collective import latest, restore, save
 from horovod.checkpoint.sampler import Sampler
 
-__all__ = ["Checkpointer", "Sampler", "latest", "restore", "save"]
+__all__ = ["CheckpointCallback", "Checkpointer", "Sampler", "latest", "restore", "save"]

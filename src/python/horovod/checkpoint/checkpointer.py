@@ -1,5 +1,6 @@
 """Checkpointer: writes checkpoints of a training into a folder while the training goes on."""
 import os
+import signal
 import sys
 import threading
 import time
@@ -8,7 +9,10 @@ import torch
 
 from horovod import _core
 from horovod.checkpoint import collective
+from horovod.common.stops import should_stop, stop_cause, stop_reason
 from horovod.torch._job import rank
+
+AGAIN = 75  # EX_TEMPFAIL: saved before the end, and another run of the job goes on from there
 
 
 class Checkpointer:
@@ -20,6 +24,14 @@ class Checkpointer:
             …
             checkpointer.step(step)
         checkpointer.close()
+
+    When all ranks are to stop (hvd.should_stop), step() saves, and `stopped` is true on all of them:
+
+            if checkpointer.stopped:
+                break
+
+    In a with block the process then ends by itself, with `exit_code`: AGAIN if it would go on in another run of the
+    job, so that horovodrun (--max-requeues) or the job script puts the job back into the queue.
 
     All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are kept.
 
@@ -48,7 +60,11 @@ class Checkpointer:
         self._writing = None
         self._first_step = None
         self._saved_step = None
+        self.restored_step = None  # that the training goes on from
+        self.stopped = False  # all ranks were to stop: the loop has to end
+        self.exit_code = 0  # that the program should end with then
         self._clock = _Clock(every_minutes) if every_minutes is not None else None
+        should_stop()  # from now on a warning is heard
         collective.on_rank_0(self._prepare_folder)
 
     def _prepare_folder(self):
@@ -60,11 +76,32 @@ class Checkpointer:
     # ---- saving ---------------------------------------------------------------------------------------------------
 
     def step(self, step, extra=None):
-        """Call this after each step of the training. Saves if a checkpoint is due; returns True if it has saved."""
-        if not self._is_due(step):
-            return False
-        self.save(step, extra)
-        return True
+        """Call this after each step of the training. Saves if a checkpoint is due; returns True if it has saved.
+
+        It also saves when all ranks are to stop. It then returns when the checkpoint is safe on the disk, and `stopped`
+        is true.
+        """
+        stops = should_stop() and not self.stopped
+        is_due = self._is_due(step)
+        if stops or is_due:
+            self.save(step, extra)
+        if stops:
+            self.wait()
+            self.stopped = True
+            self.exit_code, text = self._how_to_end(step)
+            if rank() == 0:
+                print(f"horovod: stopped at step {step}, since {stop_reason()}; {text}", file=sys.stderr, flush=True)
+        return stops or is_due
+
+    def _how_to_end(self, step):
+        if stop_cause() == "program":  # which had its reasons, and may end otherwise
+            return 0, "saved"
+        if stop_cause() == "terminated":  # who sent it decides whether the job runs again
+            return 128 + signal.SIGTERM, "saved"
+        if self.restored_step is not None and step <= self.restored_step:
+            return 1, (f"saved, but no step was done: this run began with step {self.restored_step}. Another one would "
+                       "not get further, so the job is not put back into the queue")
+        return AGAIN, f"saved; exit code {AGAIN} asks for another run of the job"
 
     def _is_due(self, step):
         if self._first_step is None:
@@ -141,6 +178,8 @@ class Checkpointer:
     def __exit__(self, kind, *_):
         if kind is None:
             self.close()
+            if self.stopped:
+                _end_undisturbed(self.exit_code)
         elif rank() == 0 and self._writing is not None:
             try:  # other ranks may not come here: only ends this rank's write
                 self._finish()
@@ -157,7 +196,7 @@ class Checkpointer:
             return {"step": None}
         rest = collective.restore(self.folder, self._model, self._optimizer, random_numbers=self._random_numbers,
                                   **options, **self._objects)
-        self._saved_step = rest["step"]
+        self._saved_step = self.restored_step = rest["step"]
         return rest
 
     def _is_empty(self):
@@ -168,6 +207,14 @@ class Checkpointer:
         """The path of the newest whole checkpoint, or None."""
         self.wait()
         return collective.latest(self.folder)
+
+
+def _end_undisturbed(code):
+    """All is saved. Launchers that see one rank end with a code (srun --kill-on-bad-exit) end the others by SIGTERM,
+    whose code would then stand for all."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
 
 
 class _Writing:

@@ -2,6 +2,7 @@
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
                                      broadcast_parameters)

@@ -13,7 +13,8 @@ class Horovod(CMakePackage):
 
     license("Apache-2.0")
 
-    # A mirror of the site has horovod-1.0.0.tar.gz, or `spack develop horovod@1.0.0` takes a clone.
+    # The source comes from a mirror of the site with horovod-1.0.0.tar.gz, or from a clone: `spack develop
+    # horovod@1.0.0`.
     manual_download = True
     version("1.0.0")
 
@@ -53,14 +54,15 @@ class Horovod(CMakePackage):
         if self.spec.satisfies("+python"):
             arguments.append(self.define("Python_EXECUTABLE", self.spec["python"].command.path))
         if self.spec.satisfies("+mpi"):
-            # Headers alone: the plugin is bound to the MPI of the process.
+            # Only headers are needed, because the plugin is bound to the MPI of the process.
             abi = "OPENMPI" if self.spec["mpi"].name == "openmpi" else "MPICH"
             arguments.append(self.define(f"HVD_MPI_{abi}_INCLUDE", self.spec["mpi"].prefix.include))
         return arguments
 
     def setup_run_environment(self, env):
         if self.spec.satisfies("+python"):
-            # Not the package itself, which would come before one that a user installed into an environment.
+            # This is not the package itself. The package would come before one that a user installed into an
+            # environment.
             env.prepend_path("PYTHONPATH", self.prefix.lib.horovod.pythonpath)
 
     @run_after("install")

@@ -1,0 +1,137 @@
+// The C functions about the end of a job, and the StopWatch of this process that they start.
+#include "api/stops.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/answer.hpp"
+#include "api/horovod.h"
+#include "api/runtime_of_c.hpp"
+#include "base/comma_list.hpp"
+#include "base/log.hpp"
+#include "native/posix/ask_program.hpp"
+#include "native/posix/signal_catcher.hpp"
+#include "native/posix/signals.hpp"
+#include "runtime/stop_watch.hpp"
+#include "schedulers/selection/selection.hpp"
+
+namespace hvd::api {
+namespace {
+
+using runtime::StopCause;
+using runtime::StopWatch;
+
+// Made with the first runtime; never destroyed, since its thread ends with the process.
+std::atomic<StopWatch*> watch{nullptr};
+
+Result<std::vector<int>> signals_in(const std::string& list) {
+  std::vector<int> signals;
+  if (list == "none") return signals;
+  for (const std::string& name : items_of(list)) {
+    auto signal = posix::signal_of_name(name);
+    if (!signal)
+      return Error(ErrorCode::invalid_argument, "HOROVOD_STOP_SIGNALS=" + list + ": '" + name +
+                                                    "' is no signal; expected names like USR1,USR2,TERM, or none");
+    signals.push_back(*signal);
+  }
+  return signals;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return Error(ErrorCode::system, "the file " + path + " cannot be read");
+  return std::move(text).str();
+}
+
+std::optional<std::chrono::seconds> time_left(const Environment& environment, bool anew) {
+  using namespace std::chrono;
+  const schedulers::Around around = schedulers::scheduler_around(environment);
+  if (!around.is_a_job()) return std::nullopt;
+  schedulers::Sources sources{
+      environment,
+      &read_text,
+      [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(5), false); },
+      [](const std::string&) { return false; },
+      duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
+      anew};
+  auto left = around.scheduler->time_left(sources);
+  return left ? std::optional(std::min<seconds>(*left, hours(24 * 3650))) : std::nullopt;
+}
+
+hvd_status start_watch() {
+  std::vector<int> left;
+  if (auto started = watch.load()->start(left); !started) return fail(started.error());
+  for (int signal : left)
+    log::info(posix::name_of_signal(signal) +
+              " stays with the program, which handles or ignores it; hvd_request_stop() tells the other ranks of it");
+  return HVD_OK;
+}
+
+}  // namespace
+
+Status listen_for_stops(runtime::Runtime& runtime, const Environment& environment) {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (watch.load() == nullptr) {
+    auto signals = signals_in(runtime.config().stop_signals);
+    if (!signals) return signals.error();
+    StopWatch::Settings settings;
+    settings.signals = std::move(*signals);
+    settings.margin = milliseconds_of(runtime.config().stop_margin_s);
+    settings.time_left = [environment](bool anew) { return time_left(environment, anew); };
+    watch.store(new StopWatch(std::move(settings)));
+  }
+  watch.load()->add(
+      &runtime, runtime.world().rank == Rank{0},
+      [raw = &runtime](StopCause cause, const std::string& reason) { raw->wish_stop_point(cause, reason); });
+  if (environment.get("HOROVOD_STOP_SIGNALS").value_or("").empty()) return {};
+  return start_watch() == HVD_OK ? Status() : Status(Error(ErrorCode::system, last_error()));
+}
+
+void forget_stops(const runtime::Runtime& runtime) {
+  if (StopWatch* it = watch.load()) it->remove(&runtime);
+}
+
+void note_write(Clock::duration time) {
+  if (StopWatch* it = watch.load()) it->lead().wrote_for(time);
+}
+
+}  // namespace hvd::api
+
+using hvd::api::fail;
+
+int hvd_should_stop(hvd_runtime* runtime, int process_set) {
+  if (!hvd::api::usable(runtime)) return (void)hvd::api::why_unusable(runtime), -1;
+  static std::atomic<bool> has_started{false};
+  hvd::runtime::StopWatch* watch = hvd::api::watch.load(std::memory_order_acquire);
+  if (!has_started.load(std::memory_order_relaxed) && watch != nullptr) {
+    if (hvd::api::start_watch() != HVD_OK) return -1;
+    has_started.store(true);
+  }
+  if (watch != nullptr && runtime->runtime->world().rank == hvd::Rank{0}) watch->lead().asked(hvd::Clock::now());
+  auto stops = runtime->runtime->should_stop(process_set);
+  return stops ? static_cast<int>(*stops) : ((void)fail(stops.error()), -1);
+}
+
+hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason) {
+  if (!hvd::api::usable(runtime)) return hvd::api::why_unusable(runtime);
+  constexpr std::size_t most_bytes = 1000;  // it travels as one request
+  std::string text = reason == nullptr ? "the program asked for it" : reason;
+  if (text.size() > most_bytes) text.resize(most_bytes);
+  runtime->runtime->wish_stop_point(hvd::runtime::StopCause::program, std::move(text));
+  return HVD_OK;
+}
+
+const char* hvd_stop_reason(hvd_runtime* runtime, hvd_stop_cause* cause) {
+  if (!hvd::api::usable(runtime)) return nullptr;
+  const hvd::runtime::StopPoint* point = runtime->runtime->stop_point();
+  if (point == nullptr) return nullptr;
+  if (cause != nullptr) *cause = static_cast<hvd_stop_cause>(point->cause);
+  return point->reason.c_str();
+}

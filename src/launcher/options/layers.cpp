@@ -1,0 +1,158 @@
+#include "launcher/options/layers.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "native/posix/settings_files.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+std::string words_for(const FlagRow& row, const std::string& origin) {
+  return origin == "flag" ? spelling_of(row) : origin + " (" + spelling_of(row).substr(2) + ")";
+}
+
+// Of what the flags make of variables.
+Status check_variables(Flags& flags, const SettingsFiles& files) {
+  auto variables = variables_of(flags);
+  for (const FlagRow& row : flag_rows()) {
+    if (row.variable == nullptr || !flags.has(row.name) || !variables.contains(row.variable)) continue;
+    std::string where = words_for(row, flags.origin(row.name));
+    HVD_RETURN_IF_ERROR(files.check_lock(row.variable, variables[row.variable], where, flags.notices));
+  }
+  for (const auto& [name, variable] : flags.variables)
+    HVD_RETURN_IF_ERROR(files.check_lock(name, variable.value, variable.origin, flags.notices));
+  return {};
+}
+
+// Of flags that are locked by their own names.
+Status check_flags(const Flags& flags, const SettingsFiles& files) {
+  for (const auto& [name, line] : files.site->locks) {
+    if (!name.starts_with("horovodrun.")) continue;
+    std::string word = name.substr(sizeof "horovodrun." - 1);
+    const FlagRow* row = flag_named(word);
+    if (row == nullptr || is_question(*row))
+      return Error(
+          ErrorCode::invalid_argument,
+          files.site->place(line) + ": expected the name of a flag with a value to lock, found '" + word + "'");
+    std::string origin = flags.origin(row->name);
+    if (origin.empty() || origin.starts_with(files.site->path + ", line ")) continue;
+    Flags of_site;
+    HVD_RETURN_IF_ERROR(apply_launcher_entries(of_site, Environment(), *files.site));
+    std::string locked = of_site.get(row->name), found = flags.get(row->name);
+    if (found == locked) continue;
+    return Error(ErrorCode::invalid_argument,
+                 words_for(*row, origin) + " is " + found + ", but the site has locked it " +
+                     (locked.empty() ? "to be left out" : "to " + locked) + " (" + files.site->place(line) +
+                     "): leave it out, or " + files.whom_to_ask() + " [HVD1004]");
+  }
+  return {};
+}
+
+// The settings of the ranks, with what flags and --config-file say about them.
+std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layers) {
+  auto settings = settings_of(layers.given, layers.files);
+  auto variables = variables_of(flags);
+  for (Setting& setting : settings) {
+    auto found = variables.find(setting.name);
+    if (found == variables.end()) continue;
+    setting.value = found->second;
+    setting.file.clear();
+    setting.line = 0;
+    setting.source = "flag";
+    if (auto own = flags.variables.find(setting.name); own != flags.variables.end())
+      setting.source = own->second.origin;
+    for (const FlagRow& row : flag_rows())
+      if (row.variable != nullptr && setting.name == row.variable && flags.has(row.name)) {
+        std::string origin = flags.origin(row.name);
+        setting.source = origin == "flag" ? "flag " + spelling_of(row) : origin;
+      }
+  }
+  return settings;
+}
+
+// The flags, those left out that ask for something to be told.
+std::vector<Setting> flags_as_settings(const Flags& flags, const Layers& layers) {
+  std::vector<Setting> list;
+  for (const FlagRow& row : flag_rows()) {
+    if (is_question(row) || row.lacking != nullptr) continue;
+    std::string name = spelling_of(row);
+    bool is_locked = layers.files.site && layers.files.site->locks.contains("horovodrun." + name.substr(2));
+    list.push_back(
+        {name, flags.get(row.name), flags.has(row.name) ? flags.origin(row.name) : "default", "", 0, is_locked});
+  }
+  return list;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.resize(width, ' ');
+  return text;
+}
+
+std::string table_of(const std::vector<Setting>& settings) {
+  std::size_t name_width = 0, value_width = 0;
+  for (const Setting& setting : settings) {
+    name_width = std::max(name_width, setting.name.size());
+    value_width = std::max(value_width, std::min<std::size_t>(setting.value.size(), 24));
+  }
+  std::string text;
+  for (const Setting& setting : settings)
+    text += "  " + padded(setting.name, name_width) + "  " +
+            padded(setting.value.empty() ? "-" : setting.value, value_width) + "  " + setting.origin() +
+            (setting.is_locked ? " (locked)" : "") + "\n";
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (char c : text) {
+    auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') result += '\\';
+    if (code >= 0x20) result += c;
+    else result += std::string("\\u00") + digits[code >> 4] + digits[code & 15];
+  }
+  return result + "\"";
+}
+
+std::string json_of(const std::vector<Setting>& settings) {
+  std::string text = "{";
+  for (const Setting& setting : settings)
+    text += std::string(text.size() > 1 ? "," : "") + "\n    " + quoted(setting.name) +
+            ": {\"value\": " + quoted(setting.value) + ", \"origin\": " + quoted(setting.origin()) +
+            ", \"locked\": " + (setting.is_locked ? "true" : "false") + "}";
+  return text + "\n  }";
+}
+
+std::string path_of(const std::optional<SettingsFile>& file) {
+  return file ? file->path : std::string();
+}
+
+}  // namespace
+
+Result<Layers> lay_files_under(Flags& flags, Environment& environment) {
+  auto read = posix::settings_files(flags.notices);
+  if (!read) return std::move(read.error());
+  Layers layers{environment, **read};
+  HVD_RETURN_IF_ERROR(layers.files.check_locks(environment, flags.notices));
+  for (const auto* file : {&layers.files.user, &layers.files.site})
+    if (*file) HVD_RETURN_IF_ERROR(apply_launcher_entries(flags, environment, **file));
+  if (layers.files.site) {
+    HVD_RETURN_IF_ERROR(check_variables(flags, layers.files));
+    HVD_RETURN_IF_ERROR(check_flags(flags, layers.files));
+  }
+  environment = layers.files.over(environment);
+  return layers;
+}
+
+std::string show_config(const Flags& flags, const Layers& layers, bool as_json) {
+  auto settings = settings_with_flags(flags, layers), own = flags_as_settings(flags, layers);
+  const std::string site = path_of(layers.files.site), user = path_of(layers.files.user);
+  if (as_json)
+    return "{\n  \"site_file\": " + quoted(site) + ",\n  \"user_file\": " + quoted(user) +
+           ",\n  \"settings\": " + json_of(settings) + ",\n  \"flags\": " + json_of(own) + "\n}\n";
+  return "The site's file: " + (site.empty() ? "none" : site) + "\nThe user's file: " + (user.empty() ? "none" : user) +
+         "\n\nSettings of the ranks\n" + table_of(settings) + "\nFlags of horovodrun\n" + table_of(own);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,109 @@
+// Each rank has a GPU of its own, near its processors, as far as the topology and the visible devices tell.
+#include <algorithm>
+#include <map>
+
+#include "base/comma_list.hpp"
+#include "launcher/preflight/check.hpp"
+#include "topology/machine.hpp"
+
+namespace hvd::launcher::preflight {
+namespace {
+
+void gather_gpus(const Place& place, Facts& facts) {
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+    if (auto visible = place.environment.get(name)) facts.set("visible_gpus", *visible);
+  for (const char* name :
+       {"HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK",
+        "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"})
+    if (auto local = place.environment.get(name); local && !facts.has("local_rank")) facts.set("local_rank", *local);
+  std::vector<std::string> notices;
+  auto machine = topology::read_machine(place.environment, notices);
+  if (!machine) return facts.set("topology_error", machine.error().message);
+  std::string gpus, near;
+  for (const topology::PciDevice& device : machine->devices) {
+    if (device.kind != topology::PciDevice::Kind::gpu) continue;
+    gpus += (gpus.empty() ? "" : ",") + device.bus_id;
+    // Processors of a machine from a file are not those that this process is bound to.
+    near += (near.empty() ? "" : ";") + (machine->is_this_machine ? device.near.to_string() : std::string());
+  }
+  facts.set("gpus", gpus);
+  facts.set("gpus_near", near);
+}
+
+// The GPU that a rank takes: the only one that it sees, else the one with its local rank's number, as programs choose
+// by hvd.local_rank(). Nothing if there are none; -1 if there are too few.
+std::optional<int> gpu_of(const Facts& probe) {
+  const std::size_t installed = items_of(probe.get("gpus")).size();
+  std::vector<std::string> visible = items_of(probe.get("visible_gpus"));
+  if (!probe.has("visible_gpus"))
+    for (std::size_t gpu = 0; gpu < installed; ++gpu) visible.push_back(std::to_string(gpu));
+  auto local = number_in<std::size_t>(probe.get("local_rank"));
+  if (installed == 0 || !local) return std::nullopt;
+  const std::size_t choice = visible.size() == 1 ? 0 : *local;
+  if (choice >= visible.size()) return -1;
+  return number_in<int>(visible[choice]);  // nothing for a UUID, which is one of its own
+}
+
+std::string part(const std::string& list, std::size_t number) {
+  std::size_t begin = 0;
+  for (; number > 0 && begin != std::string::npos; --number) begin = list.find(';', begin) + 1;
+  return list.substr(begin, list.find(';', begin) - begin);
+}
+
+void check_distance(const Facts& probe, int gpu, Verdict& verdict) {
+  auto near = posix::CpuMask::parse(part(probe.get("gpus_near"), static_cast<std::size_t>(gpu)));
+  auto own = posix::CpuMask::parse(probe.get("cpus"));
+  if (!near || !own || near->empty() || own->empty() || near->overlaps(*own)) return;
+  verdict.findings.push_back({Severity::note, probe.get("host"),
+                              "local rank " + probe.get("local_rank") + " on the processors near GPU " +
+                                  std::to_string(gpu) + " (" + near->to_string() + ")",
+                              "it is bound to " + own->to_string(),
+                              "bind by GPU: srun --gpu-bind=closest, jsrun's resource sets, or leave the binding to "
+                              "horovodrun"});
+}
+
+void judge_node(const std::vector<const Facts*>& node, Verdict& verdict) {
+  std::map<int, std::string> taken;
+  for (const Facts* probe : node) {
+    auto gpu = gpu_of(*probe);
+    const std::string rank = "local rank " + probe->get("local_rank");
+    const std::string gpus = counted(items_of(probe->get("gpus")).size(), "GPU");
+    if (!gpu) continue;
+    if (*gpu < 0)
+      verdict.findings.push_back(
+          {Severity::fault, probe->get("host"), "a GPU for each rank",
+           rank + " has none: the node has " + gpus + ", visible: '" + probe->get("visible_gpus") + "'",
+           "start no more ranks on a node than it has GPUs, or make all of them visible"});
+    else if (auto [other, is_new] = taken.emplace(*gpu, rank); !is_new)
+      verdict.findings.push_back({Severity::fault, probe->get("host"), "a GPU of its own for each rank",
+                                  rank + " and " + other->second + " take GPU " + std::to_string(*gpu),
+                                  "do not set CUDA_VISIBLE_DEVICES to one GPU for all ranks; let the launcher give one "
+                                  "to each (srun --gpus-per-task=1, jsrun -g 1), or unset it"});
+    else check_distance(*probe, *gpu, verdict);
+  }
+}
+
+}  // namespace
+
+const Check gpus_check{
+    "gpus", gather_gpus, [](const Allocation& allocation) -> Verdict {
+      Verdict verdict;
+      std::size_t most = 0;
+      for (const Facts* first : allocation.first_of_each_node()) {
+        most = std::max(most, items_of(first->get("gpus")).size());
+        if (first->has("topology_error"))
+          verdict.findings.push_back({Severity::note, first->get("host"), "a topology of the node",
+                                      first->get("topology_error"), "unset HWLOC_XMLFILE"});
+      }
+      verdict.summary = most == 0 ? "no node has one" : "up to " + counted(most, "GPU") + " on a node";
+      for (const Facts* first : allocation.first_of_each_node())
+        if (auto own = items_of(first->get("gpus")).size(); own < most)
+          verdict.findings.push_back(
+              {Severity::fault, first->get("host"), counted(most, "GPU") + ", as on other nodes", counted(own, "GPU"),
+               "see nvidia-smi and the kernel's log there (a GPU that fell off the bus), or ask for "
+               "nodes of one kind"});
+      for (const auto& node : allocation.by_node()) judge_node(node, verdict);
+      return verdict;
+    }};
+
+}  // namespace hvd::launcher::preflight

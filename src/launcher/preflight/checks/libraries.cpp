@@ -1,0 +1,62 @@
+// The MPI and the NCCL that a rank would open there.
+#include <dlfcn.h>
+
+#include <array>
+
+#include "launcher/preflight/check.hpp"
+#include "native/posix/shared_library.hpp"
+
+namespace hvd::launcher::preflight {
+namespace {
+
+std::string first_line(std::string text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// The release that the library tells of itself, before it is started.
+std::string mpi_release(const posix::SharedLibrary& library) {
+  using Tell = int (*)(char*, int*);
+  auto tell = reinterpret_cast<Tell>(library.symbol("MPI_Get_library_version"));
+  std::array<char, 8192> text{};  // MPI_MAX_LIBRARY_VERSION_STRING of all MPIs is at most this
+  int length = 0;
+  if (tell == nullptr || tell(text.data(), &length) != 0) return "of unknown release";
+  return first_line(text.data());
+}
+
+std::string nccl_release(const posix::SharedLibrary& library) {
+  auto tell = reinterpret_cast<int (*)(int*)>(library.symbol("ncclGetVersion"));
+  int code = 0;
+  if (tell == nullptr || tell(&code) != 0) return "of unknown release";
+  const int base = code >= 10000 ? 10000 : 1000;
+  return std::to_string(code / base) + "." + std::to_string(code % base / 100) + "." + std::to_string(code % 100);
+}
+
+void gather_libraries(const Place& place, Facts& facts) {
+  if (!place.is_first) return;
+  std::string mpi;
+  for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpi_abi.so.0", "libmpi_ibm.so.3", "libmpi_cray.so.12"}) {
+    auto library = posix::SharedLibrary::open(name, RTLD_LAZY | RTLD_LOCAL);
+    if (!library) continue;
+    mpi += (mpi.empty() ? "" : "; ") + mpi_release(*library) + " (" + name + ")";
+    static std::vector<posix::SharedLibrary> kept;  // an MPI does not like to be unloaded
+    kept.push_back(std::move(*library));
+  }
+  facts.set("mpi", mpi.empty() ? "none" : mpi);
+  auto nccl = posix::SharedLibrary::open("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+  facts.set("nccl", nccl ? nccl_release(*nccl) : "none");
+}
+
+}  // namespace
+
+const Check libraries_check{"mpi, nccl", gather_libraries, [](const Allocation& allocation) {
+                              const std::string remedy =
+                                  "load the same modules on all nodes; LD_LIBRARY_PATH and "
+                                  "/etc/ld.so.conf.d decide which one is found";
+                              Verdict verdict = equal_on_all_nodes(allocation, "mpi", "MPI", "none", remedy);
+                              Verdict nccl = equal_on_all_nodes(allocation, "nccl", "NCCL", "none", remedy);
+                              verdict.summary += "; " + nccl.summary;
+                              for (Finding& finding : nccl.findings) verdict.findings.push_back(std::move(finding));
+                              return verdict;
+                            }};
+
+}  // namespace hvd::launcher::preflight

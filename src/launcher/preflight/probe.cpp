@@ -1,0 +1,145 @@
+#include "launcher/preflight/probe.hpp"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "base/comma_list.hpp"
+#include "base/config.hpp"
+#include "bootstrap/meeting/exchange.hpp"
+#include "bootstrap/selection/selection.hpp"
+#include "launcher/preflight/link_measurement.hpp"
+#include "native/posix/file_descriptor.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/random.hpp"
+
+namespace hvd::launcher::preflight {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view line_begin = "horovod-probe:";
+constexpr auto meeting_time = 9s;
+constexpr auto measuring_time = 8s;
+
+// Keeps the name for as long as the probe runs; the first one on a node gets it.
+posix::FileDescriptor be_first_on_node(const std::string& job) {
+  posix::FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = "horovod-preflight-" + job;
+  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
+  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) socket.reset();
+  return socket;
+}
+
+void tell(const std::string& id, const Facts& facts) {
+  std::printf("%s%s %s\n", std::string(line_begin).c_str(), id.c_str(), facts.encoded().c_str());
+  std::fflush(stdout);
+}
+
+// The first probes of all nodes measure links. Which these are, all cards tell.
+struct Meeting {
+  std::vector<LinkEnd> ends;
+  int me = -1;  // this probe's place among them; -1: it is not the first on its node
+  std::string secret;
+};
+
+Result<Meeting> meet(const Environment& environment, const Config& config, const Listening& listening, Facts& facts) {
+  std::vector<bootstrap::Notice> notices;
+  auto chosen = bootstrap::choose(environment, config, notices);
+  if (!chosen) return chosen.error();
+  const int rank = chosen->identity.rank.value;
+  facts.set("bootstrap", chosen->bootstrap->name());
+  facts.set("rank", rank);
+  facts.set("size", chosen->identity.size);
+  const std::string own_node = posix::node_id();
+  const bootstrap::Card card = {posix::host_name(), own_node, joined(listening.addresses, ","),
+                                rank == 0 ? posix::random_hex(16) : ""};
+  auto cards =
+      bootstrap::exchange(*chosen->bootstrap, chosen->identity, "preflight", card, Deadline::after(meeting_time));
+  if (!cards) return cards.error();
+  Meeting meeting;
+  std::vector<std::string> nodes;
+  for (int each = 0; each < cards->size(); ++each) {
+    const auto& texts = cards->of(Rank{each}).texts;
+    if (texts.size() < card.size()) return Error(ErrorCode::mismatch, "a probe of another release is among the ranks");
+    if (each == 0) meeting.secret = texts[3];
+    const std::string node(texts[1]);
+    if (std::ranges::find(nodes, node) != nodes.end()) continue;
+    if (each == rank) meeting.me = static_cast<int>(nodes.size());
+    nodes.push_back(node);
+    meeting.ends.push_back({std::string(texts[0]), items_of(texts[2])});
+  }
+  return meeting;
+}
+
+void meet_and_measure(const Environment& environment, Facts& facts) {
+  std::vector<std::string> warnings;
+  auto config = Config::from(environment, warnings);
+  if (!config) return facts.set("meeting_error", config.error().message);
+  auto listening = listen_for_links(config->network_interfaces);
+  if (!listening) return facts.set("meeting_error", listening.error().message);
+  auto meeting = meet(environment, *config, *listening, facts);
+  if (!meeting) return facts.set("meeting_error", meeting.error().message);
+  if (meeting->me < 0 || meeting->ends.size() < 2) return;
+  facts.set("links", text_of(measure_links(*listening, meeting->me, meeting->ends, meeting->secret,
+                                           Deadline::after(measuring_time))));
+}
+
+}  // namespace
+
+std::vector<std::string> probe_command(const std::string& horovodrun, const std::string& job,
+                                       const std::vector<std::string>& hosts, const std::string& python) {
+  return {horovodrun, probe_flag, job, hosts.empty() ? "-" : joined(hosts, ","), python.empty() ? "-" : python};
+}
+
+int run_probe(char** arguments) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const Environment environment = Environment::of_this_process();
+  const std::string id = posix::random_hex(8), job = arguments[0];
+  auto word = [&](int number) { return std::string(arguments[number]) == "-" ? "" : std::string(arguments[number]); };
+  posix::FileDescriptor first = be_first_on_node(job);
+  const Place place{environment, items_of(word(1)), word(2), static_cast<bool>(first)};
+  Facts facts{{"host", posix::host_name()}, {"node", posix::node_id()}, {"pid", std::to_string(::getpid())}};
+  if (place.is_first) facts.set("first", "yes");
+  if (auto name = environment.get("HOROVOD_HOSTNAME")) facts.set("given_name", *name);
+  // Should one of them hang, its host must be known.
+  tell(id, facts);
+  for (const Check* check : checks())
+    if (check->gather != nullptr) check->gather(place, facts);
+  facts.set("has_looked", "yes");
+  tell(id, facts);
+  meet_and_measure(environment, facts);
+  facts.set("is_through", "yes");
+  tell(id, facts);
+  return 0;
+}
+
+bool ProbeLines::take(std::string_view line) {
+  std::size_t at = line.find(line_begin);
+  if (at == std::string_view::npos) return false;
+  line.remove_prefix(at + line_begin.size());
+  const std::string id(line.substr(0, line.find(' ')));
+  if (id.size() == line.size()) return false;
+  line.remove_prefix(id.size() + 1);
+  probes_[id].add(Facts::decode(line.substr(0, line.find_first_of(" \r\n"))));
+  return true;
+}
+
+std::vector<Facts> ProbeLines::probes() const {
+  std::vector<Facts> all;
+  for (const auto& [id, facts] : probes_) all.push_back(facts);
+  auto number = [](const Facts& probe) { return probe.number(probe.has("rank") ? "rank" : "said_rank").value_or(1e9); };
+  std::ranges::stable_sort(all, {}, number);
+  return all;
+}
+
+}  // namespace hvd::launcher::preflight

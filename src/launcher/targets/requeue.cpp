@@ -1,0 +1,87 @@
+#include "launcher/targets/requeue.hpp"
+
+#include <fstream>
+
+#include "base/number.hpp"
+#include "launcher/wire/messages.hpp"
+#include "native/posix/ask_program.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+// A file beside the job's output has the number of times; none: it was never put back.
+std::string counter_of(const Requeuing& how, const std::string& job) {
+  std::string name = job;
+  for (char& letter : name)
+    if (letter == '/') letter = '_';
+  return how.counters + "/.horovodrun." + name + ".requeues";
+}
+
+int times_in(const std::string& counter) {
+  std::ifstream file(counter);
+  std::string text;
+  std::getline(file, text);
+  return number_in<int>(text).value_or(0);
+}
+
+bool write_times(const std::string& counter, int times) {
+  std::ofstream file(counter, std::ios::trunc);
+  file << times << '\n';
+  file.close();
+  return !file.fail();
+}
+
+std::string without_end(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+std::string words_of(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& word : command) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+}  // namespace
+
+Requeued requeue(const JobAround& job, const Environment& environment, const Requeuing& how) {
+  auto left = [](const std::string& why) {
+    return Requeued{again_code, "the training is not done, but the job is not put back into the queue: " + why +
+                                    ". Exit code " + std::to_string(again_code) +
+                                    " tells the job script; the same command goes on"};
+  };
+  if (!job.is_a_job()) return left("this is no job of a scheduler");
+  if (how.most <= 0) return left("--max-requeues (HOROVOD_MAX_REQUEUES) is 0");
+  const std::string number = job.number();
+  const std::string counter = counter_of(how, number);
+  const bool is_counted = environment.has("SLURM_JOB_ID");  // there is no SLURM_RESTART_COUNT before the first time
+  const int times = is_counted ? environment.number("SLURM_RESTART_COUNT").value_or(0) : times_in(counter);
+  if (times >= how.most)
+    return left("it has been put back " + std::to_string(times) + " times, and --max-requeues allows " +
+                std::to_string(how.most));
+  const schedulers::Requeue asked = job.requeue();
+  const std::string scheduler = job.scheduler().name();
+  if (asked.command.empty() && asked.exit_code == 0) return left(scheduler + " has no way to do that from a job");
+  if (!is_counted && !write_times(counter, times + 1))
+    return left("how often that was done cannot be counted, since " + counter + " cannot be written");
+  const std::string which = std::to_string(times + 1) + " of at most " + std::to_string(how.most);
+  if (asked.command.empty())
+    return {asked.exit_code, "exit code " + std::to_string(asked.exit_code) + " asks " + scheduler +
+                                 " to put the job " + number + " back into the queue (" + which + ")"};
+  const Requeuing::Answer answer = how.run(asked.command);
+  if (answer.is_done) return {0, "the job " + number + " is back in the queue of " + scheduler + " (" + which + ")"};
+  if (!is_counted) (void)write_times(counter, times);
+  return left("`" + words_of(asked.command) + "` was refused" +
+              (answer.text.empty() ? "" : ": " + without_end(answer.text)));
+}
+
+Requeuing::Answer run_requeue_command(const std::vector<std::string>& command) {
+  const std::string mark = "horovodrun: done";
+  std::vector<std::string> words = {"/bin/sh", "-c", "\"$@\" </dev/null && echo '" + mark + "'", "sh"};
+  words.insert(words.end(), command.begin(), command.end());
+  std::string text = posix::answer_of(words, std::chrono::seconds(60));
+  std::size_t at = text.rfind(mark);
+  return {at != std::string::npos, at == std::string::npos ? text : text.substr(0, at)};
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,216 @@
+// The judges of --preflight as tables: facts in, findings out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "launcher/preflight/check.hpp"
+#include "launcher/preflight/fabrics.hpp"
+#include "launcher/preflight/link_measurement.hpp"
+#include "launcher/preflight/page.hpp"
+#include "launcher/preflight/preflight.hpp"
+#include "launcher/preflight/probe.hpp"
+
+namespace hvd::launcher::preflight {
+namespace {
+
+Facts healthy(int node, int local) {
+  const std::string host = "n" + std::to_string(node), address = "10.0.0." + std::to_string(node);
+  const std::string local_text = std::to_string(local), rank = std::to_string(2 * (node - 1) + local);
+  Facts facts{{"host", host},
+              {"node", host},
+              {"pid", "7"},
+              {"rank", rank},
+              {"size", "6"},
+              {"has_looked", "yes"},
+              {"is_through", "yes"},
+              {"bootstrap", "pmix"},
+              {"local_rank", local_text},
+              {"gpus", "0000:01:00.0,0000:02:00.0"},
+              {"gpus_near", "0-3;4-7"},
+              {"cpus", local == 0 ? "0-3" : "4-7"},
+              {"cpus_online", "8"},
+              {"release", "Horovod 1.0.0, protocol 5"},
+              {"shm_bytes", "8000000000"},
+              {"shm_free", "8000000000"},
+              {"memory_free", "8000000000"},
+              {"nofile", "65536"},
+              {"memlock", "unlimited"},
+              {"has_fabric", "no"},
+              {"addresses", "127.0.0.1," + address}};
+  if (local != 0) return facts;
+  facts.add({{"first", "yes"},
+             {"python", "Python 3.11.2, horovod 1.0.0, torch 2.1"},
+             {"mpi", "Open MPI 4.1.4"},
+             {"nccl", "none"},
+             {"scratch", "/tmp"},
+             {"scratch_fault", ""},
+             {"scratch_free", "8000000000"},
+             {"interface_mbit", "0"}});
+  std::vector<LinkResult> links;
+  for (int other = 1; other <= 3; ++other) {
+    if (other != node) links.push_back({"n" + std::to_string(other), 10, 10000, 10000, 0, ""});
+    facts.set("resolves n" + std::to_string(other), "10.0.0." + std::to_string(other));
+  }
+  facts.set("links", text_of(links));
+  return facts;
+}
+
+// Three nodes with two ranks each.
+Allocation healthy_allocation() {
+  Allocation allocation{6, {"n1", "n2", "n3"}, "srun", "", false, {}};
+  for (int node = 1; node <= 3; ++node)
+    for (int local = 0; local < 2; ++local) allocation.probes.push_back(healthy(node, local));
+  return allocation;
+}
+
+std::vector<Finding> findings_of(const Allocation& allocation, std::string_view check) {
+  for (const Judged& each : judge(allocation))
+    if (each.check == check) return each.verdict.findings;
+  return {};
+}
+
+TEST(Preflight, finds_nothing_on_healthy_nodes) {
+  for (const Judged& each : judge(healthy_allocation())) EXPECT_EQ(each.verdict.findings.size(), 0u) << each.check;
+}
+
+TEST(Preflight, names_the_host_of_each_fault) {
+  const struct {
+    const char* check;
+    Facts of_first;  // what the first probe of n2 tells instead
+    const char* words;
+  } rows[] = {
+      {"world", {{"size", "5"}}, "believes in 5"},
+      {"world", {{"rank", "0"}}, "also runs on n1"},
+      {"gpus", {{"gpus", "0000:01:00.0"}}, "1 GPU"},
+      {"gpus", {{"visible_gpus", "1"}}, "take GPU 1"},
+      {"gpus", {{"cpus", "4-7"}}, "bound to 4-7"},
+      {"binding", {{"cpus", "2-5"}}, "share processors 4-5"},
+      {"binding", {{"cpus", "0-7"}}, "may use all 8 processors"},
+      {"horovod", {{"release", "Horovod 0.9.0, protocol 4"}}, "0.9.0"},
+      {"python", {{"python", "Python 3.9.1, no horovod, no torch"}}, "3.9.1"},
+      {"mpi, nccl", {{"mpi", "MPICH 4.0"}}, "MPICH"},
+      {"mpi, nccl", {{"nccl", "2.18.3"}}, "2.18.3"},
+      {"container", {{"image", "other.sif"}}, "other.sif"},
+      {"container", {{"pmix_host", "5.0.1"}, {"pmix_here", "3.2.3"}, {"meeting_error", "refused"}}, "3.2.3"},
+      {"names", {{"resolves n3", "10.0.0.99"}}, "10.0.0.99"},
+      {"names", {{"resolves n3", ""}}, "not known"},
+      {"memory", {{"shm_free", "1000000"}}, "977 KiB"},
+      {"memory", {{"memory_free", "1000000"}, {"memory_limited_by", "a control group"}}, "control group"},
+      {"limits", {{"nofile", "256"}}, "256"},
+      {"limits", {{"memlock", "65536"}}, "64 KiB"},
+      {"TMPDIR", {{"scratch_fault", "Read-only file system"}}, "Read-only"},
+      {"TMPDIR", {{"scratch_free", "4096"}}, "4.0 KiB"},
+      {"links", {{"links", "n1|10|900|9000|0|\nn3|10|900|9000|0|\n"}}, "900 Mbit/s"},
+      {"links", {{"links", "n1|9000|9000|9000|0|\nn3|9000|9000|9000|0|\n"}}, "9000 us"},
+      {"links", {{"links", "n1|0|0|0|0|no connection\n"}}, "none to n1"},
+      {"fabric", {{"fabric", "mlx5_0"}}, "mlx5_0"},
+      {"fabric", {{"interface_mbit", "400000"}}, "10.0 Gbit/s"},
+      {"clocks", {{"links", "n1|10|9000|9000|-3|\nn3|10|9000|9000|-3|\n"}}, "3.000 s ahead"},
+      {"clocks", {{"links", "n1|10|9000|9000|3|\nn3|10|9000|9000|3|\n"}}, "3.000 s behind"},
+  };
+  for (const auto& row : rows) {
+    Allocation allocation = healthy_allocation();
+    allocation.probes[2].add(row.of_first);
+    const auto findings = findings_of(allocation, row.check);
+    EXPECT_TRUE(std::ranges::any_of(findings,
+                                    [&](const Finding& finding) {
+                                      return finding.host == "n2" && finding.found.find(row.words) != std::string::npos;
+                                    }))
+        << row.check << ": " << row.words;
+    EXPECT_TRUE(std::ranges::all_of(findings, [](const Finding& finding) { return finding.host == "n2"; }))
+        << row.words;
+    EXPECT_TRUE(std::ranges::none_of(findings, [](const Finding& finding) { return finding.remedy.empty(); }));
+  }
+}
+
+TEST(Preflight, names_a_host_that_says_nothing_and_not_the_meeting_that_failed) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes.resize(4);
+  for (Facts& probe : allocation.probes) probe.set("meeting_error", "2 ranks did not come");
+  const auto findings = findings_of(allocation, "start");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].host, "n3");
+  EXPECT_TRUE(findings_of(allocation, "world").empty());
+}
+
+TEST(Preflight, names_a_probe_that_hangs_and_judges_nothing_else_of_it) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes[4] = Facts{{"host", "n3"}, {"node", "n3"}, {"pid", "12"}, {"first", "yes"}};
+  for (const Judged& each : judge(allocation))
+    for (const Finding& finding : each.verdict.findings) {
+      EXPECT_STREQ(each.check, "start");
+      EXPECT_EQ(finding.host, "n3");
+    }
+}
+
+TEST(Preflight, names_the_host_that_a_failed_start_is_about) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes.clear();
+  allocation.trouble = "horovodrun: the host n2 cannot be used: no route";
+  const auto findings = findings_of(allocation, "start");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].host, "n2");
+}
+
+TEST(Preflight, takes_a_fabric_for_unused_where_all_goes_over_sockets) {
+  Allocation allocation = healthy_allocation();
+  for (Facts& probe : allocation.probes) probe.set("fabric", "mlx5_0,mlx5_1");
+  EXPECT_TRUE(findings_of(allocation, "fabric").empty());
+  allocation.probes[2].set("FI_PROVIDER", "tcp");
+  EXPECT_EQ(findings_of(allocation, "fabric").at(0).host, "n2");
+  allocation.probes[2].set("FI_PROVIDER", "verbs");
+  EXPECT_TRUE(findings_of(allocation, "fabric").empty());
+  for (const Fabric& fabric : fabrics()) EXPECT_EQ(fabric_of(std::string(fabric.devices) + "0"), &fabric);
+}
+
+TEST(Preflight, lets_every_node_meet_every_other_once) {
+  for (int nodes = 2; nodes <= 9; ++nodes) {
+    std::vector<int> meetings(static_cast<std::size_t>(nodes * nodes), 0);
+    for (const auto& partners : rounds_of(nodes, 100))
+      for (int me = 0; me < nodes; ++me) {
+        int partner = partners[static_cast<std::size_t>(me)];
+        if (partner < 0) continue;
+        EXPECT_EQ(partners[static_cast<std::size_t>(partner)], me);
+        ++meetings[static_cast<std::size_t>(me * nodes + partner)];
+      }
+    for (int me = 0; me < nodes; ++me)
+      for (int other = 0; other < nodes; ++other)
+        EXPECT_EQ(meetings[static_cast<std::size_t>(me * nodes + other)], me == other ? 0 : 1) << nodes;
+  }
+  EXPECT_EQ(rounds_of(1000, 7).size(), 7u);
+}
+
+TEST(Preflight, reads_the_lines_of_probes_behind_what_launchers_put_before_them) {
+  const Facts facts{{"host", "n1"}, {"rank", "1"}, {"odd", "a=b&c %\n|\"d\""}};
+  ProbeLines lines;
+  EXPECT_TRUE(lines.take("[1]<stdout>:horovod-probe:ab12 " + facts.encoded()));
+  EXPECT_TRUE(lines.take("horovod-probe:cd34 " + Facts{{"rank", "0"}}.encoded()));
+  EXPECT_TRUE(lines.take("3: horovod-probe:ab12 " + Facts{{"more", "x"}}.encoded() + "\r"));
+  EXPECT_FALSE(lines.take("hello"));
+  EXPECT_FALSE(lines.take("horovod-probe:"));
+  ASSERT_EQ(lines.probes().size(), 2u);
+  EXPECT_EQ(lines.probes()[1].get("odd"), facts.get("odd"));
+  EXPECT_EQ(lines.probes()[1].get("more"), "x");
+}
+
+TEST(Preflight, hands_on_all_flags_but_its_own) {
+  const char* const given[] = {"-np",     "4", "--preflight=only", "--output-filename", "out", "-H", "a:4",
+                               "--prefl", "--"};
+  EXPECT_EQ(arguments_for_probes(given), (std::vector<std::string>{"-np", "4", "-H", "a:4"}));
+}
+
+TEST(Preflight, writes_a_page_and_json_with_the_same_findings) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes[2].set("nofile", "256");
+  allocation.probes[4].set("nofile", "256");
+  const auto judged = judge(allocation);
+  EXPECT_TRUE(has_fault(judged));
+  const std::string page = page_of(judged, allocation, 1.5);
+  EXPECT_NE(page.find("limits     FAULT n2, n3: 256 open files"), std::string::npos) << page;
+  EXPECT_NE(page.find("2 faults, 0 notes, in 1.5 s"), std::string::npos) << page;
+  const std::string json = json_of(judged, allocation, 1.5);
+  EXPECT_NE(json.find("{\"severity\": \"fault\", \"host\": \"n3\""), std::string::npos) << json;
+}
+
+}  // namespace
+}  // namespace hvd::launcher::preflight
