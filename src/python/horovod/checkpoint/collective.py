@@ -18,7 +18,6 @@ from horovod.checkpoint import training, tree
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 
-FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
 # The names at the top of the tree that are not names of the user's objects.
 _OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards",
@@ -47,12 +46,12 @@ def share(value=None):
 def share_outcome(failure, value=None):
     """Raises rank 0's failure on every rank, or returns rank 0's value if it has none. `failure`: an exception, or
     None."""
-    told = share([type(failure).__name__, str(failure)] if failure else ["", value]) if size() > 1 else \
+    told = share(sharded_files.told(failure) if failure else ["", value]) if size() > 1 else \
         ["", value] if failure is None else None
     if failure is not None:
         raise failure
     if told[0]:
-        raise FAILURES.get(told[0], RuntimeError)(told[1])
+        raise sharded_files.failure_of(told)
     return told[1]
 
 
@@ -171,7 +170,7 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     (no room, no permission), ValueError (the path is no file, or belongs to another running job), TypeError (an object
     that cannot be stored in a checkpoint).
     """
-    if sharded or sharded == {}:
+    if sharded is not False and sharded is not None:
         save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
                      random_numbers, sharded)
         return
@@ -186,28 +185,38 @@ def write(path, entries, kept, step, compression, keep_previous, lease=None, kee
     del kept
 
 
-def save_sharded(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers, sharded=True,
-                 lease=None, keep=0):
+def save_sharded(*arguments, **options):
+    gather_shards(*arguments, **options)[0]()
+
+
+def gather_shards(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers,
+                  sharded=True, lease=None, keep=0):
+    """Copies the state to the ranks that write it. Returns (write, bytes): write() is collective and may run on another
+    thread while the training goes on; bytes: how large this rank's copy is."""
     own = {rank(): training.random_state()} if random_numbers else None
     split = sharded_files.agree_on_split(sharded, None if model is None else training.unwrapped(model).state_dict())
     state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
+    name = f"checkpoint.to.{lease or path}"  # only one save at a time is on its way there
+    write_shards, size_of_copy = sharded_files.gather(path, state, name)
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
         _core.checkpoint_release(file)  # no other save can use this file's name
 
-    shards, mark = sharded_files.save_shards(path, state, write_shard)
-
-    def write_index():
+    def write_index(shards):
         index = tree.flatten({**_about(step), "shards": shards, "split": split})
         write(path, *index.on_host(), step, None, keep_previous, lease, keep)
 
-    try:
-        on_rank_0(write_index)
-    except Exception:
-        sharded_files.remove_shards(path, f"-{mark}.h5")
-        raise
-    on_rank_0(lambda: sharded_files.remove_old_shards(path))
+    def write_all():
+        shards, mark = write_shards(write_shard)
+        try:
+            sharded_files.agree(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
+        except Exception:
+            sharded_files.remove_shards(path, f"-{mark}.h5")
+            raise
+        sharded_files.agree(lambda: sharded_files.remove_old_shards(path) if rank() == 0 else None, f"{name}.old")
+
+    return write_all, size_of_copy
 
 
 # ---- restoring ------------------------------------------------------------------------------------------------------

@@ -58,20 +58,31 @@ def _text(tensor):
     return tree._bytes_of(tensor.contiguous()).decode()
 
 
-def agree(do):
+_FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
+
+
+def told(failure):
+    """Returns how other ranks are told of an exception: the name of its class, or of one that it is derived from, and
+    its text."""
+    known = next((name for name, each in _FAILURES.items() if isinstance(failure, each)), type(failure).__name__)
+    return [known, str(failure)]
+
+
+def failure_of(told, who=None):
+    """Returns the exception that another rank has told."""
+    return _FAILURES.get(told[0], RuntimeError)(told[1] if who is None else f"{told[1]} (rank {who})")
+
+
+def agree(do, name="checkpoint.agree"):
     """Runs do() on this rank. If do() fails on any rank, all ranks raise the first failure."""
     value = failure = None
     try:
         value = do()
     except Exception as error:  # of any kind: the other ranks wait for it
         failure = error
-    for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)),
-                                                 "checkpoint.agree")):
+    for who, found in enumerate(allgather_object(failure and told(failure), name)):
         if found:
-            if failure is not None:
-                raise failure
-            from horovod.checkpoint.collective import FAILURES
-            raise FAILURES.get(found[0], RuntimeError)(f"{found[1]} (rank {who})")
+            raise failure if failure is not None else failure_of(found, who)
     return value
 
 
@@ -100,9 +111,11 @@ def agree_on_split(sharded, model):
     return split
 
 
-def save_shards(path, state, write, nodes=None):
-    """Writes the ranks' tree.Tensors, one file per node. Returns {node: its entry in the index} and the mark of the
-    files."""
+def gather(path, state, name, nodes=None):
+    """Copies the ranks' tree.Tensors to the leaders of the nodes. Returns (write, bytes): write(write_file) writes one
+    file per node and returns {node: its entry in the index} and the mark of the files. It is collective and may run on
+    another thread; `name` tells its operations from those of other threads. bytes: how large this rank's copy is.
+    """
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
     memory = torch.empty(state.room_needed(), dtype=torch.uint8)
@@ -113,24 +126,23 @@ def save_shards(path, state, write, nodes=None):
                 for where, kind, type_, value in entries]
     descriptions = _send("entries", {nodes.leader: _bytes_tensor(tree.as_text(relative))})
     parts = _send("tensors", {nodes.leader: memory})
-    del memory, entries
-    number = nodes.names.index(nodes.own)
-    name = f"node-{number}-{mark}.h5"
-    folder = f"{path}.shards"
+    file = f"node-{nodes.names.index(nodes.own)}-{mark}.h5"
 
-    def write_shard():
-        if nodes.leads():
-            os.makedirs(folder, exist_ok=True)
-            write(f"{folder}/{name}", *_shard(descriptions, parts, nodes.members, mark))
+    def write_own(write_file):
+        os.makedirs(f"{path}.shards", exist_ok=True)
+        write_file(f"{path}.shards/{file}", *_shard(descriptions, parts, nodes.members, mark))
+        return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
-    try:
-        agree(write_shard)
-    except Exception:
-        remove_shards(path, f"-{mark}.h5")
-        raise
-    described = {"file": name, "mark": mark, "ranks": " ".join(map(str, nodes.members))} if nodes.leads() else None
-    found = filter(None, allgather_object(described, "checkpoint.shards"))
-    return {f"node-{i}": each for i, each in enumerate(found)}, mark
+    def write(write_file):
+        try:
+            described = agree(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
+        except Exception:
+            remove_shards(path, f"-{mark}.h5")
+            raise
+        found = filter(None, allgather_object(described, f"{name}.shards"))
+        return {f"node-{i}": each for i, each in enumerate(found)}, mark
+
+    return write, sum(part.numel() for part in parts)
 
 
 def _shard(descriptions, parts, members, mark):
