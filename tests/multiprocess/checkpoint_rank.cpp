@@ -1,5 +1,9 @@
 // A rank of a job that saves and restores over the C interface: `checkpoint_rank FOLDER`. Exit code 77: HDF5 is
 // missing.
+//
+// `checkpoint_rank FOLDER NOTES until-killed` goes on from the newest checkpoint in FOLDER and saves step after step;
+// with `once` instead it only goes on. Each rank appends a line to the file NOTES: "from STEP" when it has restored, "saved STEP" when a save has returned.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -60,12 +64,64 @@ void is_refused_together(horovod::Runtime& job, const std::string& folder) {
   hvd_checkpoint_close(opened);
 }
 
+class Notes {
+ public:
+  explicit Notes(const char* path) : file_(::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {}
+  void add(const char* what, std::int64_t step) {
+    std::string line = std::string(what) + " " + std::to_string(step) + "\n";
+    if (::write(file_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::perror("NOTES");
+  }
+
+ private:
+  int file_;
+};
+
+// Returns the step of the newest checkpoint, 0 if there is none, -1 if its tensors are not those of its step.
+std::int64_t go_on(horovod::Runtime& job, const std::string& folder, std::vector<float>& large) {
+  hvd_checkpoint* opened = nullptr;
+  if (hvd_checkpoint_open(job.get(), folder.c_str(), &opened) != HVD_OK) return 0;
+  hvd_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  hvd_checkpoint_target target = {sizeof target, "/model/large", large.data(), large.size() * sizeof(float)};
+  bool is_read = hvd_checkpoint_get_info(opened, &info) == HVD_OK && hvd_checkpoint_read(opened, &target, 1) == HVD_OK;
+  hvd_checkpoint_close(opened);
+  for (float value : large) is_read = is_read && value == static_cast<float>(info.step);
+  expect(is_read, "the tensors are those of step " + std::to_string(info.step));
+  return is_read ? info.step : -1;
+}
+
+int save_until_killed(horovod::Runtime& job, const std::string& folder, Notes notes, bool is_once) {
+  std::vector<float> large(1000000);
+  std::int64_t step = go_on(job, folder, large);
+  if (step < 0) return 1;
+  notes.add("from", step);
+  while (!is_once) {
+    large.assign(large.size(), static_cast<float>(++step));
+    horovod::State state = state_of(large, {step});
+    char name[48];
+    std::snprintf(name, sizeof name, "/step-%012lld.h5", static_cast<long long>(step));
+    hvd_checkpoint_options options{};
+    options.struct_size = sizeof options;
+    options.step = step;
+    options.lease = folder.c_str();
+    options.keep = 2;
+    if (step % 4 == 0) options.compression = "gzip:1";
+    auto entries = state.entries();
+    expect(hvd_checkpoint_save(job.get(), (folder + name).c_str(), entries.data(), entries.size(), &options) == HVD_OK,
+           "it can be saved");
+    if (failures > 0) return 1;
+    notes.add("saved", step);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   if (count < 2) return 2;
   if (hvd_checkpoint_library(nullptr) != HVD_OK) return 77;
   horovod::Runtime job;
+  if (count == 4) return save_until_killed(job, words[1], Notes(words[2]), std::string(words[3]) == "once");
   restores_what_rank_0_saved(job, words[1]);
   is_refused_together(job, words[1]);
   return failures == 0 ? 0 : 1;

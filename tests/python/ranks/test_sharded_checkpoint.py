@@ -84,15 +84,37 @@ def test_a_refused_shard_leaves_what_was_there(folder, nodes, rank, size):
     assert hvd.checkpoint.latest(folder) == f"{folder}/a.h5"
 
 
-def test_a_checkpointer_keeps_the_newest_shards(folder, rank):
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_checkpointer_keeps_the_newest_shards(asynchronous, folder, nodes, rank):
     model, optimizer = make(rank)
-    with hvd.checkpoint.Checkpointer(folder, model, optimizer, every_steps=1, keep=2, sharded=True) as checkpointer:
+    with hvd.checkpoint.Checkpointer(folder, model, optimizer, every_steps=1, keep=2, asynchronous=asynchronous,
+                                     sharded=True) as checkpointer:
         for step in (1, 2, 3):
             model.weight.data.fill_(step)
             checkpointer.step(step)
+            model.weight.data.fill_(-1)  # what is written is a copy
+            hvd.allreduce(torch.ones(3), name="training goes on")
+        checkpointer.wait()
         hvd.barrier()
         assert sorted(name for name in os.listdir(folder) if name.endswith(".shards")) == \
             ["step-000000000002.h5.shards", "step-000000000003.h5.shards"]
-        model.weight.data.zero_()
         assert checkpointer.restore()["step"] == 3
         assert (model.weight == 3).all()
+        leads = nodes != "one node" or rank == 0
+        assert (checkpointer.snapshot_bytes > 0) == leads
+
+
+def test_a_shard_that_fails_while_the_training_goes_on_is_raised_by_wait_on_all_ranks(folder, nodes, rank, size):
+    model, _ = make(rank)
+    checkpointer = hvd.checkpoint.Checkpointer(folder, model, every_steps=1, sharded=True)
+    checkpointer.step(1)
+    checkpointer.wait()
+    hvd.barrier()
+    if rank == 0:  # where the folder of the shards should be
+        open(f"{folder}/step-000000000002.h5.shards", "w").close()
+    hvd.barrier()
+    assert checkpointer.step(2)
+    with pytest.raises(OSError, match="step-000000000002.h5.shards"):
+        checkpointer.wait()
+    assert checkpointer.restore()["step"] == 1
+    checkpointer.close()

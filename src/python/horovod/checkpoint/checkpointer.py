@@ -9,6 +9,7 @@ import torch
 
 from horovod import _core
 from horovod.checkpoint import collective
+from horovod.checkpoint import sharded as sharded_files
 from horovod.common.stops import should_stop, stop_cause, stop_reason
 from horovod.torch._job import rank
 
@@ -39,7 +40,8 @@ class Checkpointer:
     asynchronous: step() copies the state on rank 0 into memory (snapshot_bytes, used again for each copy) and returns;
     a thread writes the copy. There is one write at a time: a save waits until the write before has ended. The next
     save(), wait() or close() raises the error of a write, on all ranks.
-    objects, compression, random_numbers, sharded: as for save(). Shards are always written before save() returns.
+    objects, compression, random_numbers, sharded: as for save(). Of shards, the lowest rank of each node has the copies
+    of its node's ranks until they are written.
     """
 
     def __init__(self, folder, model=None, optimizer=None, *, every_steps=None, every_minutes=None, keep=3,
@@ -51,10 +53,10 @@ class Checkpointer:
                 raise ValueError(f"{name} is {value}; expected a positive number, or None")
         self.folder = collective.path_text(folder)
         self.stall_seconds = 0.0  # seconds that the training of this rank has stood still for checkpoints
-        self.snapshot_bytes = 0  # bytes of rank 0's copy of the state
+        self.snapshot_bytes = 0  # bytes of this rank's copy of the state
         self._model, self._optimizer, self._objects = model, optimizer, objects
         self._every_steps, self._every_minutes, self._keep = every_steps, every_minutes, keep
-        self._asynchronous, self._sharded = asynchronous and not sharded, sharded
+        self._asynchronous, self._sharded = asynchronous, False if sharded is None else sharded
         self._compression, self._random_numbers = compression, random_numbers
         self._memory = None
         self._writing = None
@@ -117,9 +119,8 @@ class Checkpointer:
         """Saves now. If asynchronous, a thread does the writing after save() has returned."""
         began = time.monotonic()
         self.wait()
-        if self._sharded:
-            collective.save_sharded(self._path(step), self._model, self._optimizer, step, extra, self._objects,
-                                    self._compression, True, self._random_numbers, self.folder, self._keep)
+        if self._sharded is not False:
+            self._save_sharded(step, extra)
         else:
             self._save_whole(step, extra)
         self._saved_step = step
@@ -133,6 +134,15 @@ class Checkpointer:
             collective.on_rank_0(lambda: self._start(state, step))
         else:
             collective.on_rank_0(lambda: self._write(*state.on_host(), step))
+
+    def _save_sharded(self, step, extra):
+        write, self.snapshot_bytes = collective.gather_shards(
+            self._path(step), self._model, self._optimizer, step, extra, self._objects, self._compression, True,
+            self._random_numbers, self._sharded, self.folder, self._keep)
+        if self._asynchronous:
+            self._writing = _Writing(write)
+        else:
+            write()
 
     def _start(self, state, step):
         needed = state.room_needed()
@@ -154,7 +164,10 @@ class Checkpointer:
         ranks."""
         if not self._asynchronous:
             return
-        collective.on_rank_0(self._finish)
+        if self._sharded is not False:
+            sharded_files.agree(self._finish)
+        else:
+            collective.on_rank_0(self._finish)
 
     def _finish(self):
         if self._writing is not None:
@@ -179,7 +192,7 @@ class Checkpointer:
             self.close()
             if self.stopped:
                 _end_undisturbed(self.exit_code)
-        elif rank() == 0 and self._writing is not None:
+        elif self._writing is not None:
             try:  # other ranks may not come here: only ends this rank's write
                 self._finish()
             except Exception as error:  # the exception of the `with` block is the one to raise

@@ -12,15 +12,16 @@ import torch
 
 import horovod
 from horovod import _core, _ops
+from horovod.checkpoint import resharded
 from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import training, tree
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 
-FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
 
 # The names at the top of the tree that are not names of the user's objects.
-_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards")
+_OURS = ("model", "optimizer", "extra", "step", "ranks", "random", "horovod", "saved_at", "shards",
+         "split")
 
 
 # ---- what ranks tell each other ---------------------------------------------------------------------------------
@@ -45,12 +46,12 @@ def share(value=None):
 def share_outcome(failure, value=None):
     """Raises rank 0's failure on every rank, or returns rank 0's value if it has none. `failure`: an exception, or
     None."""
-    told = share([type(failure).__name__, str(failure)] if failure else ["", value]) if size() > 1 else \
+    told = share(sharded_files.told(failure) if failure else ["", value]) if size() > 1 else \
         ["", value] if failure is None else None
     if failure is not None:
         raise failure
     if told[0]:
-        raise FAILURES.get(told[0], RuntimeError)(told[1])
+        raise sharded_files.failure_of(told)
     return told[1]
 
 
@@ -161,16 +162,17 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
     objects: objects with a state_dict(), under names of your choice: scheduler=…, scaler=…, sampler=….
     compression: None, "gzip", "gzip:9", or, if the HDF5 library has the filter, "zstd" or "lz4".
     random_numbers: save the random number generators of all ranks.
-    sharded: for ranks that have different models, or parts of one. The ranks of a node write one file, in the folder
-    path + ".shards"; the file at `path` lists these files.
+    sharded: True for ranks that have different models, or parts of one. The ranks of a node write one file, in the
+    folder path + ".shards"; the file at `path` lists these files. A dict {name: dimension} names the tensors of the
+    model of which every rank has a slice: then another number of ranks can share them out anew.
 
     Returns when the file is safe on the disk. Raises on all ranks, and then leaves the older file untouched: OSError
     (no room, no permission), ValueError (the path is no file, or belongs to another running job), TypeError (an object
     that cannot be stored in a checkpoint).
     """
-    if sharded:
+    if sharded is not False and sharded is not None:
         save_sharded(path_text(path), model, optimizer, step, extra, objects, compression, keep_previous,
-                     random_numbers)
+                     random_numbers, sharded)
         return
     state = collect(model, optimizer, step, extra, objects, random_numbers)
     on_rank_0(lambda: write(path_text(path), *state.on_host(), step, compression, keep_previous))
@@ -183,27 +185,38 @@ def write(path, entries, kept, step, compression, keep_previous, lease=None, kee
     del kept
 
 
-def save_sharded(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers, lease=None,
-                 keep=0):
+def save_sharded(*arguments, **options):
+    gather_shards(*arguments, **options)[0]()
+
+
+def gather_shards(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers,
+                  sharded=True, lease=None, keep=0):
+    """Copies the state to the ranks that write it. Returns (write, bytes): write() is collective and may run on another
+    thread while the training goes on; bytes: how large this rank's copy is."""
     own = {rank(): training.random_state()} if random_numbers else None
+    split = sharded_files.agree_on_split(sharded, None if model is None else training.unwrapped(model).state_dict())
     state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
+    name = f"checkpoint.to.{lease or path}"  # only one save at a time is on its way there
+    write_shards, size_of_copy = sharded_files.gather(path, state, name)
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
         _core.checkpoint_release(file)  # no other save can use this file's name
 
-    shards, mark = sharded_files.save_shards(path, state, write_shard)
-
-    def write_index():
-        index = tree.flatten({**_about(step), "shards": shards})
+    def write_index(shards):
+        index = tree.flatten({**_about(step), "shards": shards, "split": split})
         write(path, *index.on_host(), step, None, keep_previous, lease, keep)
 
-    try:
-        on_rank_0(write_index)
-    except Exception:
-        sharded_files.remove_shards(path, f"-{mark}.h5")
-        raise
-    on_rank_0(lambda: sharded_files.remove_old_shards(path))
+    def write_all():
+        shards, mark = write_shards(write_shard)
+        try:
+            sharded_files.agree(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
+        except Exception:
+            sharded_files.remove_shards(path, f"-{mark}.h5")
+            raise
+        sharded_files.agree(lambda: sharded_files.remove_old_shards(path) if rank() == 0 else None, f"{name}.old")
+
+    return write_all, size_of_copy
 
 
 # ---- restoring ------------------------------------------------------------------------------------------------------
@@ -267,7 +280,7 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     if is_sharded:
         step = root.get("step")
         try:
-            root = sharded_files.read_own(found, root["shards"], _open)
+            root = _read_shards(found, root, model, optimizer, strict)
         except OSError as error:
             raise _ShardsDamaged(found, str(error)) from None
         root["step"] = step
@@ -287,6 +300,13 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     if own is not None:
         training.set_random_state(own.value())
     return _rest_of(root, objects)
+
+
+def _read_shards(path, index, model, optimizer, strict):
+    shards, split = index["shards"], dict(index.get("split", {}))
+    if sharded_files.count_ranks(shards) == size():
+        return sharded_files.read_own(path, shards, _open)
+    return resharded.read(path, shards, split, resharded.Wanted(model, optimizer, strict), _open)
 
 
 def _problem_with(root, path, model, optimizer, strict, objects):

@@ -6,6 +6,7 @@
 The ranks of a node send their state to the node's lowest rank, which writes the file. The index is written last.
 Therefore a save takes effect as a whole or not at all: until then the old index names the shards of the last save.
 """
+import collections.abc
 import contextlib
 import os
 import secrets
@@ -57,29 +58,64 @@ def _text(tensor):
     return tree._bytes_of(tensor.contiguous()).decode()
 
 
-def agree(do):
+_FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, NotImplementedError, MemoryError)}
+
+
+def told(failure):
+    """Returns how other ranks are told of an exception: the name of its class, or of one that it is derived from, and
+    its text."""
+    known = next((name for name, each in _FAILURES.items() if isinstance(failure, each)), type(failure).__name__)
+    return [known, str(failure)]
+
+
+def failure_of(told, who=None):
+    """Returns the exception that another rank has told."""
+    return _FAILURES.get(told[0], RuntimeError)(told[1] if who is None else f"{told[1]} (rank {who})")
+
+
+def agree(do, name="checkpoint.agree"):
     """Runs do() on this rank. If do() fails on any rank, all ranks raise the first failure."""
     value = failure = None
     try:
         value = do()
     except Exception as error:  # of any kind: the other ranks wait for it
         failure = error
-    for who, found in enumerate(allgather_object(failure and (type(failure).__name__, str(failure)),
-                                                 "checkpoint.agree")):
+    for who, found in enumerate(allgather_object(failure and told(failure), name)):
         if found:
-            if failure is not None:
-                raise failure
-            from horovod.checkpoint.collective import FAILURES
-            raise FAILURES.get(found[0], RuntimeError)(f"{found[1]} (rank {who})")
+            raise failure if failure is not None else failure_of(found, who)
     return value
 
 
 # ---- saving ---------------------------------------------------------------------------------------------------------
 
 
-def save_shards(path, state, write, nodes=None):
-    """Writes the ranks' tree.Tensors, one file per node. Returns {node: its entry in the index} and the mark of the
-    files."""
+def agree_on_split(sharded, model):
+    """Returns {name: dimension}, the same on all ranks, of the tensors of which every rank has a slice. `sharded`: as
+    given to save()."""
+    own = dict(sharded) if isinstance(sharded, collections.abc.Mapping) else {}
+    shapes = {} if model is None else {name: tuple(value.shape) for name, value in model.items() if
+                                       isinstance(value, torch.Tensor)}
+    everybodys = allgather_object((own, shapes), "checkpoint.split")
+    split = {}
+    for who, (given, _) in enumerate(everybodys):
+        for name, dimension in given.items():
+            if split.setdefault(name, dimension) != dimension:
+                raise ValueError(f"sharded={{{name!r}: {dimension}}} on rank {who}, but {split[name]} on a lower rank; "
+                                 "the ranks' slices lie along one dimension")
+    for name, dimension in split.items():
+        known = [shapes[name] for _, shapes in everybodys if name in shapes]
+        if not isinstance(dimension, int) or model is not None and not known or \
+                any(not 0 <= dimension < len(shape) for shape in known):
+            raise ValueError(f"sharded={{{name!r}: {dimension!r}}}: expected a name of the model's state_dict() and a "
+                             f"dimension of that tensor, whose shape is {known[0] if known else 'unknown'}")
+    return split
+
+
+def gather(path, state, name, nodes=None):
+    """Copies the ranks' tree.Tensors to the leaders of the nodes. Returns (write, bytes): write(write_file) writes one
+    file per node and returns {node: its entry in the index} and the mark of the files. It is collective and may run on
+    another thread; `name` tells its operations from those of other threads. bytes: how large this rank's copy is.
+    """
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
     memory = torch.empty(state.room_needed(), dtype=torch.uint8)
@@ -90,24 +126,23 @@ def save_shards(path, state, write, nodes=None):
                 for where, kind, type_, value in entries]
     descriptions = _send("entries", {nodes.leader: _bytes_tensor(tree.as_text(relative))})
     parts = _send("tensors", {nodes.leader: memory})
-    del memory, entries
-    number = nodes.names.index(nodes.own)
-    name = f"node-{number}-{mark}.h5"
-    folder = f"{path}.shards"
+    file = f"node-{nodes.names.index(nodes.own)}-{mark}.h5"
 
-    def write_shard():
-        if nodes.leads():
-            os.makedirs(folder, exist_ok=True)
-            write(f"{folder}/{name}", *_shard(descriptions, parts, nodes.members, mark))
+    def write_own(write_file):
+        os.makedirs(f"{path}.shards", exist_ok=True)
+        write_file(f"{path}.shards/{file}", *_shard(descriptions, parts, nodes.members, mark))
+        return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
-    try:
-        agree(write_shard)
-    except Exception:
-        remove_shards(path, f"-{mark}.h5")
-        raise
-    described = {"file": name, "mark": mark, "ranks": " ".join(map(str, nodes.members))} if nodes.leads() else None
-    found = filter(None, allgather_object(described, "checkpoint.shards"))
-    return {f"node-{i}": each for i, each in enumerate(found)}, mark
+    def write(write_file):
+        try:
+            described = agree(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
+        except Exception:
+            remove_shards(path, f"-{mark}.h5")
+            raise
+        found = filter(None, allgather_object(described, f"{name}.shards"))
+        return {f"node-{i}": each for i, each in enumerate(found)}, mark
+
+    return write, sum(part.numel() for part in parts)
 
 
 def _shard(descriptions, parts, members, mark):
@@ -161,11 +196,6 @@ def read_own(path, shards, open_file, nodes=None):
     """Returns this rank's tree.Node with its tensors in memory. Collective; fails on all ranks if a shard is not
     whole."""
     nodes = Nodes() if nodes is None else nodes
-    count = sum(len(each["ranks"].split()) for each in shards.values())
-    if count != size():
-        raise ValueError(
-            f"{path} was saved in shards by {count} ranks, and this job has {size()}: a shard belongs to its rank. "
-            f"Start {count} ranks")
     opened = agree(lambda: _open_shards(path, shards, open_file, nodes.members) if nodes.leads() else {})
     texts, parts = {}, {}
 
@@ -185,18 +215,26 @@ def read_own(path, shards, open_file, nodes=None):
     return root
 
 
+def count_ranks(shards):
+    return sum(len(each["ranks"].split()) for each in shards.values())
+
+
 def _open_shards(path, shards, open_file, members):
     opened = {}
-    folder = f"{os.path.realpath(path).removesuffix('.previous')}.shards"
     for each in shards.values():
         wanted = {int(who) for who in each["ranks"].split()} & set(members)
-        if not wanted:
-            continue
-        capsule, entries = open_file(f"{folder}/{each['file']}")[:2]
-        if ("/mark", "", tree.TEXT, each["mark"]) not in [tuple(entry) for entry in entries]:
-            raise OSError(f"{folder}/{each['file']} is damaged: it is not the shard that {path} names")
-        opened.update((who, (capsule, entries)) for who in wanted)
+        if wanted:
+            opened.update((who, part) for who, part in open_shard(path, each, open_file).items() if who in wanted)
     return opened
+
+
+def open_shard(path, shard, open_file):
+    """Opens a file that the index at `path` names. Returns {rank: (capsule, the file's entries)}."""
+    file = f"{os.path.realpath(path).removesuffix('.previous')}.shards/{shard['file']}"
+    capsule, entries = open_file(file)[:2]
+    if ("/mark", "", tree.TEXT, shard["mark"]) not in [tuple(entry) for entry in entries]:
+        raise OSError(f"{file} is damaged: it is not the shard that {path} names")
+    return {int(who): (capsule, entries) for who in shard["ranks"].split()}
 
 
 def _read_part(capsule, entries, group):
