@@ -2,7 +2,8 @@
 // missing.
 //
 // `checkpoint_rank FOLDER NOTES until-killed` goes on from the newest checkpoint in FOLDER and saves step after step;
-// with `once` instead it only goes on. Each rank appends a line to the file NOTES: "from STEP" when it has restored, "saved STEP" when a save has returned.
+// with `once` instead it only goes on. Each rank appends a line to the file NOTES: "from STEP" when it has restored,
+// "saved STEP" when a save has returned.
 #include <fcntl.h>
 #include <unistd.h>
 
