@@ -210,8 +210,8 @@ class _Union:
         first, *others = sorted(holders)
         other = next((who for who in others if not self._equal(holders, first, who)), first)
         return (f"{self._path} was saved in shards by {len(self._saved)} ranks, and this job has {size()}. {what} was "
-                f"not the same in ranks {first} and {other}, so it belongs to its rank. Start {len(self._saved)} ranks; "
-                "or, if it was a slice of one tensor in each rank, save with sharded={name: dimension}")
+                f"not the same in ranks {first} and {other}, so it belongs to its rank. Start {len(self._saved)} "
+                "ranks; or, if it was a slice of one tensor in each rank, save with sharded={name: dimension}")
 
     def _equal(self, holders, one, other):
         a, b = holders[one], holders[other]
