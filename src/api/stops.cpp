@@ -2,9 +2,7 @@
 #include "api/stops.hpp"
 
 #include <atomic>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "native/posix/ask_program.hpp"
 #include "native/posix/signal_catcher.hpp"
 #include "native/posix/signals.hpp"
+#include "native/posix/text_file.hpp"
 #include "runtime/stop_watch.hpp"
 #include "schedulers/selection/selection.hpp"
 
@@ -42,20 +41,13 @@ Result<std::vector<int>> signals_in(const std::string& list) {
   return signals;
 }
 
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return Error(ErrorCode::system, "the file " + path + " cannot be read");
-  return std::move(text).str();
-}
-
 std::optional<std::chrono::seconds> time_left(const Environment& environment, bool anew) {
   using namespace std::chrono;
   const schedulers::Around around = schedulers::scheduler_around(environment);
   if (!around.is_a_job()) return std::nullopt;
   schedulers::Sources sources{
       environment,
-      &read_text,
+      &posix::read_text,
       [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(5), false); },
       [](const std::string&) { return false; },
       duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),

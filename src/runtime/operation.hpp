@@ -42,6 +42,8 @@ struct Start {
   std::span<const std::int64_t> splits{};
   Callback on_done{};
   Stream stream{};  // for device memory: the caller's stream; the result is ordered on it
+
+  bool has_extras() const { return stream || on_done.tell != nullptr || !splits.empty(); }
 };
 
 // A use that has been submitted. It is small, because its memory moves from the caller's core to the engine's core.

@@ -307,7 +307,7 @@ void fetch_ahead(const Operation& operation) {
 // as this call returns.
 Status Runtime::note_extras(const Start& start, Together& together) {
   Operation& operation = *start.operation;
-  operation.has_extras = start.stream || start.on_done.tell != nullptr || !start.splits.empty();
+  operation.has_extras = start.has_extras();
   operation.extras.splits.assign(start.splits.begin(), start.splits.end());
   operation.extras.on_done = start.on_done;
   operation.extras.stream = start.stream;
@@ -346,7 +346,7 @@ Status Runtime::take(const Start& start, Together& together) {
         Error(ErrorCode::invalid_argument, "'" + operation.entry->name +
                                                "' was prepared as transient and has been started before; prepare it "
                                                "for each use");
-  } else if (start.stream || start.on_done.tell != nullptr || !start.splits.empty() || operation.has_extras) {
+  } else if (start.has_extras() || operation.has_extras) {
     taken = note_extras(start, together);
   }
   OperationTable::hold(operation);

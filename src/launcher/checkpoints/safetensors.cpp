@@ -1,10 +1,10 @@
 #include "launcher/checkpoints/safetensors.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "native/posix/file_in_place.hpp"
 
 namespace hvd::launcher {
@@ -39,22 +39,6 @@ const char* name_in_format(std::string_view dtype) {
   return nullptr;
 }
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (char letter : text) {
-    auto code = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') result += '\\';
-    if (code >= 0x20) {
-      result += letter;
-      continue;
-    }
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\u%04x", code);
-    result += escaped;
-  }
-  return result + "\"";
-}
-
 struct Member {
   const Entry* entry;
   std::uint64_t offset, bytes;
@@ -77,7 +61,7 @@ Result<std::size_t> export_safetensors(const checkpoint::Reader& reader, const s
     auto bytes = static_cast<std::uint64_t>(checkpoint::bytes_of(*tensor).value());
     std::string shape;
     for (std::int64_t extent : tensor->shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-    header += "," + quoted(checkpoint::unescape(std::string_view(entry.path).substr(inside.size()))) +
+    header += "," + in_json_quotes(checkpoint::unescape(std::string_view(entry.path).substr(inside.size()))) +
               ":{\"dtype\":\"" + type + "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(offset) +
               "," + std::to_string(offset + bytes) + "]}";
     members.push_back({&entry, offset, bytes});

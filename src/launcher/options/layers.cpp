@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/json_text.hpp"
+
 #include "native/posix/settings_files.hpp"
 
 namespace hvd::launcher {
@@ -103,23 +105,11 @@ std::string table_of(const std::vector<Setting>& settings) {
   return text;
 }
 
-std::string quoted(const std::string& text) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string result = "\"";
-  for (char c : text) {
-    auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') result += '\\';
-    if (code >= 0x20) result += c;
-    else result += std::string("\\u00") + digits[code >> 4] + digits[code & 15];
-  }
-  return result + "\"";
-}
-
 std::string json_of(const std::vector<Setting>& settings) {
   std::string text = "{";
   for (const Setting& setting : settings)
-    text += std::string(text.size() > 1 ? "," : "") + "\n    " + quoted(setting.name) +
-            ": {\"value\": " + quoted(setting.value) + ", \"origin\": " + quoted(setting.origin()) +
+    text += std::string(text.size() > 1 ? "," : "") + "\n    " + in_json_quotes(setting.name) +
+            ": {\"value\": " + in_json_quotes(setting.value) + ", \"origin\": " + in_json_quotes(setting.origin()) +
             ", \"locked\": " + (setting.is_locked ? "true" : "false") + "}";
   return text + "\n  }";
 }
@@ -149,7 +139,7 @@ std::string show_config(const Flags& flags, const Layers& layers, bool as_json) 
   auto settings = settings_with_flags(flags, layers), own = flags_as_settings(flags, layers);
   const std::string site = path_of(layers.files.site), user = path_of(layers.files.user);
   if (as_json)
-    return "{\n  \"site_file\": " + quoted(site) + ",\n  \"user_file\": " + quoted(user) +
+    return "{\n  \"site_file\": " + in_json_quotes(site) + ",\n  \"user_file\": " + in_json_quotes(user) +
            ",\n  \"settings\": " + json_of(settings) + ",\n  \"flags\": " + json_of(own) + "\n}\n";
   return "The site's file: " + (site.empty() ? "none" : site) + "\nThe user's file: " + (user.empty() ? "none" : user) +
          "\n\nSettings of the ranks\n" + table_of(settings) + "\nFlags of horovodrun\n" + table_of(own);

@@ -68,8 +68,6 @@ class Conversation {
     return move(size, POLLIN,
                 [&](std::size_t at) { return ::recv(socket_, static_cast<char*>(data) + at, size - at, 0); });
   }
-  bool send_load(std::vector<char>& buffer, std::size_t size) { return send(buffer.data(), size); }
-  bool receive_load(std::vector<char>& buffer, std::size_t size) { return receive(buffer.data(), size); }
 
  private:
   template <typename Step>
@@ -117,7 +115,7 @@ bool load(Conversation& talk, std::vector<char>& buffer, char verb, double& best
     const auto begin = Clock::now();
     bool is_done =
         talk.send(&request, sizeof request) &&
-        (verb == 'D' ? talk.send_load(buffer, size) && talk.receive(&answer, 1) : talk.receive_load(buffer, size));
+        (verb == 'D' ? talk.send(buffer.data(), size) && talk.receive(&answer, 1) : talk.receive(buffer.data(), size));
     if (!is_done) return false;
     const double span = seconds_since(begin);
     best_mbit = std::max(best_mbit, static_cast<double>(size) * 8 / 1e6 / span);
@@ -146,10 +144,10 @@ bool answer(Conversation& talk, std::vector<char>& buffer, Numbers& numbers) {
         if (!talk.send(&now, sizeof now)) return false;
         break;
       case 'D':
-        if (!talk.receive_load(buffer, request.bytes) || !talk.send(&done, 1)) return false;
+        if (!talk.receive(buffer.data(), request.bytes) || !talk.send(&done, 1)) return false;
         break;
       case 'U':
-        if (!talk.send_load(buffer, request.bytes)) return false;
+        if (!talk.send(buffer.data(), request.bytes)) return false;
         break;
       case 'E': {
         Numbers theirs{};

@@ -4,23 +4,10 @@
 #include <cstdio>
 #include <map>
 
+#include "base/json_text.hpp"
+
 namespace hvd::launcher::preflight {
 namespace {
-
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (char each : text) {
-    if (each == '"' || each == '\\') result += std::string("\\") + each;
-    else if (static_cast<unsigned char>(each) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(each));
-      result += code;
-    } else {
-      result += each;
-    }
-  }
-  return result + "\"";
-}
 
 const char* word_for(const Verdict& verdict) {
   if (verdict.findings.empty()) return "OK";
@@ -122,20 +109,20 @@ std::string page_of(const std::vector<Judged>& all, const Allocation& allocation
 std::string json_of(const std::vector<Judged>& all, const Allocation& allocation, double seconds) {
   std::string text = "{\"ranks\": " + std::to_string(allocation.ranks) + ", \"hosts\": [";
   for (std::size_t at = 0; at < allocation.hosts.size(); ++at)
-    text += (at == 0 ? "" : ", ") + quoted(allocation.hosts[at]);
-  text += "], \"launcher\": " + quoted(allocation.launcher) + ", \"seconds\": " + seconds_text(seconds) +
+    text += (at == 0 ? "" : ", ") + in_json_quotes(allocation.hosts[at]);
+  text += "], \"launcher\": " + in_json_quotes(allocation.launcher) + ", \"seconds\": " + seconds_text(seconds) +
           ", \"ok\": " + (has_fault(all) ? "false" : "true") + ", \"checks\": [";
   for (std::size_t at = 0; at < all.size(); ++at) {
     const Judged& each = all[at];
-    text += std::string(at == 0 ? "" : ",") + "\n  {\"check\": " + quoted(each.check) +
+    text += std::string(at == 0 ? "" : ",") + "\n  {\"check\": " + in_json_quotes(each.check) +
             ", \"ok\": " + (std::string_view(word_for(each.verdict)) == "FAULT" ? "false" : "true") +
-            ", \"summary\": " + quoted(each.verdict.summary) + ", \"findings\": [";
+            ", \"summary\": " + in_json_quotes(each.verdict.summary) + ", \"findings\": [";
     for (std::size_t number = 0; number < each.verdict.findings.size(); ++number) {
       const Finding& finding = each.verdict.findings[number];
       text += std::string(number == 0 ? "" : ",") +
               "\n    {\"severity\": " + (finding.severity == Severity::fault ? "\"fault\"" : "\"note\"") +
-              ", \"host\": " + quoted(finding.host) + ", \"expected\": " + quoted(finding.expected) +
-              ", \"found\": " + quoted(finding.found) + ", \"remedy\": " + quoted(finding.remedy) + "}";
+              ", \"host\": " + in_json_quotes(finding.host) + ", \"expected\": " + in_json_quotes(finding.expected) +
+              ", \"found\": " + in_json_quotes(finding.found) + ", \"remedy\": " + in_json_quotes(finding.remedy) + "}";
     }
     text += "]}";
   }

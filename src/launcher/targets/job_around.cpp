@@ -2,27 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "native/posix/ask_program.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
+#include "native/posix/text_file.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 
 namespace hvd::launcher {
 namespace {
 
 using schedulers::Host;
-
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return system_error("the file " + path + " cannot be read", errno == 0 ? ENODATA : errno);
-  return std::move(text).str();
-}
 
 Error malformed(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
@@ -95,7 +86,8 @@ schedulers::Sources JobAround::sources() const {
     command[0] = *program;
     return posix::answer_of(command, seconds(20), false);
   };
-  return {environment_, &read_text, ask, [find](const std::string& program) { return find(program).has_value(); },
+  return {environment_, &posix::read_text, ask,
+          [find](const std::string& program) { return find(program).has_value(); },
           duration_cast<seconds>(system_clock::now().time_since_epoch()).count()};
 }
 

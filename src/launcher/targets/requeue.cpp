@@ -2,7 +2,9 @@
 
 #include <fstream>
 
+#include "base/comma_list.hpp"
 #include "base/number.hpp"
+#include "base/trimmed.hpp"
 #include "launcher/wire/messages.hpp"
 #include "native/posix/ask_program.hpp"
 
@@ -29,17 +31,6 @@ bool write_times(const std::string& counter, int times) {
   file << times << '\n';
   file.close();
   return !file.fail();
-}
-
-std::string without_end(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
-std::string words_of(const std::vector<std::string>& command) {
-  std::string text;
-  for (const std::string& word : command) text += (text.empty() ? "" : " ") + word;
-  return text;
 }
 
 }  // namespace
@@ -71,8 +62,8 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
   const Requeuing::Answer answer = how.run(asked.command);
   if (answer.is_done) return {0, "the job " + number + " is back in the queue of " + scheduler + " (" + which + ")"};
   if (!is_counted) (void)write_times(counter, times);
-  return left("`" + words_of(asked.command) + "` was refused" +
-              (answer.text.empty() ? "" : ": " + without_end(answer.text)));
+  return left("`" + joined(asked.command, " ") + "` was refused" +
+              (answer.text.empty() ? "" : ": " + std::string(trimmed(answer.text))));
 }
 
 Requeuing::Answer run_requeue_command(const std::vector<std::string>& command) {

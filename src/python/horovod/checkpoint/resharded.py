@@ -198,20 +198,25 @@ class _Union:
         if all(isinstance(each, tree.Read) for each in holders.values()):
             if self._is_slice(name, holders):
                 return self._slice(name, what, holders)
-            kinds = {(each.dtype, each.shape, self._digests.get((who, each.path))) for who, each in holders.items()}
-            if len(kinds) == 1:
+            if self._who_differs(holders) is None:
                 who = sorted(holders)[rank() % len(holders)]
                 return self._whole(who, holders[who])
-        elif len(holders) == 1 or all(type(each) is type(first) and each == first for each in holders.values()):
+        elif self._who_differs(holders) is None:
             return first
         raise ValueError(self._differs(what, holders))
 
     def _differs(self, what, holders):
-        first, *others = sorted(holders)
-        other = next((who for who in others if not self._equal(holders, first, who)), first)
+        first = min(holders)
+        other = self._who_differs(holders)
+        other = first if other is None else other
         return (f"{self._path} was saved in shards by {len(self._saved)} ranks, and this job has {size()}. {what} was "
                 f"not the same in ranks {first} and {other}, so it belongs to its rank. Start {len(self._saved)} "
                 "ranks; or, if it was a slice of one tensor in each rank, save with sharded={name: dimension}")
+
+    def _who_differs(self, holders):
+        """Returns the lowest saved rank whose entry is not that of the lowest of all; None if all are equal."""
+        first, *others = sorted(holders)
+        return next((who for who in others if not self._equal(holders, first, who)), None)
 
     def _equal(self, holders, one, other):
         a, b = holders[one], holders[other]
