@@ -69,8 +69,8 @@ class Steps {
     return *operation;
   }
   Handles::Number start(Operation& operation, float* data) {
-    Submission submission{&operation, data, data, 0, nullptr, 0};
-    auto handle = runtime_.submit({&submission, 1});
+    Start start{.operation = &operation, .input = data, .output = data};
+    auto handle = runtime_.submit({&start, 1});
     if (!handle) fail(handle.error().message);
     return *handle;
   }

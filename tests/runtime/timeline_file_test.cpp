@@ -47,14 +47,14 @@ TEST_F(ATraceFile, is_an_array_after_every_event) {
   TraceFile file = create();
   EXPECT_EQ(events_in(path_), 0);
   std::mt19937 random(7);
-  for (int number = 0; number < 300; ++number) {
+  for (int number = 0; number < 120; ++number) {
     std::size_t bytes = number % 10 == 0 ? TraceFile::longest_event : random() % 2000;
     file.add(event_of(number, bytes));
     ASSERT_TRUE(file.flush());
     ASSERT_EQ(events_in(path_), number + 1);
   }
   EXPECT_TRUE(file.close());
-  EXPECT_EQ(events_in(path_), 300);
+  EXPECT_EQ(events_in(path_), 120);
 }
 
 TEST_F(ATraceFile, leaves_no_blank_space_when_it_is_closed) {
@@ -108,7 +108,7 @@ TEST_F(ATraceFile, is_an_array_when_its_writer_is_killed_at_a_random_moment) {
     ASSERT_GT(child, 0);
     char sign;
     // Most children are killed early, because a sanitizer takes seconds to read a long file.
-    const unsigned long longest = round % 10 == 0 ? 400 : 30;
+    const unsigned long longest = round % 10 == 0 ? 150 : 20;
     for (unsigned long left = 1 + random() % longest; left > 0; --left) ASSERT_EQ(::read(ends[0], &sign, 1), 1);
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
