@@ -49,6 +49,11 @@ if(TARGET horovod)
            COMMAND ${cluster}/deaths_over_mpi ${PROJECT_BINARY_DIR})
   set_tests_properties(soak.cluster.a_rank_that_dies_while_mpi_carries_the_data_is_named
                        PROPERTIES LABELS soak TIMEOUT 3000 SKIP_RETURN_CODE 77 ENVIRONMENT HVD_ROUNDS=50)
+  add_executable(steps_rank ${cluster}/steps_rank.cpp)
+  target_link_libraries(steps_rank PRIVATE horovod)
+  add_test(NAME cluster.a_suspended_job_goes_on COMMAND ${cluster}/suspends_test.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(cluster.a_suspended_job_goes_on PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  list(APPEND cluster_tests cluster.a_suspended_job_goes_on)
   add_executable(frames_rank ${cluster}/frames_rank.cpp)
   target_link_libraries(frames_rank PRIVATE horovod)
   add_test(NAME cluster.nodes_send_at_most_three_messages_per_step_and_none_while_idle
