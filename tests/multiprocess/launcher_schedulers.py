@@ -1,6 +1,7 @@
 """horovodrun inside of jobs of LSF, PBS and Flux. Stand-ins of these schedulers make the jobs
 (tests/fixtures/schedulers)."""
 import os
+import pathlib
 import re
 import shutil
 import stat
@@ -69,8 +70,8 @@ class JobTest(unittest.TestCase):
             return result.returncode, result.stderr
 
         def requeued():
-            path = os.path.join(self.folder, "requeued")
-            return open(path, encoding="ascii").read().split() if os.path.exists(path) else []
+            path = pathlib.Path(self.folder, "requeued")
+            return path.read_text(encoding="ascii").split() if path.exists() else []
 
         number = command.split()[-1]
         code, errors = run(1)  # as a Checkpointer ends whose run got no further
