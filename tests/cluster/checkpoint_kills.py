@@ -119,7 +119,9 @@ class KillTest(EndTest):
                 job.clean_up()
                 self.fail(f"not all ranks go on: {job.front.communicate()}")
             select.select([], [], [], 0.005)
-        self.assertEqual(self.steps("from")[count:], [newest] * 4)
+        if self.steps("from")[count:] != [newest] * 4:
+            job.clean_up()
+            self.fail(f"ranks go on from {self.steps('from')[count:]}, not from {newest}: {job.front.communicate()}")
         return job
 
     def kill_often(self, wait_for_moment, moments=("",)):
