@@ -50,7 +50,7 @@ def say(text):
 with hvd.checkpoint.Checkpointer(arguments.checkpoints, model, optimizer, every_minutes=arguments.save_every,
                                  keep=2) as checkpointer:
     done = checkpointer.restore()["step"] or 0
-    say(f"{len(layers) // 2} layers, {hvd.size()} ranks, " + (f"going on after step {done}" if done else "from the start"))
+    say(f"{len(layers) // 2} layers on {hvd.size()} ranks" + (f", going on after step {done}" if done else ""))
     start = time.perf_counter()
     for step in range(done + 1, arguments.steps + 1):
         loss = hvd.allreduce(train(), name="loss")
@@ -63,4 +63,4 @@ with hvd.checkpoint.Checkpointer(arguments.checkpoints, model, optimizer, every_
         if done < arguments.steps:
             checkpointer.save(arguments.steps)
     seconds = time.perf_counter() - start
-    say(f"trained for {seconds:.1f} s, of which the training stood still for checkpoints {checkpointer.stall_seconds:.2f} s")
+    say(f"trained for {seconds:.1f} s; for checkpoints it stood still for {checkpointer.stall_seconds:.2f} s of them")

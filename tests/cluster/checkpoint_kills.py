@@ -4,8 +4,8 @@ checkpoint_kills.py BUILD [Kills.test]
 
 A rank, the launcher, an agent or a whole node is killed. Whatever it is, the folder then has nothing damaged, and its
 newest checkpoint is not older than the last save that returned on any rank. HVD_ROUNDS says how many jobs are killed;
-HVD_SEED draws other kills. KillsOfPython does so with trainings in Python ($PYTHON, which has torch), in each phase of a
-write in turn.
+HVD_SEED draws other kills. KillsOfPython does so with trainings in Python ($PYTHON, which has torch), in each phase of
+a write in turn.
 """
 import collections
 import os
@@ -125,7 +125,7 @@ class KillTest(EndTest):
         return job
 
     def kill_often(self, wait_for_moment, moments=("",)):
-        """`wait_for_moment(job, draw, seconds, moment)` returns at a moment of a write; `seconds`: from save to save."""
+        """`wait_for_moment(job, draw, seconds, moment)` returns at a moment of a write; a save takes `seconds`."""
         draw = random.Random(SEED)
         newest, counts = 0, collections.Counter()
         for number in range(ROUNDS):
