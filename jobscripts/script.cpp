@@ -152,6 +152,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   put_number("cpus_used", size->cpus_per_rank * size->ranks_per_node);
   if (request.is_requeued) {
     put("requeue", "yes");
+    put("max_requeues", std::to_string(request.max_requeues));
     put_number("warning_seconds", static_cast<int>(warning_before_the_end.count()));
     put_number("warning_minutes", static_cast<int>(warning_before_the_end.count() / 60));
     put_number("seconds_until_warning", static_cast<int>((*time - warning_before_the_end).count()));

@@ -20,6 +20,7 @@ struct ScriptRequest {
   std::vector<std::string> modules;
   std::string container;  // image
   bool is_requeued = false;
+  int max_requeues = 20;
   std::vector<std::string> command;
 };
 

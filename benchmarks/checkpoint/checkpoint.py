@@ -169,17 +169,68 @@ def measure(methods, folder, rounds, model, optimizer):
     return {name: {kind: statistics.median(values) for kind, values in kinds.items()} for name, kinds in times.items()}
 
 
-def measure_stall(folder, rounds, model, optimizer):
-    """Measures an asynchronous Checkpointer: the seconds that save() takes (without the first save), and those of a
-    write."""
-    stalls, writes = [], []
-    with hvd.checkpoint.Checkpointer(os.path.join(folder, "run"), model, optimizer, keep=1) as checkpointer:
-        for step in range(1, rounds + 2):
-            stalls.append(timed(checkpointer.save, step))
-            began = time.perf_counter()
-            checkpointer.wait()
-            writes.append(time.perf_counter() - began + stalls[-1])
-    return statistics.median(stalls[1:]), statistics.median(writes[1:])
+class OursAsynchronous:
+    name = "hvd.checkpoint.Checkpointer"
+
+    def __init__(self, folder, model, optimizer):
+        self.checkpointer = hvd.checkpoint.Checkpointer(os.path.join(folder, "run"), model, optimizer, keep=1)
+
+    def save(self, step):
+        self.checkpointer.save(step)
+
+    def wait(self):
+        self.checkpointer.wait()
+
+    def close(self):
+        self.checkpointer.close()
+
+
+class DistributedAsynchronous:
+    name = "torch.distributed.checkpoint.async_save"
+
+    def __init__(self, folder, model, optimizer):
+        self.path = os.path.join(folder, "dcp")
+        self.model, self.optimizer = model, optimizer
+
+    def save(self, step):
+        import torch.distributed.checkpoint as dcp
+        self.writing = dcp.async_save(flat(self.model, self.optimizer), checkpoint_id=self.path, no_dist=True)
+
+    def wait(self):
+        self.writing.result()
+        shutil.rmtree(self.path)
+
+    def close(self):
+        pass
+
+
+def memory_of_process(what):
+    """VmRSS, or VmHWM, the most that it was since begin_peak(). In bytes."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what))
+
+
+def begin_peak():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def measure_stall(way, folder, rounds, model, optimizer):
+    """Returns the seconds that save() takes (median, without the first), those until the file is written, and by how
+    many bytes the process grew at most: in the first save, and in the others."""
+    stalls, writes, grown = [], [], []
+    before = memory_of_process("VmRSS")
+    way = way(folder, model, optimizer)
+    for step in range(1, rounds + 2):
+        begin_peak()
+        stalls.append(timed(way.save, step))
+        began = time.perf_counter()
+        way.wait()
+        writes.append(time.perf_counter() - began + stalls[-1])
+        grown.append(memory_of_process("VmHWM") - before)
+    way.close()
+    shutil.rmtree(folder)
+    return statistics.median(stalls[1:]), statistics.median(writes[1:]), grown[0], max(grown[1:])
 
 
 def plot(path, speeds):
@@ -219,8 +270,9 @@ def main():
         print("(no h5py here)")
     folder = tempfile.mkdtemp(prefix="checkpoint-", dir=options.folder)
     try:
+        stalls = {way.name: measure_stall(way, tempfile.mkdtemp(dir=folder), options.rounds, model, optimizer)
+                  for way in (OursAsynchronous, DistributedAsynchronous)}
         times = measure(methods, folder, options.rounds, model, optimizer)
-        stall, whole = measure_stall(folder, options.rounds, model, optimizer)
     finally:
         shutil.rmtree(folder)
     speeds = {name: {kind: size / 1e6 / value for kind, value in values.items()} for name, values in times.items()}
@@ -228,12 +280,13 @@ def main():
     print("| | write | read cold | read warm |\n|---|---|---|---|")
     for name, values in speeds.items():
         print(f"| {name} | {values['write']:.0f} | {values['read cold']:.0f} | {values['read warm']:.0f} |")
-    print(
-        f"\nasynchronous: the training stands still for {stall * 1000:.0f} ms of {whole * 1000:.0f} ms "
-        f"that a write takes "
-        f"({100 * stall / whole:.1f} %)")
-    print(f"torch.save stops it for {times['torch.save']['write'] * 1000:.0f} ms, torch.distributed.checkpoint for "
-          f"{times['torch.distributed.checkpoint']['write'] * 1000:.0f} ms")
+    print("\n| asynchronous | training stands still | of a write of | share | memory, first save | later |\n"
+          "|---|---|---|---|---|---|")
+    for name, (stall, whole, first, later) in stalls.items():
+        print(f"| {name} | {stall * 1000:.0f} ms | {whole * 1000:.0f} ms | {100 * stall / whole:.1f} % | "
+              f"{first / 1e6:.0f} MB | {later / 1e6:.0f} MB |")
+    for name in ("torch.save", "torch.distributed.checkpoint"):
+        print(f"| {name}, not asynchronous | {times[name]['write'] * 1000:.0f} ms | the same | 100 % | | |")
     if options.plot:
         plot(options.plot, speeds)
 

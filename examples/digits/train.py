@@ -1,12 +1,16 @@
 """Trains a small convolutional network on scikit-learn's digits with Horovod, then checks the loss curve.
 
     horovodrun -np 4 python examples/digits/train.py
+    horovodrun -np 4 python examples/digits/train.py --checkpoints run
+
+With a folder for checkpoints the same command goes on where an earlier one was interrupted, with the same losses.
 
 Every step takes one global batch; each rank computes on its share, Horovod averages the gradients. Afterwards rank 0
 trains the same network alone on the whole global batches, without Horovod, and compares: N ranks must have followed the
 curve that one process follows. Exits with 1 if they did not.
 """
 import argparse
+import contextlib
 import sys
 import time
 
@@ -26,6 +30,8 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=100, help="images per step, of all ranks together")
     parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--checkpoints", metavar="FOLDER", help="save there, and go on from what is there")
+    parser.add_argument("--save-every", type=int, default=50, metavar="STEPS", help="default: 50")
     parser.add_argument("--tolerance", type=float, default=1e-4,
                         help="largest relative difference between the loss curves (default: 0.0001)")
     parser.add_argument("--no-compare", action="store_true", help="train only")
@@ -81,23 +87,23 @@ def new_optimizer(network, learning_rate):
     return torch.optim.SGD(network.parameters(), lr=learning_rate, momentum=0.9)
 
 
-def train_epoch(network, optimizer, images, labels, batches):
-    """The loss of every step."""
+def train_step(network, optimizer, images, labels):
+    """The loss of this step."""
     network.train()
-    losses = []
-    for batch in batches:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(network(images[batch]), labels[batch])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(network(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
 
 
-def correct_answers(network, images, labels):
+def accuracy_of(network, images, labels):
+    """Percent of right answers; each rank tries its share of the images."""
+    rank, size = hvd.rank(), hvd.size()
     network.eval()
     with torch.no_grad():
-        return (network(images).argmax(1) == labels).sum()
+        correct = (network(images[rank::size]).argmax(1) == labels[rank::size]).sum()
+    return 100.0 * hvd.allreduce(correct, name="correct", op=hvd.Sum).item() / len(labels)
 
 
 def train_distributed(arguments):
@@ -119,21 +125,37 @@ def train_distributed(arguments):
     say(f"digits: {len(labels)} images for training, {len(test_labels)} for the test; {size} ranks, "
         f"batches of {arguments.batch_size} = {size} x {arguments.batch_size // size}"
         + (" (gradients are NOT averaged)" if arguments.no_reduction else ""))
-    curve = []
-    for epoch in range(arguments.epochs):
-        batches = global_batches(epoch, len(labels), arguments.batch_size)
-        start = time.perf_counter()
-        own = train_epoch(network, optimizer, images, labels, [shard(batch, rank, size) for batch in batches])
-        seconds = time.perf_counter() - start
-        losses = hvd.allreduce(own, name="losses")
-        correct = hvd.allreduce(correct_answers(network, test_images[rank::size], test_labels[rank::size]),
-                                name="correct", op=hvd.Sum)
-        accuracy = 100.0 * correct.item() / len(test_labels)
-        say(f"epoch {epoch + 1:3}/{arguments.epochs}   loss {losses.mean():.4f}   accuracy {accuracy:5.1f} %   "
-            f"{batches.numel() / seconds:8,.0f} images/s")
-        curve.append(losses)
-    say(f"final accuracy: {accuracy:.1f} % of {len(test_labels)} images that the network has not seen")
-    return torch.cat(curve)
+    losses = []  # of every step so far, also of those that an earlier job has done
+    checkpointer = None
+    if arguments.checkpoints:
+        checkpointer = hvd.checkpoint.Checkpointer(arguments.checkpoints, network, optimizer,
+                                                   every_steps=arguments.save_every)
+        losses = list(checkpointer.restore().get("losses", []))
+        if losses:
+            say(f"going on after step {len(losses)}, from {arguments.checkpoints}")
+
+    with checkpointer or contextlib.nullcontext():  # if the job was told to stop, the block ends it with exit code 75
+        for epoch in range(arguments.epochs):
+            batches = global_batches(epoch, len(labels), arguments.batch_size)
+            to_do = batches[max(0, len(losses) - epoch * len(batches)):]
+            start = time.perf_counter()
+            for batch in to_do:
+                mine = shard(batch, rank, size)
+                losses.append(hvd.allreduce(train_step(network, optimizer, images[mine], labels[mine]), name="loss"))
+                if checkpointer:
+                    checkpointer.step(len(losses), extra={"losses": torch.stack(losses)})
+                    if checkpointer.stopped:
+                        return None
+            if len(to_do) > 0:
+                seconds = time.perf_counter() - start
+                accuracy = accuracy_of(network, test_images, test_labels)
+                say(f"epoch {epoch + 1:3}/{arguments.epochs}   loss {torch.stack(losses[-len(batches):]).mean():.4f}   "
+                    f"accuracy {accuracy:5.1f} %   {to_do.numel() / seconds:8,.0f} images/s")
+        if checkpointer:
+            checkpointer.save(len(losses), extra={"losses": torch.stack(losses)})
+    say(f"final accuracy: {accuracy_of(network, test_images, test_labels):.1f} % of {len(test_labels)} images that "
+        "the network has not seen")
+    return torch.stack(losses)
 
 
 def train_alone(arguments):
@@ -141,9 +163,9 @@ def train_alone(arguments):
     images, labels, _, _ = load_data()
     network = new_network()
     optimizer = new_optimizer(network, arguments.learning_rate)
-    return torch.cat([train_epoch(network, optimizer, images, labels,
-                                  global_batches(epoch, len(labels), arguments.batch_size))
-                      for epoch in range(arguments.epochs)])
+    return torch.stack([train_step(network, optimizer, images[batch], labels[batch])
+                        for epoch in range(arguments.epochs)
+                        for batch in global_batches(epoch, len(labels), arguments.batch_size)])
 
 
 def compare(arguments, size, curve):

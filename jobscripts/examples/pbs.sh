@@ -17,8 +17,9 @@ timeout --foreground --preserve-status --signal=USR1 3300 "${launch[@]}" python 
 status=$?
 starts=.train.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
 echo started >>"$starts"
-if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
-  exec qrerun "$PBS_JOBID"
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ] &&
+  qrerun "$PBS_JOBID"; then
+  exit  # many sites let only operators do that; then the job ends with 75
 fi
 rm -f "$starts"
 exit "$status"

@@ -61,7 +61,7 @@ exec "${launch[@]}" {{command}}
 %include warned_ranks
 starts=.{{job_name}}.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
-if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ]; then
   exit 99
 fi
 rm -f "$starts"

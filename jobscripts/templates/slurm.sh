@@ -59,7 +59,7 @@ exec "${launch[@]}" {{command}}
 # The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
 # into the queue, and the program goes on from its last checkpoint.
 %include warned_ranks
-if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -137,6 +137,14 @@ class Runtime {
     const char* reason = hvd_stop_reason(runtime_, nullptr);
     return reason == nullptr ? "" : reason;
   }
+  // What a program ends with that has saved since all are to stop: 75 asks horovodrun or the job script for another run
+  // of the job. After SIGTERM its sender decides that (143), and a program that wished to stop itself is done (0).
+  int exit_code_of_stop() {
+    hvd_stop_cause cause = HVD_STOP_PROGRAM;
+    hvd_stop_reason(runtime_, &cause);
+    if (cause == HVD_STOP_PROGRAM) return 0;
+    return cause == HVD_STOP_TERMINATED ? 128 + 15 : 75;
+  }
 
   // Prepared operations live as long as the runtime.
   template <typename T>

@@ -692,7 +692,7 @@ bool Engine::watch_for_stalls() {
   StallWatch::Verdict verdict = stalls_.look(since, now);
   if (verdict == StallWatch::Verdict::fine || oldest == nullptr) return false;
   bool final = verdict == StallWatch::Verdict::end;
-  double waited_s = std::chrono::duration<double>(now - *since).count();
+  double waited_s = std::chrono::duration<double>(stalls_.waited(*since, now)).count();
   StallRequest stall{waited_s, Rank{-1}, {oldest->entry->set, oldest->entry->name}, final};
   if (oldest->scheduled) stall.missing = runner_->waiting_for(*oldest);
   Rank leader = layout_.node.rank_at(control::NodeBoard::leader);

@@ -21,6 +21,10 @@ char state_of(const World& world, Rank rank) {
 // The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
 
+// A look that is late by more than this, and by more than half of the planned pause, is that of a process that was
+// stopped. A busy machine delays looks by less.
+constexpr Clock::duration usual_delay = std::chrono::seconds(1);
+
 // Returns the words for a state that explains why a process does not answer.
 const char* explain(char state) {
   switch (state) {
@@ -42,6 +46,9 @@ StallWatch::StallWatch(const Config& config) {
   };
   check_ = whole(config.stall_check_time_s);
   shutdown_ = whole(config.stall_shutdown_time_s);
+  Clock::duration shortest = check_.count() > 0 ? check_ : shutdown_;
+  if (shutdown_.count() > 0) shortest = std::min(shortest, shutdown_);
+  pause_ = shortest / 4;
 }
 
 std::chrono::nanoseconds StallWatch::until_due(Clock::time_point now) const {
@@ -50,24 +57,28 @@ std::chrono::nanoseconds StallWatch::until_due(Clock::time_point now) const {
 }
 
 StallWatch::Verdict StallWatch::look(std::optional<Clock::time_point> since, Clock::time_point now) {
+  if (next_look_ && now - *next_look_ > std::max(usual_delay, pause_ / 2)) continued_ = now;
   next_look_.reset();
   if (!since) return Verdict::fine;
-  Clock::duration waited = now - *since;
+  Clock::duration time = waited(*since, now);
   auto verdict = Verdict::fine;
-  if (shutdown_.count() > 0 && waited >= shutdown_) {
+  if (shutdown_.count() > 0 && time >= shutdown_) {
     verdict = Verdict::end;
-  } else if (check_.count() > 0 && waited >= check_ && (!reported_ || now - *reported_ >= check_)) {
+  } else if (check_.count() > 0 && time >= check_ && (!reported_ || now - *reported_ >= check_)) {
     verdict = Verdict::report;
     reported_ = now;
   }
-  plan_look(*since, now);
+  plan_look(std::max(*since, continued_), now);
   return verdict;
 }
 
 void StallWatch::plan_look(Clock::time_point since, Clock::time_point now) {
   auto look_at = [this](Clock::time_point time) { next_look_ = next_look_ ? std::min(*next_look_, time) : time; };
+  if (pause_.count() == 0) return;
+  if (shutdown_.count() > 0 && since + shutdown_ <= now) return look_at(now + time_to_hear);
   if (check_.count() > 0) look_at(std::max(since, reported_.value_or(since)) + check_);
-  if (shutdown_.count() > 0) look_at(since + shutdown_ > now ? since + shutdown_ : now + time_to_hear);
+  if (shutdown_.count() > 0) look_at(since + shutdown_);
+  look_at(now + pause_);
 }
 
 bool is_halted(const World& world, Rank rank) {

@@ -1,5 +1,6 @@
 #pragma once
 // Reports to people which ranks keep the others waiting. Has the wording of the report and the times when it is due.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -36,11 +37,17 @@ class StallWatch {
   enum class Verdict : std::uint8_t { fine, report, end };
   // `since` is the time at which the operation that has waited longest began; empty if none is in flight.
   Verdict look(std::optional<Clock::time_point> since, Clock::time_point now);
+  // How long what began at `since` has waited, without the time before this process was continued.
+  Clock::duration waited(Clock::time_point since, Clock::time_point now) const {
+    return now - std::max(since, continued_);
+  }
 
  private:
   void plan_look(Clock::time_point since, Clock::time_point now);
 
   Clock::duration check_{}, shutdown_{};  // zero: switched off
+  Clock::duration pause_{};               // the longest time between two looks
+  Clock::time_point continued_{};
   std::optional<Clock::time_point> next_look_, reported_;
 };
 

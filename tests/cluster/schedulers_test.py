@@ -82,6 +82,15 @@ class InAJobOfGridEngine(SchedulersTest):
         self.assertRegex(text, r"FIRST FAILURE: rank 3 on host n[12] ")
         self.assertNotIn("sleep 12345", command(NODES, "on", "login", "ps", "-ef").stdout)
 
+    def test_exit_code_99_puts_the_job_back_as_often_as_was_allowed(self):
+        for most, starts, expected in ((2, 3, 0), (1, 2, 75)):
+            count = os.path.join(self.folder, f"starts-{most}")
+            code, text = self.in_job(self.script(
+                f"echo start >>{count}",
+                f"exec {HOROVODRUN} --max-requeues {most} sh -c '[ $(wc -l <{count}) = 3 ] || exit 75'"))
+            with open(count, encoding="utf-8") as file:
+                self.assertEqual((code, len(file.readlines())), (expected, starts), text)
+
     def test_more_ranks_than_it_has_slots_are_refused(self):
         code, text = self.in_job(self.script(f"{HOROVODRUN} -np 5 true"))
         self.assertEqual(code, 2, text)

@@ -5,6 +5,7 @@ takes, and gets the losses of one that nothing interrupts. stops_test.py BUILD [
 PYTHON has torch. RUNS: how often each is done (1).
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,9 +49,14 @@ if hvd.rank() == 0:
 """
 
 
-def on_login(*words):
-    return subprocess.run([NODES, "on", "login", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=300, check=True).stdout
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+ENVIRONMENT = {"PYTHONPATH": f"{BUILD}/python", "LD_LIBRARY_PATH": f"{BUILD}/lib",
+               "HOROVOD_PLUGIN_PATH": f"{BUILD}/lib", "OMP_NUM_THREADS": "1"}
+
+
+def on_login(*words, **environment):
+    return subprocess.run([NODES, "on", "login", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=True).stdout
 
 
 class JobsThatGoOn(unittest.TestCase):
@@ -65,21 +71,22 @@ class JobsThatGoOn(unittest.TestCase):
             file.write(PROGRAM)
         lines = ["#!/bin/bash", "#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append --output=output",
                  *(f"#SBATCH {each}" for each in directives), f"cd {folder}", f"export STEPS=300 PAUSE={pause}",
-                 f"export PYTHONPATH={BUILD}/python LD_LIBRARY_PATH={BUILD}/lib HOROVOD_PLUGIN_PATH={BUILD}/lib",
-                 f"export HOROVOD_SHARED_DIR={folder} OMP_NUM_THREADS=1 HOROVOD_STOP_MARGIN_SECONDS=15",
+                 "export HOROVOD_STOP_MARGIN_SECONDS=15",
                  launch]
         with open(os.path.join(folder, "script"), "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
         return folder
 
-    def run_job(self, folder, warns=False):
-        """Returns the number of starts. `warns`: the first one gets the signal that --signal=B:USR1 would send."""
-        job = on_login("sbatch", "--parsable", "--chdir", folder, os.path.join(folder, "script")).strip()
+    def run_job(self, folder, is_time_to_warn=lambda: False):
+        """Returns the number of starts. At that time the first one gets the signal that --signal=B:USR1 would send."""
+        job = on_login("sbatch", "--parsable", "--chdir", folder, os.path.join(folder, "script"), **ENVIRONMENT,
+                       HOROVOD_SHARED_DIR=folder).strip()
         self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
         restarts = 1
+        warned = False
         for _ in range(3000):
-            if warns and self.steps_in(folder) > 20:
-                warns = False
+            if not warned and is_time_to_warn():
+                warned = True
                 on_login("scancel", "--batch", "--signal=USR1", job)
             shown = on_login("scontrol", "show", "job", job)
             words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
@@ -91,10 +98,16 @@ class JobsThatGoOn(unittest.TestCase):
                 restarts += 1
                 on_login("scontrol", "update", f"jobid={job}", "starttime=now+3")
             time.sleep(0.5)
-        with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
-            output = file.read()
-        self.assertTrue(os.path.exists(os.path.join(folder, "done")), shown + output)
+        self.assertEqual(words["JobState"], "COMPLETED", shown + self.output(folder))
         return int(words["Restarts"]) + 1
+
+    def output(self, folder):
+        text = ""
+        for name in os.listdir(folder):
+            if name == "output" or name.endswith(".out"):
+                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                    text += file.read()
+        return text
 
     def steps_in(self, folder):
         path = os.path.join(folder, "losses")
@@ -110,9 +123,10 @@ class JobsThatGoOn(unittest.TestCase):
     def compare(self, launch, minutes, warns=False):
         whole = self.prepare("whole", launch, 0, "--time=10")
         self.assertEqual(self.run_job(whole), 1)
+        self.assertTrue(os.path.exists(os.path.join(whole, "done")))
         for run in range(RUNS):
             folder = self.prepare(f"cut-{run}", launch, 0.15, f"--time={minutes}")
-            starts = self.run_job(folder, warns)
+            starts = self.run_job(folder, lambda: warns and self.steps_in(folder) > 20)
             self.assertGreater(starts, 1)
             self.assertEqual(self.losses(folder), self.losses(whole))
             print(f"run {run + 1} of {RUNS}: {starts} starts", file=sys.stderr, flush=True)
@@ -128,6 +142,32 @@ class JobsThatGoOn(unittest.TestCase):
             "while true; do wait $ranks; status=$?; kill -0 $ranks 2>/dev/null || break; done",
             'if [ "$status" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi',
             "exit $status"]), 10, warns=True)
+
+    def check_example(self, name, warned_after, saved, *command):
+        """The example in the script that `horovodrun --jobscript` writes for it, uninterrupted and warned once."""
+        script = subprocess.run([HOROVODRUN, "--jobscript", "slurm", "--nodes", "2", "--ranks-per-node", "1",
+                                 "--cpus-per-rank", "1", "--time", "11m", "--requeue", "--", *command],
+                                stdout=subprocess.PIPE, text=True, check=True).stdout
+        folders = [os.path.join(self.folder, f"{name}-{how}") for how in ("whole", "cut")]
+        for folder in folders:
+            os.mkdir(folder)
+            with open(os.path.join(folder, "script"), "w", encoding="utf-8") as file:
+                file.write(script)
+        self.assertEqual(self.run_job(folders[0]), 1)
+        self.assertEqual(self.run_job(folders[1], lambda: warned_after in self.output(folders[1])), 2)
+        self.assertIn("going on after", self.output(folders[1]))
+        differences = subprocess.run([HOROVODRUN, "--checkpoint", "diff", *(os.path.join(folder, saved) for folder in
+                                                                            folders)],
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+        # Of generators that the examples neither seed nor use
+        self.assertEqual(re.sub(r"/random/rank_\d/(numpy|python)/.*\n", "", differences), "")
+
+    def test_the_examples_do_so_in_their_job_scripts(self):
+        self.check_example("digits", "epoch   2/", "run", PYTHON, f"{ROOT}/examples/digits/train.py", "--no-compare",
+                           "--epochs", "80", "--checkpoints", "run")
+        self.check_example("pi", "round 9:", "pi.h5", f"{BUILD}/examples/hvd_example_pi", "pi.h5", "400")
+        self.check_example("large", "step    20 ", "run", PYTHON, f"{ROOT}/examples/large_model.py", "--megabytes",
+                           "30", "--width", "512", "--steps", "400", "--checkpoints", "run")
 
 
 if __name__ == "__main__":

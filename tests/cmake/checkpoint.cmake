@@ -12,3 +12,11 @@ foreach(ranks 1 3)
   add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:checkpoint_rank> ${folder})
   set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60 SKIP_RETURN_CODE 77)
 endforeach()
+
+if(HVD_BUILD_EXAMPLES AND NOT HVD_SANITIZE)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted
+           COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/multiprocess/example_goes_on.py
+                   $<TARGET_FILE:horovodrun> $<TARGET_FILE:hvd_example_pi>)
+  set_tests_properties(checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted PROPERTIES LABELS ranks TIMEOUT 60)
+endif()

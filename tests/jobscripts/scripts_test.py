@@ -89,10 +89,22 @@ class JobScripts(unittest.TestCase):
                          ("told\n", "requeue 77\n"), done.stderr)
         done = self.run_script(written, SLURM_JOB_ID="77", SLURM_RESTART_COUNT="20")
         self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\n", "put back too often")
+        once = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue", "--max-requeues", "1").stdout
+        done = self.run_script(once, SLURM_JOB_ID="77", SLURM_RESTART_COUNT="1")
+        self.assertEqual((done.returncode, (self.folder / "requeued").read_text()), (75, "requeue 77\n"))
         self.stand_in("srun", "exit 5")
         done = self.run_script(written, SLURM_JOB_ID="77")
         self.assertEqual(done.returncode, 5)
         self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\n", "a job that was not warned")
+
+    def test_a_job_that_the_site_does_not_put_back_ends_with_75(self):
+        for flags, launcher, command in ((["slurm"], "srun", "scontrol"), (["pbs", "--cpus-per-rank", "1"],
+                                                                           "horovodrun", "qrerun")):
+            self.stand_in(launcher, "exit 75")
+            self.stand_in(command, "echo not allowed here >&2; exit 1")
+            written = script(*flags, "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout
+            done = self.run_script(written, SLURM_JOB_ID="77", PBS_JOBID="77", PBS_O_WORKDIR=str(self.folder))
+            self.assertEqual((done.returncode, done.stderr), (75, "not allowed here\n"))
 
 
 if __name__ == "__main__":

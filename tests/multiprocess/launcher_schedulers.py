@@ -1,6 +1,7 @@
 """horovodrun inside of jobs of LSF, PBS and Flux. Stand-ins of these schedulers make the jobs
 (tests/fixtures/schedulers)."""
 import os
+import pathlib
 import re
 import shutil
 import stat
@@ -57,6 +58,34 @@ class JobTest(unittest.TestCase):
         block = last_block(result.stderr.encode())
         self.assertIn("FIRST FAILURE: rank 2 on host ", block)
         self.assertIn("| the reason", block)
+
+    def check_that_it_is_put_back(self, command, refusal):
+        """The job goes back into the queue if its ranks ask for that, as often as was allowed. `command`: what the
+        scheduler is asked with; `refusal`: its words where the site forbids it."""
+        def run(rank_code, **more):
+            result = subprocess.run([*self.submit, HOROVODRUN, "-np", "2", "--max-requeues", "2", "sh", "-c",
+                                     f"exit {rank_code}"], env=self.environment(**more), cwd=self.folder, text=True,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    timeout=120, check=False)
+            return result.returncode, result.stderr
+
+        def requeued():
+            path = pathlib.Path(self.folder, "requeued")
+            return path.read_text(encoding="ascii").split() if path.exists() else []
+
+        number = command.split()[-1]
+        code, errors = run(1)  # as a Checkpointer ends whose run got no further
+        self.assertEqual((code, requeued()), (1, []), errors)
+        code, errors = run(75, HVD_STANDIN_FORBIDS="1")
+        self.assertEqual((code, requeued()), (75, []), errors)
+        self.assertIn(f"`{command}` was refused: {refusal}", errors)
+        for count in (1, 2):
+            code, errors = run(75)
+            self.assertEqual((code, requeued()), (0, [number] * count), errors)
+            self.assertIn(f"({count} of at most 2)", errors)
+        code, errors = run(75)
+        self.assertEqual((code, requeued()), (75, [number] * 2), errors)
+        self.assertIn("it has been put back 2 times, and --max-requeues allows 2", errors)
 
     def check_that_its_page_is_true(self, page, ranks):
         """Submits the script of this page unchanged and checks its output."""
@@ -116,6 +145,9 @@ class InAJobOfLsf(JobTest):
         refused = self.in_job("-np", "2", "--gloo", "true")
         self.assertIn("this is the launch node batch5 of LSF's job 4711", refused.stderr)
 
+    def test_goes_back_into_the_queue_by_brequeue(self):
+        self.check_that_it_is_put_back("brequeue 4711", "Job <4711>: User permission denied")
+
     def test_the_script_of_its_page_runs(self):
         self.check_that_its_page_is_true("lsf.md", 12)
 
@@ -172,6 +204,9 @@ class InAJobOfLsfWithoutJsm(JobTest):
         result = self.in_job(RANK, "rendezvous", "1")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
+    def test_goes_back_into_the_queue_by_brequeue(self):
+        self.check_that_it_is_put_back("brequeue 12", "Job <12>: User permission denied")
+
     def test_more_ranks_than_it_has_slots_are_refused_with_both_numbers(self):
         result = self.in_job("-np", "5", "true")
         self.assertEqual(result.returncode, 2)
@@ -195,6 +230,9 @@ class InAJobOfPbs(JobTest):
         self.assertEqual(sorted(result.stdout.splitlines()),
                          [f"[{rank}]<stdout>:{rank} {rank % 2}" for rank in range(4)], result.stderr)
         self.check_that_ranks_meet("pmix")
+
+    def test_goes_back_into_the_queue_by_qrerun(self):
+        self.check_that_it_is_put_back("qrerun 9.server", "qrerun: Unauthorized Request  9.server")
 
     def test_the_script_of_its_page_runs(self):
         self.check_that_its_page_is_true("pbs.md", 8)

@@ -46,16 +46,32 @@ TEST(StallWatch, is_content_with_what_moves) {
   EXPECT_EQ(watch.until_due(at(1000)), posix::WaitWord::forever);
 }
 
+// The verdicts on what waits since at(0), of all looks until `end`: r(eport), e(nd). For a while the process is stopped.
+std::string verdicts(StallWatch& watch, Clock::time_point end, Clock::time_point stopped = at(1000),
+                     Clock::time_point continued = at(1000)) {
+  std::string told;
+  watch.begun(at(0));
+  for (Clock::time_point now = at(0); now <= end; now += watch.until_due(now)) {
+    if (now > stopped) now = std::max(now, continued);
+    if (!watch.is_due(now)) continue;
+    Verdict verdict = watch.look(at(0), now);
+    if (verdict != Verdict::fine) told += verdict == Verdict::end ? 'e' : 'r';
+  }
+  return told;
+}
+
 TEST(StallWatch, ends_what_waits_for_longer_than_a_job_may_and_says_so_again) {
   StallWatch watch(with(2, 5));
-  watch.begun(at(0));
-  std::string told;
-  for (int second = 0; second <= 7; ++second) {
-    if (!watch.is_due(at(second))) continue;
-    Verdict verdict = watch.look(at(0), at(second));
-    told += verdict == Verdict::end ? 'e' : verdict == Verdict::report ? 'r' : '.';
-  }
-  EXPECT_EQ(told, "rreee");
+  EXPECT_EQ(verdicts(watch, at(7)), "rreee");
+}
+
+TEST(StallWatch, does_not_count_the_time_in_which_its_own_process_was_stopped) {
+  StallWatch watch(with(2, 5));
+  EXPECT_EQ(verdicts(watch, at(101), at(1), at(100)), "");
+  StallWatch goes_on(with(2, 5));
+  EXPECT_EQ(verdicts(goes_on, at(105), at(1), at(100)).substr(0, 3), "rre") << "counted from second 100 on";
+  StallWatch slow(with(60, 600));
+  EXPECT_EQ(verdicts(slow, at(4000), at(590), at(3990)), std::string(9, 'r'));
 }
 
 TEST(StallWatch, reports_nothing_with_a_check_time_of_0_and_may_still_end_the_job) {
@@ -65,8 +81,8 @@ TEST(StallWatch, reports_nothing_with_a_check_time_of_0_and_may_still_end_the_jo
   EXPECT_FALSE(off.is_due(at(1000)));
   StallWatch ends(with(0, 5));
   ends.begun(at(0));
-  EXPECT_FALSE(ends.is_due(at(4)));
-  EXPECT_EQ(ends.look(at(0), at(5)), Verdict::end);
+  EXPECT_EQ(verdicts(ends, at(4)), "");
+  EXPECT_EQ(verdicts(ends, at(5)), "e");
   Config disabled = with(1, 1);
   disabled.stall_check_disable = true;
   StallWatch none(disabled);

@@ -418,8 +418,9 @@ constexpr FlagRow rows[] = {
      .kind = integer,
      .range = at_least_0,
      .variable = "HOROVOD_MAX_REQUEUES",
-     .help = "inside of a scheduler's job: how often it is put back into the queue when the ranks have saved and ended "
-             "with exit code 75, since their time was up"},
+     .help =
+         "inside of a scheduler's job: how often it is put back into the queue when the ranks have saved and ended "
+         "with exit code 75, since their time was up. With --jobscript --requeue: how often the script does that (20)"},
     {.name = "script_requeue",
      .spellings = "--requeue",
      .kind = toggle,

@@ -51,6 +51,7 @@ Result<std::string> job_script(const Flags& flags, const std::optional<std::stri
   request.modules = items_of(flags.get("script_modules"));
   request.container = flags.get("container");
   request.is_requeued = flags.is_set("script_requeue");
+  request.max_requeues = flags.number("max_requeues", request.max_requeues);
   request.command = flags.command;
   return jobscripts::write_script(*site, request);
 }

@@ -118,3 +118,33 @@ def test_a_shard_that_fails_while_the_training_goes_on_is_raised_by_wait_on_all_
         checkpointer.wait()
     assert checkpointer.restore()["step"] == 1
     checkpointer.close()
+
+
+@pytest.mark.parametrize("when", ["shards", "index", "old"])
+def test_ranks_that_lose_others_after_the_shards_are_written_leave_them(when, folder, nodes, rank, monkeypatch):
+    path = f"{folder}/big.h5"
+    model, optimizer = make(rank)
+    hvd.checkpoint.save(path, model, optimizer, step=1, sharded=True)
+    train(model, optimizer)
+    exchange = sharded.allgather_object
+
+    def lose_others(value, name):
+        found = exchange(value, name)
+        if name.endswith(f".{when}") and rank > 0:  # rank 0 does not notice, and completes the checkpoint
+            raise hvd.HorovodInternalError("a rank was lost")
+        return found
+
+    monkeypatch.setattr(sharded, "allgather_object", lose_others)
+    if rank == 0:
+        hvd.checkpoint.save(path, model, optimizer, step=2, sharded=True)
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match="a rank was lost"):
+            hvd.checkpoint.save(path, model, optimizer, step=2, sharded=True)
+        order = ["shards", "index", "old"]
+        for missed in order[order.index(when) + 1:]:
+            exchange(None, f"checkpoint.to.{path}.{missed}")
+    monkeypatch.setattr(sharded, "allgather_object", exchange)
+    fresh, its_optimizer = make(rank, 1)
+    assert hvd.checkpoint.restore(path, fresh, its_optimizer)["step"] == 2
+    for name, value in fresh.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name])

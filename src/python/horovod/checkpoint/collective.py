@@ -209,11 +209,11 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
 
     def write_all():
         shards, mark = write_shards(write_shard)
-        try:
-            sharded_files.agree(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
-        except Exception:
+        _, failure = sharded_files.tried(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
+        # If a rank is lost now, nobody knows whether there is an index: then the shards stay, for it may name them.
+        if failure is not None:
             sharded_files.remove_shards(path, f"-{mark}.h5")
-            raise
+            raise failure
         sharded_files.agree(lambda: sharded_files.remove_old_shards(path) if rank() == 0 else None, f"{name}.old")
 
     return write_all, size_of_copy

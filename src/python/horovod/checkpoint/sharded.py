@@ -73,8 +73,9 @@ def failure_of(told, who=None):
     return _FAILURES.get(told[0], RuntimeError)(told[1] if who is None else f"{told[1]} (rank {who})")
 
 
-def agree(do, name="checkpoint.agree"):
-    """Runs do() on this rank. If do() fails on any rank, all ranks raise the first failure."""
+def tried(do, name="checkpoint.agree"):
+    """Runs do() on this rank. Returns (its result, the first failure of do() on any rank or None), the latter the same
+    on all ranks. Raises only if the ranks cannot tell each other: then other ranks may have heard more than this one."""
     value = failure = None
     try:
         value = do()
@@ -82,7 +83,15 @@ def agree(do, name="checkpoint.agree"):
         failure = error
     for who, found in enumerate(allgather_object(failure and told(failure), name)):
         if found:
-            raise failure if failure is not None else failure_of(found, who)
+            return value, failure if failure is not None else failure_of(found, who)
+    return value, None
+
+
+def agree(do, name="checkpoint.agree"):
+    """Runs do() on this rank. If do() fails on any rank, all ranks raise the first failure."""
+    value, failure = tried(do, name)
+    if failure is not None:
+        raise failure
     return value
 
 
@@ -134,11 +143,10 @@ def gather(path, state, name, nodes=None):
         return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
     def write(write_file):
-        try:
-            described = agree(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
-        except Exception:
+        described, failure = tried(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
+        if failure is not None:  # all ranks know it, so that nobody writes an index of these shards
             remove_shards(path, f"-{mark}.h5")
-            raise
+            raise failure
         found = filter(None, allgather_object(described, f"{name}.shards"))
         return {f"node-{i}": each for i, each in enumerate(found)}, mark
 

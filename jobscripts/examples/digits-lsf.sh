@@ -1,0 +1,35 @@
+#!/bin/bash
+# A cluster with LSF: 2 x 2 ranks. Written by horovodrun --jobscript; submit it with bsub.
+#BSUB -J digits
+#BSUB -n 4
+#BSUB -R "span[ptile=2]"
+#BSUB -R "affinity[core(1)]"
+#BSUB -W 0:11
+#BSUB -o digits.%J.out
+#BSUB -e digits.%J.err
+#BSUB -wa USR1
+#BSUB -wt 5
+#BSUB -Q "99"
+
+# shellcheck source=/dev/null
+source .venv/bin/activate
+
+launch=(horovodrun -np 4)
+
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
+# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
+trap 'kill -USR1 "$ranks"' USR1
+"${launch[@]}" python examples/digits/train.py --epochs 400 --checkpoints digits-checkpoints &
+ranks=$!
+while true; do
+  wait "$ranks"
+  status=$?
+  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+done
+starts=.digits.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
+echo started >>"$starts"
+if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-5}" ]; then
+  exit 99
+fi
+rm -f "$starts"
+exit "$status"

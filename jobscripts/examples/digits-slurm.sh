@@ -1,0 +1,34 @@
+#!/bin/bash
+# A cluster with Slurm: 2 x 2 ranks. Written by horovodrun --jobscript; submit it with sbatch.
+#SBATCH --job-name=digits
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:11:00
+#SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@300
+
+# shellcheck source=/dev/null
+source .venv/bin/activate
+
+# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
+# ranks to the cores beside their GPUs.
+launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+
+# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
+# into the queue, and the program goes on from its last checkpoint.
+trap 'kill -USR1 "$ranks"' USR1
+"${launch[@]}" python examples/digits/train.py --epochs 400 --checkpoints digits-checkpoints &
+ranks=$!
+while true; do
+  wait "$ranks"
+  status=$?
+  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+done
+if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-5}" ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"
