@@ -44,8 +44,8 @@ class Completion {
   pmix_status_t status_ = PMIX_SUCCESS;
 };
 
-// A growing array of pmix_info_t, with all that the values point to: PMIx copies what it is given. The library fills and
-// frees nothing here, because its functions for that are not the same in PMIx 3, 4 and 5.
+// A growing array of pmix_info_t, with all that the values point to. PMIx copies what it is given. The library fills
+// and frees nothing here, because its functions for that are not the same in PMIx 3, 4 and 5.
 class InfoList {
  public:
   void add(const char* key, const std::string& value) { next(key, PMIX_STRING).data.string = kept(value); }
