@@ -32,6 +32,8 @@ hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMM
 hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site TIMEOUT 600
               COMMAND ${site}/recipes_test.py EasyBuild)
 
+hvd_site_test(NAME packaging.answers_each_variable_of_horovods_build LABEL unit
+              COMMAND ${site}/build_variables_test.py)
 hvd_site_test(NAME wheels.need_only_what_every_release_of_pmix_has LABEL unit COMMAND ${site}/wheels_test.py Tree)
 hvd_site_test(NAME site.wheel_serves_every_system_from_glibc_2_28 LABEL site TIMEOUT 1500
               COMMAND ${site}/wheels_test.py Native)

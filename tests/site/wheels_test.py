@@ -98,7 +98,8 @@ class Native(OfOneArchitecture, unittest.TestCase):
         begin = time.monotonic()
         cls.installation = installed.run(
             cls.venv / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--no-index",
-            "--no-deps", cls.wheel, env={"PATH": str(cls.venv / "bin"), "HOME": str(cls.folder)})  # there is no compiler
+            "--no-deps", cls.wheel,
+            env={"PATH": str(cls.venv / "bin"), "HOME": str(cls.folder)})  # there is no compiler
         print(f"pip install took {time.monotonic() - begin:.1f} s", flush=True)
         cls.environment = {"PATH": f"{cls.venv}/bin:/usr/bin:/bin", "HOME": str(cls.folder), "LC_ALL": "C.UTF-8"}
 
