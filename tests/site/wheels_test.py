@@ -22,6 +22,7 @@ OF_EVERY_PMIX = {
     "PMIx_Get_version", "PMIx_Init", "PMIx_Put", "PMIx_generate_ppn", "PMIx_generate_regex", "PMIx_server_init",
     "PMIx_server_register_client", "PMIx_server_register_nspace", "PMIx_server_setup_fork"}
 MPICH5 = installed.ROOT / "build" / "mpich5-venv"
+PMIX5 = installed.ROOT / "build" / "cluster-venv" / "lib" / "openmpi"
 QEMU = shutil.which("qemu-aarch64-static")
 AARCH64 = installed.ROOT / "build" / "aarch64"
 CONSUMER = installed.ROOT / "tests" / "package" / "consumer"
@@ -136,6 +137,16 @@ class Native(OfOneArchitecture, unittest.TestCase):
                              LD_LIBRARY_PATH=str(MPICH5 / "lib"), HOROVOD_MPI="abi")
         self.assertEqual(said.count("2 ranks: [3.0, 3.0, 3.0]"), 2, said)
         self.assertEqual(said.count("MPI: True"), 2, said)
+
+    def test_two_ranks_meet_over_a_later_pmix(self):
+        if not (PMIX5 / "libpmix.so.2").exists():
+            self.skipTest(f"no PMIx 5 in {PMIX5}; tests/run loads it")
+        programs = self.with_torch()
+        said = self.run_well(programs / "horovodrun", "-np", "2", "sh", "-c",
+                             f"echo server $PMIX_VERSION; exec {programs}/python {self.folder}/train.py",
+                             LD_LIBRARY_PATH=f"{PMIX5}:{PMIX5.parent}", HOROVOD_BOOTSTRAP="pmix")
+        self.assertEqual(said.count("server 5."), 2, said)
+        self.assertEqual(said.count("2 ranks: [3.0, 3.0, 3.0]"), 2, said)
 
     def told_by_the_package(self, what):
         return self.run_well(self.venv / "bin" / "python", "-m", "horovod", what).strip()
