@@ -39,6 +39,7 @@ hvd_site_test(NAME site.wheel_serves_every_system_from_glibc_2_28 LABEL site TIM
               COMMAND ${site}/wheels_test.py Native)
 hvd_site_test(NAME site.wheel_for_aarch64_runs_over_an_emulator LABEL site TIMEOUT 1500
               COMMAND ${site}/wheels_test.py Aarch64)
+hvd_site_test(NAME site.conda_builds_its_recipe LABEL site TIMEOUT 1800 COMMAND ${site}/conda_test.py)
 hvd_site_test(NAME site.bundle_installs_without_a_network LABEL site TIMEOUT 1500 COMMAND ${site}/bundle_test.py)
 set_tests_properties(site.wheel_serves_every_system_from_glibc_2_28 site.wheel_for_aarch64_runs_over_an_emulator
                      site.bundle_installs_without_a_network PROPERTIES RESOURCE_LOCK wheels)
