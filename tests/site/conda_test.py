@@ -1,5 +1,5 @@
-"""The recipe for conda, read, rendered and carried out by rattler-build (a package of PyPI). Channels of conda cannot be
-reached where tests run, so compilers, headers and Python are this machine's instead of the recipe's.
+"""The recipe for conda, read, rendered and carried out by rattler-build (a package of PyPI). Channels of conda cannot
+be reached where tests run, so compilers, headers and Python are this machine's instead of the recipe's.
 
 Label site; runs in the environment build/site-venv, which has rattler-build."""
 import os
