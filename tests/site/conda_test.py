@@ -70,6 +70,7 @@ class Conda(unittest.TestCase):
                     "HVD_HIGHWAY_INCLUDE_DIRECTORY=$PREFIX/include": "HVD_HIGHWAY_INCLUDE_DIRECTORY=/usr/include",
                     "$BUILD_PREFIX/include": folder_of("mpich"),
                     "HVD_MPI_OPENMPI_INCLUDE=$PREFIX/include": f"HVD_MPI_OPENMPI_INCLUDE={folder_of('ompi-c')}",
+                    "args=-GNinja": "args=-GNinja --config-settings=cmake.build-type=Debug",  # compiles sooner
                     "  python:\n    version_independent: true\n": ""}
         for old, new in replaced.items():
             self.assertIn(old, recipe)

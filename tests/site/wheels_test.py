@@ -120,7 +120,7 @@ class Native(OfOneArchitecture, unittest.TestCase):
         if not folder.exists():
             if wheel.environment(folder, with_torch=True) is None:
                 self.skipTest(".venv-tests has no torch; tests/run makes it")
-            self.run_well(folder / "bin" / "pip", "install", "-q", "--no-index", "--no-deps", self.wheel)
+            self.run_well(folder / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", self.wheel)
             (self.folder / "train.py").write_text(TRAIN, encoding="utf-8")
         return folder / "bin"
 
