@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/processor.hpp"
+
 #if defined(__aarch64__)
 #include <arm_acle.h>
 #include <sys/auxv.h>
@@ -45,8 +47,7 @@ std::uint32_t by_table(const unsigned char* at, std::size_t size, std::uint32_t 
 
 #if defined(__x86_64__)
 bool has_instruction() noexcept {
-  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
-  return has;
+  return processor().has_sse4_2;
 }
 __attribute__((target("sse4.2,crc32"))) std::uint32_t by_instruction(const unsigned char* at, std::size_t size,
                                                                      std::uint32_t crc) noexcept {

@@ -63,3 +63,10 @@ ${rows}  };
 ")
   target_sources(hvd_${folder} PRIVATE ${PROJECT_BINARY_DIR}/generated/${folder}/registry.cpp)
 endfunction()
+
+# A shared object exports what the file lists and nothing else, whatever is linked into it.
+function(hvd_exports target map)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+endfunction()
+set(HVD_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map)

@@ -32,6 +32,18 @@ hvd_site_test(NAME recipes.for_spack_and_easybuild_fit_this_tree LABEL unit COMM
 hvd_site_test(NAME site.easybuild_accepts_its_recipe LABEL site TIMEOUT 600
               COMMAND ${site}/recipes_test.py EasyBuild)
 
+hvd_site_test(NAME packaging.answers_each_variable_of_horovods_build LABEL unit
+              COMMAND ${site}/build_variables_test.py)
+hvd_site_test(NAME wheels.need_only_what_every_release_of_pmix_has LABEL unit COMMAND ${site}/wheels_test.py Tree)
+hvd_site_test(NAME site.wheel_serves_every_system_from_glibc_2_28 LABEL site TIMEOUT 1500
+              COMMAND ${site}/wheels_test.py Native)
+hvd_site_test(NAME site.wheel_for_aarch64_runs_over_an_emulator LABEL site TIMEOUT 1500
+              COMMAND ${site}/wheels_test.py Aarch64)
+hvd_site_test(NAME site.conda_builds_its_recipe LABEL site TIMEOUT 1800 COMMAND ${site}/conda_test.py)
+hvd_site_test(NAME site.bundle_installs_without_a_network LABEL site TIMEOUT 1500 COMMAND ${site}/bundle_test.py)
+set_tests_properties(site.wheel_serves_every_system_from_glibc_2_28 site.wheel_for_aarch64_runs_over_an_emulator
+                     site.bundle_installs_without_a_network PROPERTIES RESOURCE_LOCK wheels)
+
 hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
               COMMAND ${site}/containers_test.py)
 hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMAND ${site}/kubernetes_test.py)

@@ -115,6 +115,33 @@ load_module_tools() {
   cd "$here" || return
 }
 
+# Unpacks Debian's Python for aarch64 into build/aarch64, with PMIx and hwloc, to try the wheel for aarch64 over qemu.
+# apt gets a state of its own: this machine does not become one of two architectures.
+load_aarch64_python() {
+  load_packages "to run programs for aarch64" qemu-user-static
+  [ ! -e build/aarch64/complete ] || return 0
+  command -v apt-get >/dev/null || { say ":: no apt-get: the wheel for aarch64 is not run"; return 0; }
+  local here=$PWD root=$PWD/build/aarch64 package
+  rm -rf "$root"
+  mkdir -p "$root"/apt/{lists/partial,cache/archives/partial} "$root/packages" && cd "$root" || return
+  : >apt/status
+  printf '%s\n' "Dir::State::lists \"$root/apt/lists\";" "Dir::State::status \"$root/apt/status\";" \
+    "Dir::Cache \"$root/apt/cache\";" 'APT::Architecture "arm64";' 'APT::Architectures {"arm64";};' \
+    'APT::Sandbox::User "root";' >apt/conf
+  say ":: apt-get download, to try the wheel for aarch64: python3 libpmix2 libhwloc15"
+  local -x APT_CONFIG=$root/apt/conf
+  if twice apt-get -qq update >"$here/build/logs/apt.log" 2>&1 && cd packages &&
+    apt-get -qq -s install --no-install-recommends python3 libpmix2 libhwloc15 2>/dev/null |
+      awk '/^Inst/ {print $2}' | xargs apt-get -qq download >>"$here/build/logs/apt.log" 2>&1; then
+    for package in *.deb; do dpkg -x "$package" "$root"; done
+    touch "$root/complete"
+  else
+    tail -n 5 "$here/build/logs/apt.log"
+    say "   the wheel for aarch64 is not run"
+  fi
+  cd "$here" && rm -rf "$root/apt" "$root/packages"
+}
+
 # $mpich5 is the folder of an MPI with the standard ABI that MPI 5 defines.
 mpich5=build/mpich5-venv
 load_mpich5() { make_environment $mpich5 "MPICH 5, to build and test the plugin for MPI's standard ABI" mpich==5.0.2; }

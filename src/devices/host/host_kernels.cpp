@@ -8,9 +8,10 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <emmintrin.h>
 #endif
+
+#include "base/processor.hpp"
 
 // The files reduce_*.cpp define these functions for each instruction set.
 #define HVD_DECLARE_KERNELS(NAMESPACE)                   \
@@ -51,31 +52,12 @@ struct Tables {
   }
 };
 
-#if defined(__x86_64__)
-// __builtin_cpu_supports also checks that the operating system saves the registers.
-[[maybe_unused]] bool has_avx2() noexcept {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;  // clang 14 knows no "f16c"
-  return f16c && __builtin_cpu_supports("pclmul") != 0 && __builtin_cpu_supports("aes") != 0 &&
-         __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-         __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
-}
-
-[[maybe_unused]] bool has_avx3() noexcept {
-  return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512bw") != 0;
-}
-#endif
-
 Tables::Tables() noexcept {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-#endif
 #if HVD_DYNAMIC_TARGET(HWY_AVX3)
-  if (has_avx3()) HVD_ADD_TABLE(N_AVX3);
+  if (processor().has_avx3) HVD_ADD_TABLE(N_AVX3);
 #endif
 #if HVD_DYNAMIC_TARGET(HWY_AVX2)
-  if (has_avx2()) HVD_ADD_TABLE(N_AVX2);
+  if (processor().has_avx2) HVD_ADD_TABLE(N_AVX2);
 #endif
   HVD_ADD_TABLE(HWY_NAMESPACE);
 }

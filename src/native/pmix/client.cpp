@@ -69,8 +69,13 @@ struct Operation {
   Buffer value;
   std::uint64_t number = 0;
 
-  ~Operation() { PMIX_INFO_DESTRUCT(&info[0]); }
-
+  // Filled here and not by PMIX_INFO_LOAD, which in PMIx 3 is other functions of the library than in PMIx 4. The value
+  // owns no memory.
+  pmix_value_t& directive(const char* name, pmix_data_type_t type) {
+    PMIX_LOAD_KEY(info[0].key, name);
+    info[0].value.type = type;
+    return info[0].value;
+  }
   void finish(pmix_status_t result) {
     std::lock_guard lock(mutex);
     status = result;
@@ -252,8 +257,7 @@ std::optional<int> Client::fence_once(Deadline deadline) {
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
   // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not limit a fence, but our
   // deadline does.
-  bool collect = true;
-  PMIX_INFO_LOAD(&operation->info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+  operation->directive(PMIX_COLLECT_DATA, PMIX_BOOL).data.flag = true;
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
   if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // the callback is not called then
@@ -271,8 +275,8 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), rank);
   operation->key = key;
   // Lets the server forget the request after this time, if it can do so. Our own deadline decides.
-  int seconds = static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
-  PMIX_INFO_LOAD(&operation->info[0], PMIX_TIMEOUT, &seconds, PMIX_INT);
+  operation->directive(PMIX_TIMEOUT, PMIX_INT).data.integer =
+      static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started =
       PMIx_Get_nb(&operation->process, operation->key.c_str(), operation->info, 1, &when_got, handed.get());

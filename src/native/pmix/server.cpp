@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 
 namespace hvd::pmix {
@@ -42,40 +44,44 @@ class Completion {
   pmix_status_t status_ = PMIX_SUCCESS;
 };
 
-// A growing array of pmix_info_t. The size of PMIx's own arrays is fixed beforehand.
+// A growing array of pmix_info_t, with all that the values point to. PMIx copies what it is given. The library fills
+// and frees nothing here, because its functions for that are not the same in PMIx 3, 4 and 5.
 class InfoList {
  public:
-  InfoList() = default;
-  InfoList(const InfoList&) = delete;
-  InfoList& operator=(const InfoList&) = delete;
-  ~InfoList() {
-    for (pmix_info_t& info : infos_) PMIX_INFO_DESTRUCT(&info);
+  void add(const char* key, const std::string& value) { next(key, PMIX_STRING).data.string = kept(value); }
+  void add(const char* key, std::uint16_t value) { next(key, PMIX_UINT16).data.uint16 = value; }
+  void add(const char* key, std::uint32_t value) { next(key, PMIX_UINT32).data.uint32 = value; }
+  void add_rank(const char* key, pmix_rank_t value) { next(key, PMIX_PROC_RANK).data.rank = value; }
+  // PMIx 3 has no type of its own for what PMIx_generate_regex and _ppn return.
+  void add_regex(const char* key, const std::string& value) {
+    static const bool is_text = std::string_view(PMIx_Get_version()).find("PMIx 3.") != std::string_view::npos;
+    if (is_text) return add(key, value);
+    pmix_value_t& info = next(key, PMIX_REGEX);
+    info.data.bo.bytes = kept(value);
+    info.data.bo.size = value.size() + 1;
   }
-  void add(const char* key, const std::string& value) { load(key, value.c_str(), PMIX_STRING); }
-  void add(const char* key, std::uint16_t value) { load(key, &value, PMIX_UINT16); }
-  void add(const char* key, std::uint32_t value) { load(key, &value, PMIX_UINT32); }
-  void add_rank(const char* key, pmix_rank_t value) { load(key, &value, PMIX_PROC_RANK); }
-  void add_regex(const char* key, const char* value) { load(key, value, PMIX_REGEX); }
   // Takes over the elements of the other list.
-  void add_array(const char* key, InfoList& elements) {
-    pmix_data_array_t array;
-    const std::size_t count = elements.infos_.size();
-    PMIX_DATA_ARRAY_CONSTRUCT(&array, count, PMIX_INFO);
-    auto* copies = static_cast<pmix_info_t*>(array.array);
-    for (std::size_t at = 0; at < count; ++at) PMIX_INFO_XFER(&copies[at], &elements.infos_[at]);
-    load(key, &array, PMIX_DATA_ARRAY);
-    PMIX_DATA_ARRAY_DESTRUCT(&array);
+  void add_array(const char* key, InfoList elements) {
+    InfoList& element_list = lists_.emplace_back(std::move(elements));
+    next(key, PMIX_DATA_ARRAY).data.darray =
+        &arrays_.emplace_back(pmix_data_array_t{PMIX_INFO, element_list.size(), element_list.data()});
   }
   pmix_info_t* data() { return infos_.data(); }
   std::size_t size() const { return infos_.size(); }
 
  private:
-  void load(const char* key, const void* value, pmix_data_type_t type) {
+  pmix_value_t& next(const char* key, pmix_data_type_t type) {
     pmix_info_t& info = infos_.emplace_back();
-    PMIX_INFO_CONSTRUCT(&info);
-    PMIX_INFO_LOAD(&info, key, value, type);
+    PMIX_LOAD_KEY(info.key, key);
+    info.value.type = type;
+    return info.value;
   }
+  char* kept(const std::string& text) { return texts_.emplace_back(text).data(); }
+
   std::vector<pmix_info_t> infos_;
+  std::deque<std::string> texts_;  // PMIx has their addresses, as those of the following
+  std::deque<pmix_data_array_t> arrays_;
+  std::list<InfoList> lists_;
 };
 
 // PMIx passes no context to these functions, and allows only one server per process. The object is never destroyed,
@@ -234,7 +240,7 @@ class LibraryServer : public Server {
       process.add(PMIX_APPNUM, std::uint32_t{0});
       process.add_rank(PMIX_GLOBAL_RANK, rank);
       process.add_rank(PMIX_APP_RANK, rank);
-      job.add_array(PMIX_PROC_DATA, process);
+      job.add_array(PMIX_PROC_DATA, std::move(process));
     }
     Completion registered;
     auto status = registered.wait(PMIx_server_register_nspace(name_space_, options_.size, job.data(), job.size(),

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "base/processor.hpp"
 #include "connections/thread_hub.hpp"
 
 namespace hvd::transport::shm {
 
 bool LinkState::is_amd() noexcept {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("amd") != 0;
+  return processor().is_amd;
 #else
   return false;
 #endif
