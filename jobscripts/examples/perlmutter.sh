@@ -29,10 +29,15 @@ launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python train.py --epochs 90 &
 ranks=$!
-while true; do
+wait "$ranks"
+status=$?
+while [ "$status" -gt 128 ]; do  # perhaps a signal ended the wait, and not the ranks
+  alive=yes
+  kill -0 "$ranks" 2>/dev/null || alive=
   wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+  again=$?
+  [ "$again" = 127 ] || status=$again  # 127: the first wait was told the status
+  [ "$alive" ] || break
 done
 if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   scontrol requeue "$SLURM_JOB_ID"

@@ -24,10 +24,15 @@ launch+=(--bind packed:7 --launch_distribution packed --exit_on_error 1 --smpiar
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python train.py --epochs 90 &
 ranks=$!
-while true; do
+wait "$ranks"
+status=$?
+while [ "$status" -gt 128 ]; do  # perhaps a signal ended the wait, and not the ranks
+  alive=yes
+  kill -0 "$ranks" 2>/dev/null || alive=
   wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+  again=$?
+  [ "$again" = 127 ] || status=$again  # 127: the first wait was told the status
+  [ "$alive" ] || break
 done
 starts=.train.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
