@@ -1,13 +1,8 @@
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" {{command}} &
 ranks=$!
-wait "$ranks"
-status=$?
-while [ "$status" -gt 128 ]; do  # perhaps a signal ended the wait, and not the ranks
-  alive=yes
-  kill -0 "$ranks" 2>/dev/null || alive=
-  wait "$ranks"
-  again=$?
-  [ "$again" = 127 ] || status=$again  # 127: the first wait was told the status
-  [ "$alive" ] || break
+while kill -0 "$ranks" 2>/dev/null; do
+  wait "$ranks"  # a signal ends it, too; the ranks go on
 done
+wait "$ranks"  # bash keeps the status of ranks that have ended
+status=$?
