@@ -17,6 +17,8 @@ from virtual_nodes import NODES, enter
 
 BUILD = os.path.realpath(sys.argv[1])
 HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
+WARNED_RANKS = os.path.join(os.path.dirname(os.path.realpath(__file__)),
+                            "../../jobscripts/templates/parts/warned_ranks.sh")
 PYTHON = os.environ.get("PYTHON", sys.executable)
 RUNS = int(os.environ.get("RUNS", "1"))
 
@@ -82,7 +84,6 @@ class JobsThatGoOn(unittest.TestCase):
         job = on_login("sbatch", "--parsable", "--chdir", folder, os.path.join(folder, "script"), **ENVIRONMENT,
                        HOROVOD_SHARED_DIR=folder).strip()
         self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
-        restarts = 1
         warned = False
         for _ in range(3000):
             if not warned and is_time_to_warn():
@@ -92,11 +93,6 @@ class JobsThatGoOn(unittest.TestCase):
             words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
             if words["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"):
                 break
-            if words["JobState"] == "PENDING" and int(words["Restarts"]) == restarts:
-                # Slurm would let it wait for two minutes. At once is too early: a node refuses a job for the rest of
-                # the second in which it ended the job's last start.
-                restarts += 1
-                on_login("scontrol", "update", f"jobid={job}", "starttime=now+3")
             time.sleep(0.5)
         self.assertEqual(words["JobState"], "COMPLETED", shown + self.output(folder))
         return int(words["Restarts"]) + 1
@@ -135,11 +131,10 @@ class JobsThatGoOn(unittest.TestCase):
         self.compare(f"{HOROVODRUN} -np 2 --max-requeues 10 {PYTHON} program.py", 1)
 
     def test_a_job_script_does_so_that_was_warned_by_a_signal(self):
+        with open(WARNED_RANKS, encoding="utf-8") as file:
+            warned_ranks = file.read().replace("{{command}}", f"{PYTHON} program.py")
         self.compare("\n".join([
-            "trap 'kill -USR1 $ranks' USR1",
-            f"srun --kill-on-bad-exit=1 {PYTHON} program.py &",
-            "ranks=$!",
-            "while true; do wait $ranks; status=$?; kill -0 $ranks 2>/dev/null || break; done",
+            "launch=(srun --kill-on-bad-exit=1)", warned_ranks,
             'if [ "$status" = 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi',
             "exit $status"]), 10, warns=True)
 
