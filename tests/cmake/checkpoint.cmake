@@ -18,5 +18,6 @@ if(HVD_BUILD_EXAMPLES AND NOT HVD_SANITIZE)
   add_test(NAME checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted
            COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/multiprocess/example_goes_on.py
                    $<TARGET_FILE:horovodrun> $<TARGET_FILE:hvd_example_pi>)
-  set_tests_properties(checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted PROPERTIES LABELS ranks TIMEOUT 60)
+  set_tests_properties(checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted PROPERTIES
+                       LABELS ranks TIMEOUT 60)
 endif()

@@ -76,7 +76,8 @@ def failure_of(told, who=None):
 
 def tried(do, name="checkpoint.agree"):
     """Runs do() on this rank. Returns (its result, the first failure of do() on any rank or None), the latter the same
-    on all ranks. Raises only if the ranks cannot tell each other: then other ranks may have heard more than this one."""
+    on all ranks. Raises only if the ranks cannot tell each other; other ranks may have heard more than this one then.
+    """
     value = failure = None
     try:
         value = do()
