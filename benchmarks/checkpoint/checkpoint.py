@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writing and reading a checkpoint, and how long the training stands still for it: ours beside h5py, torch.save and
-torch.distributed.checkpoint, and beside the disk itself.
+"""Writing and reading a checkpoint, how long the training stands still for it, and by how much the process grows: ours
+beside h5py, torch.save and torch.distributed.checkpoint, and beside the disk itself.
 
 usage: checkpoint.py [--megabytes N] [--folder FOLDER] [--rounds N] [--plot FILE.svg]
 

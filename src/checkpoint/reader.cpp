@@ -4,14 +4,23 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <mutex>
+#include <thread>
 
 #include "base/crc32c.hpp"
 #include "native/posix/file_in_place.hpp"
 #include "native/posix/host_identity.hpp"
+#include "native/posix/thread.hpp"
 
 namespace hvd::checkpoint {
 namespace {
+
+// What is read at a time: it is still in the cache of the core when its checksum is made.
+constexpr std::uint64_t piece_bytes = 256 << 10;
+// More than one, so that a disk has more than one thing to do, and a file system of many servers, too.
+constexpr std::size_t most_verifiers = 4, least_blocks_each = 4;
 
 struct OpenFile {
   posix::FileDescriptor file;
@@ -105,9 +114,13 @@ Status Reader::read_blocks(const Place& place, std::byte* data) const {
   for (; done < place.bytes; ++block) {
     if (block == blocks_.end() || block->offset != place.offset + done || block->bytes > place.bytes - done)
       return damaged(path_, "its checksums do not fit its tensors");
-    Bytes piece(data + done, block->bytes);
-    HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), piece, block->offset, path_));
-    if (crc32c(piece) != block->checksum)
+    std::uint32_t sum = 0;
+    for (std::uint64_t in_block = 0; in_block < block->bytes; in_block += piece_bytes) {
+      Bytes piece(data + done + in_block, std::min(piece_bytes, block->bytes - in_block));
+      HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), piece, block->offset + in_block, path_));
+      sum = crc32c(piece, sum);
+    }
+    if (sum != block->checksum)
       return damaged(path_, structure_.state[place.entry].path + " is not what was written (bytes " +
                                 std::to_string(block->offset) + " to " + std::to_string(block->offset + block->bytes) +
                                 ")");
@@ -120,21 +133,47 @@ Status Reader::verify() const {
   return verify_blocks(Block::Content::data);
 }
 
-Status Reader::verify_blocks(Block::Content content) const {
-  Buffer buffer;
-  for (const Block& block : blocks_) {
-    if (block.content != content) continue;
-    std::uint32_t sum = 0;
-    for (std::uint64_t done = 0; done < block.bytes; done += buffer.size()) {
-      buffer.resize(std::min(block_bytes, block.bytes - done));
-      HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), buffer, block.offset + done, path_));
-      sum = crc32c(buffer, sum);
-    }
-    if (sum != block.checksum)
-      return damaged(path_, "bytes " + std::to_string(block.offset) + " to " +
-                                std::to_string(block.offset + block.bytes) + " are not what was written");
+Status Reader::verify_block(const Block& block, Buffer& buffer) const {
+  std::uint32_t sum = 0;
+  for (std::uint64_t done = 0; done < block.bytes; done += buffer.size()) {
+    buffer.resize(std::min(piece_bytes, block.bytes - done));
+    HVD_RETURN_IF_ERROR(posix::read_at(file_.get(), buffer, block.offset + done, path_));
+    sum = crc32c(buffer, sum);
   }
-  return {};
+  if (sum == block.checksum) return {};
+  return damaged(path_, "bytes " + std::to_string(block.offset) + " to " + std::to_string(block.offset + block.bytes) +
+                            " are not what was written");
+}
+
+// Several threads take the blocks in turn. What is reported is the first damage in the file, whoever has found it.
+Status Reader::verify_blocks(Block::Content content) const {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::size_t damaged_at = blocks_.size();
+  Status outcome;
+  auto work = [&] {
+    Buffer buffer;
+    for (std::size_t at = next++; at < blocks_.size(); at = next++) {
+      if (blocks_[at].content != content) continue;
+      Status found = verify_block(blocks_[at], buffer);
+      if (found) continue;
+      std::lock_guard lock(mutex);
+      next = blocks_.size();
+      if (at < damaged_at) {
+        damaged_at = at;
+        outcome = std::move(found);
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  while (helpers.size() + 1 < std::min<std::size_t>(most_verifiers, blocks_.size() / least_blocks_each)) {
+    auto helper = posix::start_thread("hvd-verify", work);
+    if (!helper) break;  // it takes longer, then
+    helpers.push_back(std::move(*helper));
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return outcome;
 }
 
 }  // namespace hvd::checkpoint

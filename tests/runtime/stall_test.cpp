@@ -46,7 +46,8 @@ TEST(StallWatch, is_content_with_what_moves) {
   EXPECT_EQ(watch.until_due(at(1000)), posix::WaitWord::forever);
 }
 
-// The verdicts on what waits since at(0), of all looks until `end`: r(eport), e(nd). The process is stopped.
+// The verdicts on what waits since at(0), of all looks until `end`: r(eport), e(nd). Meanwhile the process is stopped
+// for a while.
 std::string verdicts(StallWatch& watch, Clock::time_point end, Clock::time_point stopped = at(1000),
                      Clock::time_point continued = at(1000)) {
   std::string told;

@@ -44,7 +44,8 @@ def _send(what, data):
     """
     rows = {who: data[who].view(-1, 64) for who in sorted(data)}
     splits = [len(rows[who]) if who in rows else 0 for who in range(size())]
-    whole = torch.cat(list(rows.values())) if rows else torch.empty(0, 64, dtype=torch.uint8)
+    parts = list(rows.values()) or [torch.empty(0, 64, dtype=torch.uint8)]
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts)  # one part may be a model, so it is not copied
     received, counts = alltoall(whole, splits, f"checkpoint.{what}")
     return [part.reshape(-1) for part in torch.split(received, counts.tolist())]
 
@@ -75,7 +76,8 @@ def failure_of(told, who=None):
 
 def tried(do, name="checkpoint.agree"):
     """Runs do() on this rank. Returns (its result, the first failure of do() on any rank or None), the latter the same
-    on all ranks. Raises only if the ranks cannot tell each other: then other ranks may have heard more than this."""
+    on all ranks. Raises only if the ranks cannot tell each other; other ranks may have heard more than this one then.
+    """
     value = failure = None
     try:
         value = do()
