@@ -2,7 +2,7 @@
 
 #include "base/log.hpp"
 #include "connections/net_peers.hpp"
-#include "connections/tcp/endpoints.hpp"
+#include "native/posix/endpoints.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::connections {
@@ -41,7 +41,7 @@ Error no_port_left(const posix::TcpAddress& address, const PortRange& range) {
 Result<NetListener> NetListener::open(const Config& config) {
   auto interfaces = posix::interfaces();
   if (!interfaces) return std::move(interfaces.error());
-  auto addresses = tcp::usable_addresses(*interfaces, config.network_interfaces);
+  auto addresses = posix::usable_addresses(*interfaces, config.network_interfaces);
   if (!addresses) return std::move(addresses.error());
   NetListener listener;
   listener.is_forced_ = !config.network_interfaces.empty();

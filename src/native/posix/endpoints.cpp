@@ -1,8 +1,8 @@
-#include "connections/tcp/endpoints.hpp"
+#include "native/posix/endpoints.hpp"
 
 #include <algorithm>
 
-namespace hvd::connections::tcp {
+namespace hvd::posix {
 namespace {
 
 // Returns the parts between the separators, trimmed and without empty ones.
@@ -20,13 +20,13 @@ std::vector<std::string_view> parts_of(std::string_view text, char separator) {
 }
 
 // False for a link-local IPv6 address: it is useless without the number of an interface of the other host.
-bool is_usable(const posix::TcpAddress& address) {
+bool is_usable(const TcpAddress& address) {
   return address.family() == AF_INET || !address.is_link_local();
 }
 
-std::string describe(const std::vector<posix::Interface>& interfaces) {
+std::string describe(const std::vector<Interface>& interfaces) {
   std::string text;
-  for (const posix::Interface& interface : interfaces) {
+  for (const Interface& interface : interfaces) {
     std::string addresses;
     for (const auto& entry : interface.addresses)
       if (is_usable(entry.address)) addresses += (addresses.empty() ? "" : ", ") + entry.address.host();
@@ -38,10 +38,10 @@ std::string describe(const std::vector<posix::Interface>& interfaces) {
 
 }  // namespace
 
-Result<std::vector<posix::InterfaceAddress>> usable_addresses(const std::vector<posix::Interface>& interfaces,
-                                                              std::string_view wanted) {
-  std::vector<posix::InterfaceAddress> usable;
-  auto take = [&](const posix::Interface& interface) {
+Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interface>& interfaces,
+                                                       std::string_view wanted) {
+  std::vector<InterfaceAddress> usable;
+  auto take = [&](const Interface& interface) {
     for (const auto& entry : interface.addresses)
       if (is_usable(entry.address)) usable.push_back(entry);
   };
@@ -59,14 +59,14 @@ Result<std::vector<posix::InterfaceAddress>> usable_addresses(const std::vector<
                                                   describe(interfaces) + "; correct it or unset it");
   }
   auto take_all = [&](auto is_wanted) {
-    for (const posix::Interface& interface : interfaces)
+    for (const Interface& interface : interfaces)
       if (interface.is_running && is_wanted(interface)) take(interface);
   };
   if (usable.empty()) {
-    take_all([](const posix::Interface& each) { return !each.is_loopback && !each.is_bridge; });
-    take_all([](const posix::Interface& each) { return !each.is_loopback && each.is_bridge; });
+    take_all([](const Interface& each) { return !each.is_loopback && !each.is_bridge; });
+    take_all([](const Interface& each) { return !each.is_loopback && each.is_bridge; });
   }
-  if (usable.empty()) take_all([](const posix::Interface& each) { return each.is_loopback; });
+  if (usable.empty()) take_all([](const Interface& each) { return each.is_loopback; });
   if (usable.empty()) {
     return Error(ErrorCode::system,
                  "no network interface of this host is up and has an address: it has " + describe(interfaces));
@@ -74,18 +74,17 @@ Result<std::vector<posix::InterfaceAddress>> usable_addresses(const std::vector<
   return usable;
 }
 
-std::vector<posix::TcpAddress> parse_endpoints(std::string_view text) {
-  std::vector<posix::TcpAddress> endpoints;
+std::vector<TcpAddress> parse_endpoints(std::string_view text) {
+  std::vector<TcpAddress> endpoints;
   for (std::string_view part : parts_of(text, ' '))
-    if (auto endpoint = posix::TcpAddress::parse(part)) endpoints.push_back(*endpoint);
+    if (auto endpoint = TcpAddress::parse(part)) endpoints.push_back(*endpoint);
   return endpoints;
 }
 
-std::vector<posix::TcpAddress> by_nearness(std::vector<posix::TcpAddress> theirs,
-                                           const std::vector<posix::InterfaceAddress>& mine) {
-  auto distance = [&](const posix::TcpAddress& address) {
+std::vector<TcpAddress> by_nearness(std::vector<TcpAddress> theirs, const std::vector<InterfaceAddress>& mine) {
+  auto distance = [&](const TcpAddress& address) {
     int least = address.is_link_local() ? 2 : 1;
-    for (const posix::InterfaceAddress& own : mine) {
+    for (const InterfaceAddress& own : mine) {
       if (address.is_same_host(own.address)) return 3;
       if (address.shares_prefix(own.address, own.prefix_bits)) least = 0;
     }
@@ -96,4 +95,4 @@ std::vector<posix::TcpAddress> by_nearness(std::vector<posix::TcpAddress> theirs
   return theirs;
 }
 
-}  // namespace hvd::connections::tcp
+}  // namespace hvd::posix

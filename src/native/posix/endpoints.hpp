@@ -7,20 +7,19 @@
 #include "base/result.hpp"
 #include "native/posix/tcp_address.hpp"
 
-namespace hvd::connections::tcp {
+namespace hvd::posix {
 
 // Returns the addresses of all interfaces that are up, except loopback. Bridges, which mostly belong to containers,
 // come last. If there is nothing else, returns loopback. `wanted` ("eth0,ib0") selects exactly the named interfaces. If
 // one is missing, the error names the existing ones.
-Result<std::vector<posix::InterfaceAddress>> usable_addresses(const std::vector<posix::Interface>& interfaces,
-                                                              std::string_view wanted);
+Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interface>& interfaces,
+                                                       std::string_view wanted);
 
 // Parses text such as "10.0.0.3:41234 [fd00::3]:41234". Parts that cannot be read are left out.
-std::vector<posix::TcpAddress> parse_endpoints(std::string_view text);
+std::vector<TcpAddress> parse_endpoints(std::string_view text);
 
 // Orders a peer's addresses. Addresses in a subnet of this host come first. Addresses that this host has too come last,
 // because every host may have a bridge with the same address.
-std::vector<posix::TcpAddress> by_nearness(std::vector<posix::TcpAddress> theirs,
-                                           const std::vector<posix::InterfaceAddress>& mine);
+std::vector<TcpAddress> by_nearness(std::vector<TcpAddress> theirs, const std::vector<InterfaceAddress>& mine);
 
-}  // namespace hvd::connections::tcp
+}  // namespace hvd::posix
