@@ -115,5 +115,18 @@ TEST(Interfaces, of_this_host_have_loopback_among_them) {
   EXPECT_TRUE(has_loopback);
 }
 
+TEST(Endpoints, that_were_listened_on_take_connections_at_ports_of_the_range) {
+  auto sockets = listen_for_peers("lo", {});
+  ASSERT_TRUE(sockets) << sockets.error().message;
+  auto endpoints = parse_endpoints(sockets->endpoints);
+  ASSERT_EQ(endpoints.size(), sockets->sockets.size());
+  ASSERT_FALSE(endpoints.empty());
+  // The port is taken now, and it is the only one of this range.
+  const PortRange one{endpoints[0].port(), endpoints[0].port()};
+  auto none = listen_for_peers("lo", one);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("no port of it is free"), std::string::npos) << none.error().message;
+}
+
 }  // namespace
 }  // namespace hvd::posix

@@ -19,8 +19,6 @@
 #include <map>
 #include <sstream>
 
-#include "base/comma_list.hpp"
-#include "native/posix/tcp_address.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::launcher::preflight {
@@ -160,11 +158,10 @@ bool answer(Conversation& talk, std::vector<char>& buffer, Numbers& numbers) {
   }
 }
 
-posix::FileDescriptor connect_to(const LinkEnd& end, Deadline deadline) {
-  for (const std::string& text : end.addresses) {
-    auto address = TcpAddress::parse(text);
-    if (!address) continue;
-    posix::Begun begun = posix::begin_connecting(*address, std::nullopt);
+// As the ranks do: the nearest of the other end's addresses first.
+posix::FileDescriptor connect_to(const LinkEnd& end, const posix::PeerSockets& here, Deadline deadline) {
+  for (const TcpAddress& address : posix::by_nearness(posix::parse_endpoints(end.endpoints), here.addresses)) {
+    posix::Begun begun = posix::begin_connecting(address, std::nullopt);
     if (!begun.socket) continue;
     pollfd ready{begun.socket.get(), POLLOUT, 0};
     const auto patience = std::min<std::chrono::milliseconds>(deadline.left(), 1500ms);
@@ -177,7 +174,8 @@ posix::FileDescriptor connect_to(const LinkEnd& end, Deadline deadline) {
 
 class Rounds {
  public:
-  Rounds(const Listening& here, int me, const std::vector<LinkEnd>& ends, const std::string& secret, Deadline deadline)
+  Rounds(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends, const std::string& secret,
+         Deadline deadline)
       : here_(here), me_(me), ends_(ends), secret_(secret), deadline_(deadline), buffer_(large_load) {}
 
   LinkResult with(int partner) {
@@ -199,7 +197,7 @@ class Rounds {
 
  private:
   posix::FileDescriptor greet(const LinkEnd& end, Deadline deadline) {
-    posix::FileDescriptor socket = connect_to(end, deadline);
+    posix::FileDescriptor socket = connect_to(end, here_, deadline);
     if (!socket) return {};
     Greeting greeting{};
     std::memcpy(greeting.secret, secret_.data(), std::min(secret_.size(), secret_bytes));
@@ -212,9 +210,12 @@ class Rounds {
   // Partners of later rounds may come first.
   posix::FileDescriptor wait_for(int partner, Deadline deadline) {
     while (!early_.contains(partner)) {
-      pollfd ready{here_.socket.get(), POLLIN, 0};
-      if (deadline.passed() || ::poll(&ready, 1, static_cast<int>(deadline.left().count())) <= 0) return {};
-      auto accepted = posix::accept_from_tcp(here_.socket.get());
+      std::vector<pollfd> ready;
+      for (const auto& socket : here_.sockets) ready.push_back({socket.get(), POLLIN, 0});
+      if (deadline.passed() || ::poll(ready.data(), ready.size(), static_cast<int>(deadline.left().count())) <= 0)
+        return {};
+      auto caller = std::ranges::find_if(ready, [](const pollfd& each) { return each.revents != 0; });
+      auto accepted = posix::accept_from_tcp(caller->fd);
       if (!accepted || !accepted->socket) continue;
       Greeting greeting{};
       const Deadline soon = Deadline::after(std::min<std::chrono::milliseconds>(deadline.left(), 500ms));
@@ -226,7 +227,7 @@ class Rounds {
     return std::move(early_.extract(partner).mapped());
   }
 
-  const Listening& here_;
+  const posix::PeerSockets& here_;
   int me_;
   const std::vector<LinkEnd>& ends_;
   std::string secret_;
@@ -264,33 +265,6 @@ std::vector<LinkResult> link_results_in(std::string_view text) {
   return results;
 }
 
-Result<Listening> listen_for_links(const std::string& interfaces) {
-  auto all = posix::interfaces();
-  if (!all) return all.error();
-  const auto wanted = items_of(interfaces);
-  Listening result;
-  auto any = TcpAddress::parse("[::]:0");
-  auto socket = posix::listen_on_tcp(*any);
-  if (!socket || !*socket) {
-    any = TcpAddress::parse("0.0.0.0:0");
-    socket = posix::listen_on_tcp(*any);
-    if (!socket) return socket.error();
-  }
-  auto here = TcpAddress::here(socket->get());
-  if (!here) return Error(ErrorCode::system, "a socket that listens has no address");
-  for (const posix::Interface& interface : *all) {
-    bool is_named = std::ranges::find(wanted, interface.name) != wanted.end();
-    if (!interface.is_running || interface.is_loopback || (wanted.empty() ? interface.is_bridge : !is_named)) continue;
-    for (const posix::InterfaceAddress& each : interface.addresses) {
-      bool is_possible = here->family() == AF_INET6 || each.address.family() == AF_INET;
-      if (is_possible && !each.address.is_link_local())
-        result.addresses.push_back(each.address.with_port(here->port()).text());
-    }
-  }
-  result.socket = std::move(*socket);
-  return result;
-}
-
 // The circle method of tournaments: one stays, the others move on by one seat after each round.
 std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds) {
   std::vector<std::vector<int>> rounds;
@@ -309,7 +283,7 @@ std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds) {
   return rounds;
 }
 
-std::vector<LinkResult> measure_links(const Listening& here, int me, const std::vector<LinkEnd>& ends,
+std::vector<LinkResult> measure_links(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends,
                                       const std::string& secret, Deadline deadline) {
   constexpr int most_rounds = 7;
   std::vector<LinkResult> results;

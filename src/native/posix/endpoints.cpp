@@ -1,6 +1,12 @@
 #include "native/posix/endpoints.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "native/posix/tcp_socket.hpp"
 
 namespace hvd::posix {
 namespace {
@@ -34,6 +40,34 @@ std::string describe(const std::vector<Interface>& interfaces) {
             (addresses.empty() ? "no address" : addresses + (interface.is_running ? "" : ", down")) + ")";
   }
   return text;
+}
+
+// Returns a random start in the port range. Ranks of one node then do not all try the same ports.
+unsigned draw_start(unsigned below) {
+  unsigned drawn = 0;
+  [[maybe_unused]] auto got = ::getrandom(&drawn, sizeof drawn, 0);
+  return drawn % below;
+}
+
+// Returns an empty descriptor if all ports of the range are taken.
+Result<FileDescriptor> listen_in_range(const TcpAddress& address, const PortRange& range) {
+  if (range.first == 0) return listen_on_tcp(address);
+  auto ports = static_cast<unsigned>(range.last - range.first + 1);
+  unsigned start = draw_start(ports);
+  for (unsigned turn = 0; turn < ports; ++turn) {
+    auto port = static_cast<std::uint16_t>(range.first + (start + turn) % ports);
+    auto socket = listen_on_tcp(address.with_port(port));
+    if (!socket || *socket) return socket;
+  }
+  return FileDescriptor();
+}
+
+Error no_port_left(const TcpAddress& address, const PortRange& range) {
+  return {ErrorCode::system,
+          "HOROVOD_PORT_RANGE=" + std::to_string(range.first) + "-" + std::to_string(range.last) +
+              ": no port of it is free on " + address.host() +
+              "; every rank of a node needs one, and other programs or jobs may hold some: widen the "
+              "range"};
 }
 
 }  // namespace
@@ -72,6 +106,31 @@ Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interfa
                  "no network interface of this host is up and has an address: it has " + describe(interfaces));
   }
   return usable;
+}
+
+Result<PeerSockets> listen_for_peers(std::string_view wanted, const PortRange& range) {
+  auto all = interfaces();
+  if (!all) return std::move(all.error());
+  auto addresses = usable_addresses(*all, wanted);
+  if (!addresses) return std::move(addresses.error());
+  PeerSockets found;
+  std::optional<Error> trouble;
+  for (const InterfaceAddress& entry : *addresses) {
+    auto socket = listen_in_range(entry.address, range);
+    if (socket && !*socket) return no_port_left(entry.address, range);
+    if (!socket) {  // for example, the address is still being set up; other addresses suffice
+      trouble = std::move(socket.error());
+      continue;
+    }
+    auto bound = TcpAddress::here(socket->get());
+    if (!bound) return system_error("cannot tell the port of a listening socket", errno);
+    found.endpoints += (found.endpoints.empty() ? "" : " ") + bound->text();
+    found.sockets.push_back(std::move(*socket));
+    found.addresses.push_back(entry);
+  }
+  if (found.sockets.empty()) return std::move(*trouble);
+  if (trouble) found.trouble = std::move(trouble->message);
+  return found;
 }
 
 std::vector<TcpAddress> parse_endpoints(std::string_view text) {

@@ -1,10 +1,13 @@
 #pragma once
-// Finds the addresses of this host that peers may use, and the order in which a peer's addresses are tried.
+// Finds the addresses of this host that peers may use and listens on them. Also the order in which a peer's addresses
+// are tried.
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/result.hpp"
+#include "native/posix/file_descriptor.hpp"
 #include "native/posix/tcp_address.hpp"
 
 namespace hvd::posix {
@@ -14,6 +17,16 @@ namespace hvd::posix {
 // one is missing, the error names the existing ones.
 Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interface>& interfaces,
                                                        std::string_view wanted);
+
+// Sockets that listen on the usable addresses, one for each. The kernel chose the ports, or they are of the range.
+struct PeerSockets {
+  std::vector<FileDescriptor> sockets;
+  std::vector<InterfaceAddress> addresses;  // of the sockets
+  std::string endpoints;                    // "10.0.0.3:41234 [fd00::3]:41234"
+  std::string trouble;                      // with an address that was left out; empty: there was none
+};
+// Fails if a wanted interface does not exist, or if the range has no free port.
+Result<PeerSockets> listen_for_peers(std::string_view wanted, const PortRange& range);
 
 // Parses text such as "10.0.0.3:41234 [fd00::3]:41234". Parts that cannot be read are left out.
 std::vector<TcpAddress> parse_endpoints(std::string_view text);
