@@ -193,12 +193,6 @@ TEST(Preflight, reads_the_lines_of_probes_behind_what_launchers_put_before_them)
   EXPECT_EQ(lines.probes()[1].get("more"), "x");
 }
 
-TEST(Preflight, hands_on_all_flags_but_its_own) {
-  const char* const given[] = {"-np",     "4", "--preflight=only", "--output-filename", "out", "-H", "a:4",
-                               "--prefl", "--"};
-  EXPECT_EQ(arguments_for_probes(given), (std::vector<std::string>{"-np", "4", "-H", "a:4"}));
-}
-
 TEST(Preflight, writes_a_page_and_json_with_the_same_findings) {
   Allocation allocation = healthy_allocation();
   allocation.probes[2].set("nofile", "256");
