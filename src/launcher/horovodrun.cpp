@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -338,7 +339,11 @@ int run(int count, char** arguments) {
   int code = 0;
   if (auto found = find_program(*options, environment, code); !found)
     return complain(found.error().message, code, "HVD1006");
-  if (options->verbose) print_verbose_start(*options);
+  if (options->verbose) {
+    print_verbose_start(*options);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    options->variables["HOROVOD_STARTED_AT"] = std::to_string(std::chrono::duration<double>(now).count());
+  }
   launcher::JobEnd end = launcher::run_job(*options, environment);
   if (flags->is_set("stage_remove") && flags->has("stage_digest") && end.exit_code != launcher::again_code)
     if (auto removed = launcher::staging::remove_staged(*flags, environment, own); !removed)

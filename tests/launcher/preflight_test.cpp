@@ -29,7 +29,7 @@ Facts healthy(int node, int local) {
               {"gpus_near", "0-3;4-7"},
               {"cpus", local == 0 ? "0-3" : "4-7"},
               {"cpus_online", "8"},
-              {"release", "Horovod 1.0.0, protocol 5"},
+              {"release", "Horovod 1.0.0, protocol 6"},
               {"shm_bytes", "8000000000"},
               {"shm_free", "8000000000"},
               {"memory_free", "8000000000"},
