@@ -173,6 +173,8 @@ class Stager {
     Status done = unpacking ? unpack(*unpacking, before, next) : pass_on(nullptr, before, next);
     if (done && unpacking) done = publish(std::move(*unpacking));
     else if (unpacking) remove_all(unpacking->folder);
+    // What is wrong with the archive, the node that reads it finds out, too. That one is to be named.
+    if (!done && before && done.error().code == ErrorCode::invalid_argument) done.error().is_a_consequence = true;
     return done;
   }
 
