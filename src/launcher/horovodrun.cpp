@@ -15,6 +15,7 @@
 #include "base/error_ids.hpp"
 #include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/called_agent.hpp"
 #include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
@@ -382,6 +383,10 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
+  if (count == 4 && part == launcher::called_agent_flag)
+    return launcher::run_called_agent(arguments[2],
+                                      std::chrono::milliseconds(number_in<int>(arguments[3]).value_or(0)));
+  if (part == launcher::pbsdsh_line_flag) return launcher::run_pbsdsh_line(count - 2, arguments + 2);
   if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
   if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
   if (count == 5 && part == launcher::preflight::probe_flag) return launcher::preflight::run_probe(arguments + 2);

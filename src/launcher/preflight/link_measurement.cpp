@@ -25,7 +25,6 @@ namespace hvd::launcher::preflight {
 namespace {
 
 using namespace std::chrono_literals;
-using posix::TcpAddress;
 
 constexpr std::size_t secret_bytes = 32;
 constexpr int pings = 200;
@@ -158,20 +157,6 @@ bool answer(Conversation& talk, std::vector<char>& buffer, Numbers& numbers) {
   }
 }
 
-// As the ranks do: the nearest of the other end's addresses first.
-posix::FileDescriptor connect_to(const LinkEnd& end, const posix::PeerSockets& here, Deadline deadline) {
-  for (const TcpAddress& address : posix::by_nearness(posix::parse_endpoints(end.endpoints), here.addresses)) {
-    posix::Begun begun = posix::begin_connecting(address, std::nullopt);
-    if (!begun.socket) continue;
-    pollfd ready{begun.socket.get(), POLLOUT, 0};
-    const auto patience = std::min<std::chrono::milliseconds>(deadline.left(), 1500ms);
-    if (::poll(&ready, 1, static_cast<int>(patience.count())) > 0 &&
-        posix::outcome_of_connecting(begun.socket.get()) == 0)
-      return std::move(begun.socket);
-  }
-  return {};
-}
-
 class Rounds {
  public:
   Rounds(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends, const std::string& secret,
@@ -197,7 +182,8 @@ class Rounds {
 
  private:
   posix::FileDescriptor greet(const LinkEnd& end, Deadline deadline) {
-    posix::FileDescriptor socket = connect_to(end, here_, deadline);
+    // As the ranks do: the nearest of the other end's addresses first.
+    posix::FileDescriptor socket = posix::connect_to_nearest(end.endpoints, here_.addresses, 1500ms, deadline);
     if (!socket) return {};
     Greeting greeting{};
     std::memcpy(greeting.secret, secret_.data(), std::min(secret_.size(), secret_bytes));
@@ -210,19 +196,14 @@ class Rounds {
   // Partners of later rounds may come first.
   posix::FileDescriptor wait_for(int partner, Deadline deadline) {
     while (!early_.contains(partner)) {
-      std::vector<pollfd> ready;
-      for (const auto& socket : here_.sockets) ready.push_back({socket.get(), POLLIN, 0});
-      if (deadline.passed() || ::poll(ready.data(), ready.size(), static_cast<int>(deadline.left().count())) <= 0)
-        return {};
-      auto caller = std::ranges::find_if(ready, [](const pollfd& each) { return each.revents != 0; });
-      auto accepted = posix::accept_from_tcp(caller->fd);
-      if (!accepted || !accepted->socket) continue;
+      posix::FileDescriptor accepted = posix::accept_from_any(here_.sockets, deadline);
+      if (!accepted) return {};
       Greeting greeting{};
       const Deadline soon = Deadline::after(std::min<std::chrono::milliseconds>(deadline.left(), 500ms));
-      if (!Conversation(accepted->socket.get(), soon).receive(&greeting, sizeof greeting)) continue;
+      if (!Conversation(accepted.get(), soon).receive(&greeting, sizeof greeting)) continue;
       if (std::string_view(greeting.secret, secret_bytes) != secret_.substr(0, secret_bytes)) continue;
-      (void)posix::prepare_connection(accepted->socket.get(), 4s);
-      early_[greeting.number] = std::move(accepted->socket);
+      (void)posix::prepare_connection(accepted.get(), 4s);
+      early_[greeting.number] = std::move(accepted);
     }
     return std::move(early_.extract(partner).mapped());
   }

@@ -66,16 +66,10 @@ void prepare(int socket) {
 Result<Neighbour> Neighbour::dial(const std::string& host, const std::string& endpoints,
                                   const std::vector<posix::InterfaceAddress>& own, const std::string& secret,
                                   Deadline deadline) {
-  for (const posix::TcpAddress& address : posix::by_nearness(posix::parse_endpoints(endpoints), own)) {
-    posix::Begun begun = posix::begin_connecting(address, std::nullopt);
-    if (!begun.socket) continue;
-    pollfd ready{begun.socket.get(), POLLOUT, 0};
-    const auto patience = std::min<milliseconds>(deadline.left(), time_for_an_address);
-    if (::poll(&ready, 1, static_cast<int>(patience.count())) <= 0) continue;
-    if (posix::outcome_of_connecting(begun.socket.get()) != 0) continue;
-    prepare(begun.socket.get());
-    if (send_all(begun.socket.get(), secret.data(), secret.size(), deadline) != 0) continue;
-    return Neighbour(host, std::move(begun.socket));
+  posix::FileDescriptor socket = posix::connect_to_nearest(endpoints, own, time_for_an_address, deadline);
+  if (socket) {
+    prepare(socket.get());
+    if (send_all(socket.get(), secret.data(), secret.size(), deadline) == 0) return Neighbour(host, std::move(socket));
   }
   return Error(ErrorCode::peer_lost, "no connection to host " + host + ", whose addresses are " +
                                          (endpoints.empty() ? "none" : endpoints) +
@@ -85,18 +79,14 @@ Result<Neighbour> Neighbour::dial(const std::string& host, const std::string& en
 Result<Neighbour> Neighbour::wait_for(const std::string& host, const posix::PeerSockets& sockets,
                                       const std::string& secret, Deadline deadline) {
   while (!deadline.passed()) {
-    std::vector<pollfd> ready;
-    for (const auto& socket : sockets.sockets) ready.push_back({socket.get(), POLLIN, 0});
-    if (::poll(ready.data(), ready.size(), static_cast<int>(deadline.left().count())) <= 0) continue;
-    auto caller = std::ranges::find_if(ready, [](const pollfd& each) { return each.revents != 0; });
-    auto accepted = posix::accept_from_tcp(caller->fd);
-    if (!accepted || !accepted->socket) continue;
+    posix::FileDescriptor accepted = posix::accept_from_any(sockets.sockets, deadline);
+    if (!accepted) continue;
     std::string greeting(secret_bytes, ' ');
-    if (receive_all(accepted->socket.get(), greeting.data(), secret_bytes, Deadline::after(time_for_a_greeting)) != 0 ||
+    if (receive_all(accepted.get(), greeting.data(), secret_bytes, Deadline::after(time_for_a_greeting)) != 0 ||
         !are_equal_secrets(as_bytes(std::string_view(greeting)), as_bytes(std::string_view(secret))))
       continue;
-    prepare(accepted->socket.get());
-    return Neighbour(host, std::move(accepted->socket));
+    prepare(accepted.get());
+    return Neighbour(host, std::move(accepted));
   }
   return Error(ErrorCode::timeout, "host " + host + " does not connect (--start-timeout, --network-interfaces)");
 }

@@ -1,5 +1,6 @@
 #include "native/posix/endpoints.hpp"
 
+#include <poll.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -152,6 +153,31 @@ std::vector<TcpAddress> by_nearness(std::vector<TcpAddress> theirs, const std::v
   std::stable_sort(theirs.begin(), theirs.end(),
                    [&](const auto& left, const auto& right) { return distance(left) < distance(right); });
   return theirs;
+}
+
+FileDescriptor connect_to_nearest(std::string_view endpoints, const std::vector<InterfaceAddress>& mine,
+                                  std::chrono::milliseconds time_for_each, Deadline deadline) {
+  for (const TcpAddress& address : by_nearness(parse_endpoints(endpoints), mine)) {
+    Begun begun = begin_connecting(address, std::nullopt);
+    if (!begun.socket) continue;
+    pollfd ready{begun.socket.get(), POLLOUT, 0};
+    const auto patience = std::min(deadline.left(), time_for_each);
+    if (::poll(&ready, 1, static_cast<int>(patience.count())) > 0 && outcome_of_connecting(begun.socket.get()) == 0)
+      return std::move(begun.socket);
+  }
+  return {};
+}
+
+FileDescriptor accept_from_any(const std::vector<FileDescriptor>& sockets, Deadline deadline) {
+  do {
+    std::vector<pollfd> ready;
+    for (const FileDescriptor& socket : sockets) ready.push_back({socket.get(), POLLIN, 0});
+    if (::poll(ready.data(), ready.size(), static_cast<int>(deadline.left().count())) <= 0) continue;
+    auto caller = std::find_if(ready.begin(), ready.end(), [](const pollfd& each) { return each.revents != 0; });
+    auto accepted = accept_from_tcp(caller->fd);
+    if (accepted && accepted->socket) return std::move(accepted->socket);
+  } while (!deadline.passed());
+  return {};
 }
 
 }  // namespace hvd::posix

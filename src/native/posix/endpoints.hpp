@@ -1,11 +1,13 @@
 #pragma once
 // Finds the addresses of this host that peers may use and listens on them. Also the order in which a peer's addresses
 // are tried.
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/tcp_address.hpp"
@@ -34,5 +36,11 @@ std::vector<TcpAddress> parse_endpoints(std::string_view text);
 // Orders a peer's addresses. Addresses in a subnet of this host come first. Addresses that this host has too come last,
 // because every host may have a bridge with the same address.
 std::vector<TcpAddress> by_nearness(std::vector<TcpAddress> theirs, const std::vector<InterfaceAddress>& mine);
+
+// Connects to one of the endpoints, the nearest first; blocking. Empty if none answers in its time.
+FileDescriptor connect_to_nearest(std::string_view endpoints, const std::vector<InterfaceAddress>& mine,
+                                  std::chrono::milliseconds time_for_each, Deadline deadline);
+// Waits for the next connection to one of the sockets; blocking. Empty if none comes before the deadline.
+FileDescriptor accept_from_any(const std::vector<FileDescriptor>& sockets, Deadline deadline);
 
 }  // namespace hvd::posix
