@@ -164,8 +164,8 @@ class InJobsOfStandIns(SchedulersTest):
         self.assertEqual([name for name in os.listdir(self.folder) if "call" in name], [])
 
     def test_ranks_by_pbsdsh_get_their_environment_and_tell_their_failure(self):
-        text = self.check(*self.PBSDSH, HOROVODRUN, "sh", "-c", "echo $(hostname) $HOROVOD_RANK $MINE", HOME=self.folder,
-                          MINE="x")
+        text = self.check(*self.PBSDSH, HOROVODRUN, "sh", "-c", "echo $(hostname) $HOROVOD_RANK $MINE",
+                          HOME=self.folder, MINE="x")
         for rank, node in enumerate(("n1", "n1", "n2", "n2")):
             self.assertIn(f"[{rank}]<stdout>:{node} {rank} x\n", text)
         text = self.check(*self.PBSDSH, HOROVODRUN, "sh", "-c", "[ $HOROVOD_RANK = 2 ] && exit 7; exec sleep 12346",

@@ -66,7 +66,7 @@ class Staging(unittest.TestCase):
         """The ranks ran on these nodes, in an environment that lies there."""
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         said = sorted(re.findall(r"^\[(\d)\]<stdout>:(\w+) (.*)$", result.stdout, re.M))
-        self.assertEqual([(rank, node) for rank, node, _ in said], [(str(rank), node) for rank, node in enumerate(expected)], result.stdout)
+        self.assertEqual([(int(rank), node) for rank, node, _ in said], list(enumerate(expected)), result.stdout)
         for _, _, place in said:
             self.assertRegex(place, PLACE + "/[0-9a-f]{32}/content")
 
@@ -141,7 +141,8 @@ class Staging(unittest.TestCase):
         self.refused(self.stage("/tmp/env.random"), 2, "found a file of another kind")
         archive = self.pack()
         on("n1", f"head -c 1000000 {archive} > /tmp/env.cut")
-        self.refused(self.stage("/tmp/env.cut"), 1, "is not staged: it is damaged: gzip: ", "FIRST FAILURE", "on host n1")
+        self.refused(self.stage("/tmp/env.cut"), 1, "is not staged: it is damaged: gzip: ", "FIRST FAILURE",
+                     "on host n1")
         for flags, text in (("-P -zf /tmp/env.bad /etc/hostname", "which is absolute"),
                             ("-P -zf /tmp/env.bad -C /usr/bin ../../etc/hostname", "which leaves the folder")):
             on("n1", f"tar -c {flags}")

@@ -1,6 +1,6 @@
 #pragma once
-// An agent on a host to which a command leads that carries neither input nor output: pbsdsh, whose tasks have no standard
-// input and write into the job's files. So the agent calls back:
+// An agent on a host to which a command leads that carries neither input nor output: pbsdsh, whose tasks have no
+// standard input and write into the job's files. So the agent calls back:
 //
 // 1. horovodrun starts a line to the agent, as it would start ssh. The line listens on TCP, writes where, and a secret,
 //    into a file that only this user can read, and lets pbsdsh start the agent with the path of that file.

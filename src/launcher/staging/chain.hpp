@@ -1,8 +1,8 @@
 #pragma once
 // The archive goes from node to node: the first one reads it, each one passes on to the next what it gets.
 //
-// Between two of them: the one before connects and sends the secret of the job. Then come blocks, each with its size and
-// checksum (crc32c) before it; an empty one is the last, and the digest of the whole follows.
+// Between two of them: the one before connects and sends the secret of the job. Then come blocks, each with its size
+// and checksum (crc32c) before it; an empty one is the last, and the digest of the whole follows.
 #include <cstdint>
 #include <string>
 #include <vector>
