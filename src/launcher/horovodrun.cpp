@@ -293,7 +293,9 @@ int put_back(const Flags& flags, const Environment& environment) {
 // True for the horovodrun that starts probes or stagers in the place of ranks. What the user wants of the job itself
 // is not for them.
 bool is_inner_run(const Flags& flags) {
-  return flags.command.size() > 1 && flags.command[1].starts_with("--as-");
+  constexpr std::string_view inner[] = {launcher::preflight::probe_flag, launcher::staging::stager_flag,
+                                        launcher::staging::staged_rank_flag};
+  return flags.command.size() > 1 && std::ranges::find(inner, flags.command[1]) != std::end(inner);
 }
 
 void forget_what_is_for_the_job(Flags& flags) {

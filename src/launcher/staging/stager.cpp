@@ -28,6 +28,7 @@ namespace {
 constexpr std::string_view line_begin = "horovod-staged:";
 constexpr std::size_t digest_letters = 32;
 constexpr std::chrono::seconds time_to_be_ended{20};
+constexpr std::chrono::hours longest_staging{7 * 24};  // who hangs is ended by the user or the scheduler
 
 // What the card of rank 0 says about the archive.
 struct Archive {
@@ -75,7 +76,7 @@ class Stager {
     HVD_RETURN_IF_ERROR(compare());
     const bool is_in_chain = std::ranges::find(chain_, me_) != chain_.end();
     if (chain_has_work_ && is_in_chain) HVD_RETURN_IF_ERROR(take_part());
-    auto all = exchange("staged", {archive_.digest}, Deadline::never());
+    auto all = exchange("staged", {archive_.digest}, Deadline::after(longest_staging));
     if (!all) return all.error();
     if (me_ >= 0) {
       const std::string digest(all->of(Rank{0}).texts[0]);

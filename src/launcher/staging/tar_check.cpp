@@ -44,7 +44,7 @@ std::optional<std::uint64_t> number_at(const std::array<char, block>& header, st
 }
 
 bool has_right_sum(const std::array<char, block>& header) {
-  std::uint64_t sum = 8 * ' ';
+  std::uint64_t sum = std::uint64_t{8} * ' ';
   for (std::size_t at = 0; at < block; ++at)
     if (at < 148 || at >= 156) sum += static_cast<unsigned char>(header[at]);
   return number_at(header, 148, 8) == sum;
