@@ -146,6 +146,7 @@ constexpr Row rows[] = {
     {"HOROVOD_CONTAINER_BIND", text, "", "set by horovodrun: folders that are seen inside besides, source[:target], separated by commas (--container-bind)"},
     {"HOROVOD_CONTAINER_MPI", path, "", "set by horovodrun: the host's MPI for the image (--container-mpi)"},
     {"HOROVOD_THREAD_SHARE", count, "", "set by horovodrun: the OMP_NUM_THREADS that it chose where there was none"},
+    {"HOROVOD_STARTED_AT", text, "", "set by horovodrun --verbose: when it started the job, in seconds since 1970; rank 0 then says how long the start took"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses of its store for ranks on many hosts, separated by commas"},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "set by horovodrun: port of its store for ranks on many hosts"},

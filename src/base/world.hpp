@@ -14,6 +14,8 @@ struct Member {
   std::int32_t pid = 0;
   std::string address;    // of this rank's unix socket (abstract name)
   std::string endpoints;  // of this rank's TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without a listener
+  // When its process was forked, and when it called init: seconds since 1970, by its host's clock.
+  double forked_at_s = 0, called_init_at_s = 0;
   std::string process_space{};  // where its pid is valid: the machine, or a PID namespace on it (of a container)
   // Set only for this rank, because the values are equal on all ranks that have met.
   std::string release{};  // version of Horovod

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include "base/error_ids.hpp"
 #include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/called_agent.hpp"
 #include "launcher/agent/rank_in_image.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/agent/remote_agent.hpp"
@@ -28,6 +30,9 @@
 #include "launcher/options/support_bundle.hpp"
 #include "launcher/preflight/preflight.hpp"
 #include "launcher/preflight/probe.hpp"
+#include "launcher/staging/staged_rank.hpp"
+#include "launcher/staging/stager.hpp"
+#include "launcher/staging/staging.hpp"
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
@@ -191,8 +196,7 @@ std::optional<int> preflight(const Flags& flags, const Environment& environment,
   if (!request) return complain(request.error().message, usage_error, "HVD1005");
   if (auto completed = complete(*request); !completed)
     return complain(completed.error().message, usage_error, "HVD1005");
-  auto outcome =
-      launcher::preflight::run(*request, arguments.first(arguments.size() - flags.command.size()), mode == "json");
+  auto outcome = launcher::preflight::run(*request, arguments, mode == "json");
   if (!outcome) return complain(outcome.error().message, usage_error, "HVD1005");
   // Standard output belongs to the job.
   std::fputs(outcome->text.c_str(), is_before ? stderr : stdout);
@@ -286,6 +290,31 @@ int put_back(const Flags& flags, const Environment& environment) {
   return complain(result.text, result.exit_code);
 }
 
+// True for the horovodrun that starts probes or stagers in the place of ranks. What the user wants of the job itself
+// is not for them.
+bool is_inner_run(const Flags& flags) {
+  constexpr std::string_view inner[] = {launcher::preflight::probe_flag, launcher::staging::stager_flag,
+                                        launcher::staging::staged_rank_flag};
+  return flags.command.size() > 1 && std::ranges::find(inner, flags.command[1]) != std::end(inner);
+}
+
+void forget_what_is_for_the_job(Flags& flags) {
+  for (const char* name :
+       {"preflight", "stage", "stage_to", "stage_remove", "output_filename", "verbose", "prefix_output_with_timestamp"})
+    flags.forget(name);
+  flags.notices.clear();
+}
+
+// Returns the exit code if the environment could not be staged.
+std::optional<int> stage(Flags& flags, const Environment& environment, std::span<char* const> arguments) {
+  if (!flags.has("stage")) return std::nullopt;
+  if (flags.command.empty()) return complain("the command is missing", usage_error, "HVD1001");
+  auto staged = launcher::staging::stage(flags, environment, arguments);
+  if (staged) return std::nullopt;
+  const bool is_misuse = !flags.has("stage_job");
+  return complain(staged.error().message, is_misuse ? usage_error : 1, "HVD1012");
+}
+
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
@@ -295,6 +324,7 @@ int run(int count, char** arguments) {
   constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
   bool needs_files = std::none_of(std::begin(without_files), std::end(without_files), asks_for);
   auto layers = needs_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
+  if (is_inner_run(*flags)) forget_what_is_for_the_job(*flags);
   for (const std::string& notice : flags->notices) complain(notice, 0);
   if (!layers) return complain(layers.error().message, usage_error, "HVD1003");
   for (const char* flag : {"mpi_args", "binding_args"})
@@ -302,7 +332,9 @@ int run(int count, char** arguments) {
       complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
-  if (auto ended = preflight(*flags, environment, {arguments + 1, static_cast<std::size_t>(count - 1)})) return *ended;
+  const std::span<char*> own(arguments + 1, static_cast<std::size_t>(count - 1) - flags->command.size());
+  if (auto ended = stage(*flags, environment, own)) return *ended;
+  if (auto ended = preflight(*flags, environment, own)) return *ended;
   if (auto put = put_into_image(*flags, environment); !put)
     return complain(put.error().message, usage_error, "HVD1007");
   auto options = plan(*flags, environment);
@@ -310,8 +342,15 @@ int run(int count, char** arguments) {
   int code = 0;
   if (auto found = find_program(*options, environment, code); !found)
     return complain(found.error().message, code, "HVD1006");
-  if (options->verbose) print_verbose_start(*options);
+  if (options->verbose) {
+    print_verbose_start(*options);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    options->variables["HOROVOD_STARTED_AT"] = std::to_string(std::chrono::duration<double>(now).count());
+  }
   launcher::JobEnd end = launcher::run_job(*options, environment);
+  if (flags->is_set("stage_remove") && flags->has("stage_digest") && end.exit_code != launcher::again_code)
+    if (auto removed = launcher::staging::remove_staged(*flags, environment, own); !removed)
+      complain(removed.error().message, 0);
   // A shell that runs us in a loop must see that a signal ended us. Otherwise Ctrl-C would end only this round of the
   // loop.
   if (end.by_signal != 0) posix::end_by_signal(end.by_signal);
@@ -346,9 +385,16 @@ int main(int count, char** arguments) {
   if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
   if (count == 3 && part == launcher::remote_agent_flag)
     return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
+  if (count == 4 && part == launcher::called_agent_flag)
+    return launcher::run_called_agent(arguments[2],
+                                      std::chrono::milliseconds(number_in<int>(arguments[3]).value_or(0)));
+  if (part == launcher::pbsdsh_line_flag) return launcher::run_pbsdsh_line(count - 2, arguments + 2);
   if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
   if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
   if (count == 5 && part == launcher::preflight::probe_flag) return launcher::preflight::run_probe(arguments + 2);
+  if (count == 6 && part == launcher::staging::stager_flag) return launcher::staging::run_stager(arguments + 2);
+  if (count > 4 && part == launcher::staging::staged_rank_flag)
+    return launcher::staging::run_staged_rank(arguments + 2);
   if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
   return run(count, arguments);
 }

@@ -1,21 +1,43 @@
 #include "runtime/session.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "bootstrap/meeting/meeting.hpp"
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
+#include "native/posix/process.hpp"
 #include "native/posix/settings_files.hpp"
+#include "runtime/start_report.hpp"
 #include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime {
+namespace {
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// A later start in the same process is not the start of the job.
+void report_start(const World& world, const Environment& environment, StartTimes times) {
+  if (world.rank != Rank{0} || world.epoch > 0) return;
+  times.done_at = wall_seconds();
+  times.launched_at = number_in<double>(environment.get("HOROVOD_STARTED_AT").value_or(""));
+  const std::string line = describe_start(world, times);
+  if (times.launched_at) std::fprintf(stderr, "horovodrun: %s\n", line.c_str());
+  else log::info(line);
+}
+
+}  // namespace
 
 Status Session::join(const Environment& environment, const Config& config) {
   auto chosen = bootstrap::choose(environment, config, notices_);
@@ -54,6 +76,7 @@ Result<std::vector<Setting>> settings_of_this_process() {
 }
 
 Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, StaticSets& sets) {
+  const double called_at = wall_seconds();
   auto settings = configure(given);
   if (!settings) return settings.error();
   auto& [environment, config] = *settings;
@@ -62,6 +85,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, Static
   meeting.bootstrap = chosen_->bootstrap.get();
   meeting.identity = chosen_->identity;
   meeting.epoch = epoch_++;
+  meeting.called_at_s = called_at;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
   Deadline deadline = start_deadline(config);
   auto runtime = meet(environment, std::move(config), meeting, sets, deadline);
@@ -71,6 +95,7 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, Static
 
 Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, const bootstrap::Members& members,
                                                 StaticSets& sets) {
+  const double called_at = wall_seconds();
   auto settings = configure(given);
   if (!settings) return settings.error();
   auto& [environment, config] = *settings;
@@ -84,8 +109,8 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, const 
   auto chosen = bootstrap::over_communicator(*communicator, environment, config);
   if (!chosen) return chosen.error();
   log::set_rank(chosen->identity.rank.value);
-  return meet(environment, std::move(config), {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true}, sets,
-              deadline);
+  return meet(environment, std::move(config),
+              {chosen->bootstrap.get(), chosen->identity, 0, *communicator, true, called_at}, sets, deadline);
 }
 
 // Without MPI the world can only be all ranks of the launch. A list of all these ranks means the same as no list.
@@ -141,6 +166,8 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
   Member me = bootstrap::introduce_myself(environment, listener->address());
   if (net_listener) me.endpoints = net_listener->endpoints();
+  me.forked_at_s = wall_seconds() - posix::age_of_this_process();
+  me.called_init_at_s = meeting.called_at_s;
   me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
@@ -149,6 +176,8 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     return world.error();
   }
 
+  StartTimes times;
+  times.met_at = wall_seconds();
   HVD_RETURN_IF_ERROR(check_network(*world, why_no_network));
   auto listed = distinct_sets(sets.listed, world->size());
   if (!listed) return listed.error();
@@ -161,6 +190,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
                                            *meeting.bootstrap, deadline);
     if (!mpi) return mpi.error();
     parts.mpi = std::move(*mpi);
+    times.mpi_took = wall_seconds() - times.met_at;
   }
   topology::Layout layout = topology::layout_of(parts.world);
   if (layout.node.size() > 1) {
@@ -170,6 +200,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
   parts.net = std::move(net_listener);
   auto runtime = Runtime::start(std::move(parts), deadline);
+  if (runtime) report_start((*runtime)->world(), environment, times);
   if (runtime)
     if (auto added = add_sets_of_communicators(**runtime, environment, sets); !added) return added.error();
   return runtime;

@@ -41,6 +41,7 @@ class Session {
     std::uint32_t epoch = 0;
     std::shared_ptr<mpi::Communicator> communicator;
     bool over_mpi = false;
+    double called_at_s = 0;  // when this start was asked for, in seconds since 1970
   };
   struct Settings {
     Environment environment;  // completed by the files of the site and of the user

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "bootstrap/launch/guard.hpp"
+#include "bootstrap/launch/launchers.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -345,6 +348,15 @@ TEST(Ancestors, are_read_from_the_parent_upwards) {
   EXPECT_EQ(found[0].process, ::getppid());
   EXPECT_FALSE(found[0].name.empty());
   EXPECT_GE(posix::count_children(::getppid()), 1u);
+}
+
+TEST(Launchers, have_the_variables_of_their_ranks_in_the_docs) {
+  std::ifstream page(HVD_SOURCE_DIR "/docs/launching.md");
+  const std::string text{std::istreambuf_iterator<char>(page), {}};
+  for (const LauncherRow& row : launchers())
+    for (const Names& names : {row.ranks, row.sizes, row.local_ranks})
+      for (const std::string name : names)
+        EXPECT_NE(text.find("`" + name + "`"), std::string::npos) << row.name << ": " << name;
 }
 
 }  // namespace

@@ -143,12 +143,13 @@ class InAJobOfSlurm(SchedulersTest):
 class InJobsOfStandIns(SchedulersTest):
     """Jobs over both nodes. Slurm serves PMIx or PMI-2 behind the stand-in of each launcher."""
 
-    def check(self, folders, submit, *words):
+    def check(self, folders, submit, *words, code=0, **more):
         path = ":".join([*(os.path.join(STANDINS, folder) for folder in folders), os.environ["PATH"]])
-        environment = {"PATH": path, "HVD_STANDIN_SPOOL": self.folder, "HVD_STANDIN_HOSTS": "n1 n2"}
+        environment = {"PATH": path, "HVD_STANDIN_SPOOL": self.folder, "HVD_STANDIN_HOSTS": "n1 n2", **more}
         result = command(NODES, "on", "n1", "salloc", "--quiet", "-N2", "-n8", "--ntasks-per-node=4", "-w", "n[1-2]",
                          "env", "-u", "TMPDIR", *submit, "--", *words, **environment)
-        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(result.returncode, code, result.stdout)
+        return result.stdout
 
     @NEEDS_PMIX
     def test_lsf_with_jsrun(self):
@@ -164,6 +165,27 @@ class InJobsOfStandIns(SchedulersTest):
     def test_pbs_with_pals(self):
         self.check(("pbs", "pbs/pals/bin"), ("qsub", "-l", "select=2:ncpus=4:mpiprocs=2"),
                    HOROVODRUN, RANK, "pmix", "2", "n1,n1,n2,n2")
+
+    PBSDSH = (("pbs", "pbs/tm"), ("qsub", "-l", "select=2:ncpus=4:mpiprocs=2"))
+
+    def test_pbs_with_pbsdsh(self):
+        self.check(*self.PBSDSH, HOROVODRUN, RANK, "rendezvous", "2", "n1,n1,n2,n2", HOME=self.folder)
+        self.assertEqual([name for name in os.listdir(self.folder) if "call" in name], [])
+
+    def test_ranks_by_pbsdsh_get_their_environment_and_tell_their_failure(self):
+        text = self.check(*self.PBSDSH, HOROVODRUN, "sh", "-c", "echo $(hostname) $HOROVOD_RANK $MINE",
+                          HOME=self.folder, MINE="x")
+        for rank, node in enumerate(("n1", "n1", "n2", "n2")):
+            self.assertIn(f"[{rank}]<stdout>:{node} {rank} x\n", text)
+        text = self.check(*self.PBSDSH, HOROVODRUN, "sh", "-c", "[ $HOROVOD_RANK = 2 ] && exit 7; exec sleep 12346",
+                          HOME=self.folder, code=7)
+        self.assertIn("FIRST FAILURE: rank 2 on host n2 ", text)
+        self.assertNotIn("sleep 12346", command(NODES, "on", "n1", "ps", "-ef").stdout)
+
+    def test_a_host_that_pbsdsh_does_not_lead_to_is_named(self):
+        text = self.check(*self.PBSDSH, HOROVODRUN, "true", HOME=self.folder, HOROVOD_REMOTE_PROGRAM="/no/horovodrun",
+                          code=1)
+        self.assertRegex(text, "the host n2 cannot be used: .*no agent has called")
 
     def test_flux(self):
         self.check(("flux",), ("flux", "batch", "-N", "2"), HOROVODRUN, "-np", "3", RANK, "pmi", "2", "n1,n1,n2")

@@ -24,6 +24,9 @@ foreach(classes Ranks,Hosts Ends WithoutANode InAnAllocationOfSlurm CancelledInS
   set_tests_properties(cluster.horovodrun.${name} PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
   list(APPEND horovodrun_tests cluster.horovodrun.${name})
 endforeach()
+add_test(NAME cluster.an_environment_is_staged_on_all_nodes COMMAND ${cluster}/staging_test.py ${PROJECT_BINARY_DIR})
+set_tests_properties(cluster.an_environment_is_staged_on_all_nodes PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+list(APPEND horovodrun_tests cluster.an_environment_is_staged_on_all_nodes)
 add_test(NAME site.schedulers_over_virtual_nodes COMMAND ${cluster}/schedulers_test.py ${PROJECT_BINARY_DIR})
 set_tests_properties(site.schedulers_over_virtual_nodes PROPERTIES LABELS site TIMEOUT 600 SKIP_RETURN_CODE 77
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)

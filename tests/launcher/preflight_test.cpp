@@ -29,7 +29,7 @@ Facts healthy(int node, int local) {
               {"gpus_near", "0-3;4-7"},
               {"cpus", local == 0 ? "0-3" : "4-7"},
               {"cpus_online", "8"},
-              {"release", "Horovod 1.0.0, protocol 5"},
+              {"release", "Horovod 1.0.0, protocol 6"},
               {"shm_bytes", "8000000000"},
               {"shm_free", "8000000000"},
               {"memory_free", "8000000000"},
@@ -191,12 +191,6 @@ TEST(Preflight, reads_the_lines_of_probes_behind_what_launchers_put_before_them)
   ASSERT_EQ(lines.probes().size(), 2u);
   EXPECT_EQ(lines.probes()[1].get("odd"), facts.get("odd"));
   EXPECT_EQ(lines.probes()[1].get("more"), "x");
-}
-
-TEST(Preflight, hands_on_all_flags_but_its_own) {
-  const char* const given[] = {"-np",     "4", "--preflight=only", "--output-filename", "out", "-H", "a:4",
-                               "--prefl", "--"};
-  EXPECT_EQ(arguments_for_probes(given), (std::vector<std::string>{"-np", "4", "-H", "a:4"}));
 }
 
 TEST(Preflight, writes_a_page_and_json_with_the_same_findings) {

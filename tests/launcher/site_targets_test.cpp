@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/agent/called_agent.hpp"
 #include "launcher/targets/jsrun_layout.hpp"
 #include "launcher/targets/target.hpp"
 
@@ -181,6 +182,23 @@ TEST(PalsTarget, binds_by_depth_and_names_the_hosts) {
   std::ofstream(programs.folder() + "/qstat") << "#!/bin/sh\n";
   EXPECT_EQ(compose(programs, variables, 2).command,
             "--pmi=pmix --line-buffer -n 2 --ppn 1 --hosts x1,x2 --cpu-bind none");
+}
+
+TEST(AgentsTarget, lets_pbsdsh_start_agents_where_there_is_no_pals) {
+  Programs programs;
+  programs.add("pbsdsh");
+  std::string node_file = programs.folder() + "/nodes";
+  std::ofstream(node_file) << "x1.site\nx1.site\nx2.site\n";
+  Variables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
+  Composed composed = compose(programs, variables, 3, {"--network-interfaces", "ib0"});
+  EXPECT_EQ(composed.target, "agents");
+  ASSERT_EQ(composed.hosts.size(), 2u);
+  EXPECT_EQ(composed.hosts[1].reach,
+            (std::vector<std::string>{"/proc/self/exe", pbsdsh_line_flag, "ib0", "-", "x2.site"}));
+  EXPECT_TRUE(composed.hosts[1].takes_words);
+  EXPECT_EQ(compose(programs, variables, 3, {"--gloo"}).hosts[1].reach.front(), "ssh");
+  EXPECT_EQ(task_number_of("x2", "x1.site\nx1.site\nx2.site\n"), 2);
+  EXPECT_EQ(task_number_of("x3", "x1\nx1\nx2\n"), -1);
 }
 
 TEST(FluxTarget, takes_whole_nodes) {

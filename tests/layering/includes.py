@@ -42,7 +42,8 @@ ROOMS = {
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"wire", "options", "agent", "job"},
-        "preflight": {"options", "job", "targets"},
+        "staging": {"options", "agent", "targets"},
+        "preflight": {"options", "job", "targets", "staging"},
     },
 }
 

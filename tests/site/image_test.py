@@ -3,6 +3,7 @@ Slurm, and as pods of the indexed Job.
 
 Label site; needs root, namespaces, mmdebstrap, charliecloud and Slurm (tests/run loads them). The first run builds the
 image, which takes long; later runs use the image in build/site-image."""
+import json
 import os
 import pathlib
 import re
@@ -151,6 +152,33 @@ class ByHorovodrun(unittest.TestCase):
                                HOROVOD_SSH=str(installed.ROOT / "tests" / "cluster" / "agent"))
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("on n2: average is right", done.stdout)
+
+    def test_preflight_looks_around_in_the_image_of_every_node(self):
+        done = on("n1", "salloc", "--quiet", "-N2", "-n2", HOROVODRUN, "-np", "2", "--container", IMAGE,
+                  "--preflight=json", "python", PROGRAM)
+        told = json.loads(done.stdout[done.stdout.index("{"):])
+        found = {check["check"]: check for check in told["checks"]}
+        self.assertTrue(told["ok"], done.stdout)
+        self.assertEqual((told["ranks"], sorted(told["hosts"])), (2, ["n1", "n2"]))
+        self.assertEqual(found["container"]["summary"], f"image: {IMAGE}")
+        self.assertRegex(found["python"]["summary"], "package: Python 3[0-9.]+, horovod")
+
+    def test_preflight_names_the_node_whose_image_is_another(self):
+        other = work / "other-image"
+        other.symlink_to(IMAGE)
+        wrapper = work / "horovodrun-of-two-images"
+        wrapper.write_text(f"""#!/bin/bash
+if [ "$(hostname)" = n2 ] && [ "$1" = --as-rank-outside-of-an-image ]; then
+  export HOROVOD_CONTAINER={other}
+  set -- "$1" {other} "${{@:3}}"
+fi
+exec {HOROVODRUN} "$@"
+""", encoding="utf-8")
+        wrapper.chmod(0o755)
+        done = on("n1", "salloc", "--quiet", "-N2", "-n2", HOROVODRUN, "-np", "2", "--container", IMAGE,
+                  "--preflight=only", "python", PROGRAM, HOROVOD_REMOTE_PROGRAM=str(wrapper))
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertRegex(done.stdout, "container +FAULT n[12]: ")
 
     def test_program_that_starts_mpi_itself_gets_the_bridge_of_the_image(self):
         program = work / "starts_mpi.py"

@@ -39,6 +39,7 @@ struct LauncherRow {
   // Variables of its ranks. If several of them are set, the first one counts.
   Names sizes{};                     // number of all ranks
   Names ranks{};                     // number of this rank
+  Names local_ranks{};               // number of this rank among those of its node
   const char* nodes = nullptr;       // number of nodes; null if it does not tell
   const char* local_size = nullptr;  // number of ranks on this node; null if it does not tell
   Serves serves{};

@@ -53,6 +53,8 @@ Card card_of(const Member& member, const std::string& secret) {
   first.put(mark);
   first.put(protocol_version);
   out.put(member.pid);
+  out.put(member.forked_at_s);
+  out.put(member.called_init_at_s);
   out.put_string(member.address);
   split(member.endpoints, card[Text::addresses], out);
   card[Text::head] = to_string(version);
@@ -91,6 +93,8 @@ Result<Member> read_card(const CardView& card, Rank from, Rank me, std::string& 
   member.node = card.texts[Text::node];
   member.process_space = card.texts[Text::processes];
   member.pid = in.get<std::int32_t>();
+  member.forked_at_s = in.get<double>();
+  member.called_init_at_s = in.get<double>();
   member.address = in.get_string();
   member.endpoints = joined(card.texts[Text::addresses], in);
   if (from == Rank{0}) secret = card.texts[Text::secret];

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "connections/tcp/endpoints.hpp"
+#include "native/posix/endpoints.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::connections::tcp {
@@ -30,7 +30,7 @@ void Dialer::dial(Rank peer, const Digest& name) {
   Dial& dial = dials_.emplace_back();
   dial.peer = peer;
   dial.name = name;
-  dial.endpoints = by_nearness(parse_endpoints(world_.member(peer).endpoints), settings_.own);
+  dial.endpoints = posix::by_nearness(posix::parse_endpoints(world_.member(peer).endpoints), settings_.own);
   dial.troubles.resize(dial.endpoints.size());
   dial.began = dial.next_begin = Clock::now();
 }

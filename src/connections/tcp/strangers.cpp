@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "connections/tcp/endpoints.hpp"
+#include "native/posix/endpoints.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::connections::tcp {
@@ -97,7 +97,7 @@ void Strangers::name_in_log(const Stranger& stranger, const std::string& why) {
 
 bool Strangers::is_host_of_a_member(const std::string& host) const {
   for (const Member& member : world_.members)
-    for (const posix::TcpAddress& endpoint : parse_endpoints(member.endpoints))
+    for (const posix::TcpAddress& endpoint : posix::parse_endpoints(member.endpoints))
       if (endpoint.host() == host) return true;
   return false;
 }

@@ -54,7 +54,7 @@ Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
     auto reached = reach_host(plan.name, command, settings_->inheritance);
     if (!reached) return reached.error();
     reached->ranks = std::move(link.ranks);
-    if (plan.takes_words) reached->trial = "`" + joined(plan.reach, " ") + " true`";
+    reached->trial = plan.trial;
     link = std::move(*reached);
     greet(next_);
   }

@@ -18,6 +18,7 @@ struct HostPlan {
   std::string name;
   std::vector<std::string> reach;  // a command that runs its last argument in a shell there; empty: this machine
   bool takes_words = false;        // the command's words follow one by one, and no shell reads them
+  std::string trial{};             // a command that shows the user whether this works; empty: by ssh
 };
 
 // For jobs with ranks on other machines.

@@ -189,6 +189,8 @@ Status check_contradictions(const Flags& flags) {
   };
   HVD_RETURN_IF_ERROR(exclusive({"hosts", "hostfile", "host_discovery_script"},
                                 "-H, --hostfile and --host-discovery-script exclude each other: give one of them"));
+  HVD_RETURN_IF_ERROR(exclusive({"stage", "container"},
+                                "--stage and --container exclude each other: an image has an environment of its own"));
   return exclusive({"use_gloo", "use_mpi", "use_jsrun"},
                    "--gloo, --mpi and --jsrun exclude each other: give one of them");
 }

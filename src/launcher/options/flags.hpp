@@ -57,6 +57,7 @@ class Flags {
     origins_[name] = std::move(origin);
     values_[std::move(name)] = std::move(value);
   }
+  void forget(const std::string& name) { values_.erase(name); }
   std::string origin(std::string_view name) const;  // empty if not given
 
   std::vector<std::string> command;  // the command to run

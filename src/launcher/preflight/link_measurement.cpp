@@ -19,15 +19,12 @@
 #include <map>
 #include <sstream>
 
-#include "base/comma_list.hpp"
-#include "native/posix/tcp_address.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {
 
 using namespace std::chrono_literals;
-using posix::TcpAddress;
 
 constexpr std::size_t secret_bytes = 32;
 constexpr int pings = 200;
@@ -160,24 +157,10 @@ bool answer(Conversation& talk, std::vector<char>& buffer, Numbers& numbers) {
   }
 }
 
-posix::FileDescriptor connect_to(const LinkEnd& end, Deadline deadline) {
-  for (const std::string& text : end.addresses) {
-    auto address = TcpAddress::parse(text);
-    if (!address) continue;
-    posix::Begun begun = posix::begin_connecting(*address, std::nullopt);
-    if (!begun.socket) continue;
-    pollfd ready{begun.socket.get(), POLLOUT, 0};
-    const auto patience = std::min<std::chrono::milliseconds>(deadline.left(), 1500ms);
-    if (::poll(&ready, 1, static_cast<int>(patience.count())) > 0 &&
-        posix::outcome_of_connecting(begun.socket.get()) == 0)
-      return std::move(begun.socket);
-  }
-  return {};
-}
-
 class Rounds {
  public:
-  Rounds(const Listening& here, int me, const std::vector<LinkEnd>& ends, const std::string& secret, Deadline deadline)
+  Rounds(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends, const std::string& secret,
+         Deadline deadline)
       : here_(here), me_(me), ends_(ends), secret_(secret), deadline_(deadline), buffer_(large_load) {}
 
   LinkResult with(int partner) {
@@ -199,7 +182,8 @@ class Rounds {
 
  private:
   posix::FileDescriptor greet(const LinkEnd& end, Deadline deadline) {
-    posix::FileDescriptor socket = connect_to(end, deadline);
+    // As the ranks do: the nearest of the other end's addresses first.
+    posix::FileDescriptor socket = posix::connect_to_nearest(end.endpoints, here_.addresses, 1500ms, deadline);
     if (!socket) return {};
     Greeting greeting{};
     std::memcpy(greeting.secret, secret_.data(), std::min(secret_.size(), secret_bytes));
@@ -212,21 +196,19 @@ class Rounds {
   // Partners of later rounds may come first.
   posix::FileDescriptor wait_for(int partner, Deadline deadline) {
     while (!early_.contains(partner)) {
-      pollfd ready{here_.socket.get(), POLLIN, 0};
-      if (deadline.passed() || ::poll(&ready, 1, static_cast<int>(deadline.left().count())) <= 0) return {};
-      auto accepted = posix::accept_from_tcp(here_.socket.get());
-      if (!accepted || !accepted->socket) continue;
+      posix::FileDescriptor accepted = posix::accept_from_any(here_.sockets, deadline);
+      if (!accepted) return {};
       Greeting greeting{};
       const Deadline soon = Deadline::after(std::min<std::chrono::milliseconds>(deadline.left(), 500ms));
-      if (!Conversation(accepted->socket.get(), soon).receive(&greeting, sizeof greeting)) continue;
+      if (!Conversation(accepted.get(), soon).receive(&greeting, sizeof greeting)) continue;
       if (std::string_view(greeting.secret, secret_bytes) != secret_.substr(0, secret_bytes)) continue;
-      (void)posix::prepare_connection(accepted->socket.get(), 4s);
-      early_[greeting.number] = std::move(accepted->socket);
+      (void)posix::prepare_connection(accepted.get(), 4s);
+      early_[greeting.number] = std::move(accepted);
     }
     return std::move(early_.extract(partner).mapped());
   }
 
-  const Listening& here_;
+  const posix::PeerSockets& here_;
   int me_;
   const std::vector<LinkEnd>& ends_;
   std::string secret_;
@@ -264,33 +246,6 @@ std::vector<LinkResult> link_results_in(std::string_view text) {
   return results;
 }
 
-Result<Listening> listen_for_links(const std::string& interfaces) {
-  auto all = posix::interfaces();
-  if (!all) return all.error();
-  const auto wanted = items_of(interfaces);
-  Listening result;
-  auto any = TcpAddress::parse("[::]:0");
-  auto socket = posix::listen_on_tcp(*any);
-  if (!socket || !*socket) {
-    any = TcpAddress::parse("0.0.0.0:0");
-    socket = posix::listen_on_tcp(*any);
-    if (!socket) return socket.error();
-  }
-  auto here = TcpAddress::here(socket->get());
-  if (!here) return Error(ErrorCode::system, "a socket that listens has no address");
-  for (const posix::Interface& interface : *all) {
-    bool is_named = std::ranges::find(wanted, interface.name) != wanted.end();
-    if (!interface.is_running || interface.is_loopback || (wanted.empty() ? interface.is_bridge : !is_named)) continue;
-    for (const posix::InterfaceAddress& each : interface.addresses) {
-      bool is_possible = here->family() == AF_INET6 || each.address.family() == AF_INET;
-      if (is_possible && !each.address.is_link_local())
-        result.addresses.push_back(each.address.with_port(here->port()).text());
-    }
-  }
-  result.socket = std::move(*socket);
-  return result;
-}
-
 // The circle method of tournaments: one stays, the others move on by one seat after each round.
 std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds) {
   std::vector<std::vector<int>> rounds;
@@ -309,7 +264,7 @@ std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds) {
   return rounds;
 }
 
-std::vector<LinkResult> measure_links(const Listening& here, int me, const std::vector<LinkEnd>& ends,
+std::vector<LinkResult> measure_links(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends,
                                       const std::string& secret, Deadline deadline) {
   constexpr int most_rounds = 7;
   std::vector<LinkResult> results;

@@ -7,14 +7,14 @@
 
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/endpoints.hpp"
 
 namespace hvd::launcher::preflight {
 
 // One node, as its first probe presents it.
 struct LinkEnd {
   std::string host;
-  std::vector<std::string> addresses;  // "10.77.0.1:4711", where it listens
+  std::string endpoints;  // "10.77.0.1:4711 10.78.0.1:4712", where it listens
 };
 
 struct LinkResult {
@@ -27,19 +27,12 @@ struct LinkResult {
 std::string text_of(const std::vector<LinkResult>& results);
 std::vector<LinkResult> link_results_in(std::string_view text);
 
-struct Listening {
-  posix::FileDescriptor socket;
-  std::vector<std::string> addresses;
-};
-// On every interface that is up and leads somewhere, or on those named ("eth0,ib0").
-Result<Listening> listen_for_links(const std::string& interfaces);
-
 // Who measures with whom in each round; -1: nobody. Every node meets another one in each round, and all of them if
 // there are few. A pure function.
 std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds);
 
 // Takes as long as all rounds, or until the deadline. Blocking; one thread.
-std::vector<LinkResult> measure_links(const Listening& here, int me, const std::vector<LinkEnd>& ends,
+std::vector<LinkResult> measure_links(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends,
                                       const std::string& secret, Deadline deadline);
 
 }  // namespace hvd::launcher::preflight

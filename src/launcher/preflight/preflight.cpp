@@ -14,6 +14,7 @@
 #include "base/comma_list.hpp"
 #include "launcher/preflight/page.hpp"
 #include "launcher/preflight/probe.hpp"
+#include "launcher/staging/staged_rank.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/random.hpp"
 
@@ -166,20 +167,6 @@ bool has_slow_link(const std::vector<Judged>& all) {
 
 }  // namespace
 
-std::vector<std::string> arguments_for_probes(std::span<const char* const> arguments) {
-  std::vector<std::string> kept;
-  bool drops_value = false;
-  for (std::string_view argument : arguments) {
-    const std::string_view stem = argument.substr(0, argument.find('='));
-    const bool is_output = stem == "--output-filename";
-    const bool is_ours =
-        is_output || argument == "--" || (stem.size() > 6 && std::string_view("--preflight").starts_with(stem));
-    if (!is_ours && !drops_value) kept.emplace_back(argument);
-    drops_value = is_output && argument == stem;
-  }
-  return kept;
-}
-
 Result<Outcome> run(const JobRequest& request, std::span<const char* const> arguments, bool as_json) {
   const auto begin = Clock::now();
   auto chosen = choose_target(request);
@@ -194,10 +181,13 @@ Result<Outcome> run(const JobRequest& request, std::span<const char* const> argu
   allocation.hosts = hosts_of(request, *plan);
   allocation.launcher = plan->site ? plan->site->command.front() : "agents of ours";
   std::vector<std::string> command = {"/proc/self/exe"};
-  for (std::string& argument : arguments_for_probes(arguments)) command.push_back(std::move(argument));
+  command.insert(command.end(), arguments.begin(), arguments.end());
   const bool in_image = request.flags.has("container");
+  const std::size_t before = staging::words_of_staging(request.command);  // the probes run in the environment, too
+  const auto program = request.command.begin() + static_cast<std::ptrdiff_t>(before);
+  command.insert(command.end(), request.command.begin(), program);
   for (std::string& word : probe_command(in_image ? "horovodrun" : *horovodrun, posix::random_hex(8), allocation.hosts,
-                                         python_of(request.command)))
+                                         python_of({program, request.command.end()})))
     command.push_back(std::move(word));
   Environment environment = request.environment;
   environment.set("HOROVOD_START_TIMEOUT", start_timeout_seconds);

@@ -18,7 +18,4 @@ struct Outcome {
 // most half a minute. `arguments` are horovodrun's own, without its name and the user's command.
 Result<Outcome> run(const JobRequest& request, std::span<const char* const> arguments, bool as_json);
 
-// These arguments for the horovodrun that starts the probes.
-std::vector<std::string> arguments_for_probes(std::span<const char* const> arguments);
-
 }  // namespace hvd::launcher::preflight

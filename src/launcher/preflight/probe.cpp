@@ -52,7 +52,8 @@ struct Meeting {
   std::string secret;
 };
 
-Result<Meeting> meet(const Environment& environment, const Config& config, const Listening& listening, Facts& facts) {
+Result<Meeting> meet(const Environment& environment, const Config& config, const posix::PeerSockets& listening,
+                     Facts& facts) {
   std::vector<bootstrap::Notice> notices;
   auto chosen = bootstrap::choose(environment, config, notices);
   if (!chosen) return chosen.error();
@@ -61,7 +62,7 @@ Result<Meeting> meet(const Environment& environment, const Config& config, const
   facts.set("rank", rank);
   facts.set("size", chosen->identity.size);
   const std::string own_node = posix::node_id();
-  const bootstrap::Card card = {posix::host_name(), own_node, joined(listening.addresses, ","),
+  const bootstrap::Card card = {posix::host_name(), own_node, listening.endpoints,
                                 rank == 0 ? posix::random_hex(16) : ""};
   auto cards =
       bootstrap::exchange(*chosen->bootstrap, chosen->identity, "preflight", card, Deadline::after(meeting_time));
@@ -76,7 +77,7 @@ Result<Meeting> meet(const Environment& environment, const Config& config, const
     if (std::ranges::find(nodes, node) != nodes.end()) continue;
     if (each == rank) meeting.me = static_cast<int>(nodes.size());
     nodes.push_back(node);
-    meeting.ends.push_back({std::string(texts[0]), items_of(texts[2])});
+    meeting.ends.push_back({std::string(texts[0]), std::string(texts[2])});
   }
   return meeting;
 }
@@ -85,7 +86,9 @@ void meet_and_measure(const Environment& environment, Facts& facts) {
   std::vector<std::string> warnings;
   auto config = Config::from(environment, warnings);
   if (!config) return facts.set("meeting_error", config.error().message);
-  auto listening = listen_for_links(config->network_interfaces);
+  auto listening = posix::listen_for_peers(config->network_interfaces, config->port_range);
+  // Ranks of one node need no network. If there are others, they find no address of this node.
+  if (!listening && config->network_interfaces.empty()) listening = posix::PeerSockets{};
   if (!listening) return facts.set("meeting_error", listening.error().message);
   auto meeting = meet(environment, *config, *listening, facts);
   if (!meeting) return facts.set("meeting_error", meeting.error().message);

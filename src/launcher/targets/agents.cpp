@@ -62,9 +62,14 @@ std::vector<std::string> ssh_words(const JobRequest& request) {
   return words;
 }
 
-Result<NetworkOptions> network_of(const JobRequest& request) {
+Environment with_flags(const JobRequest& request) {
   Environment environment = request.environment;
   for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
+  return environment;
+}
+
+Result<NetworkOptions> network_of(const JobRequest& request) {
+  const Environment environment = with_flags(request);
   std::vector<std::string> warnings;  // ignored here: the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
@@ -80,15 +85,15 @@ Result<NetworkOptions> network_of(const JobRequest& request) {
 }
 
 // Returns the scheduler's own command that starts agents; nullopt for ssh, or for what the user has in its place.
-std::optional<std::vector<std::string>> starter_of(const JobRequest& request) {
+std::optional<RemoteStarter> starter_of(const JobRequest& request) {
   if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
-  return remote_starter(request.around, request.environment);
+  return remote_starter(request.around, with_flags(request));
 }
 
 std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_gloo")) return "--gloo: we start the ranks ourselves";
   if (auto starter = starter_of(request))
-    return request.around.evidence() + ": " + (*starter)[0] + " leads to the other hosts of the job (--gloo: ssh)";
+    return request.around.evidence() + ": " + starter->program + " leads to the other hosts of the job (--gloo: ssh)";
   if (request.around.is_a_job())
     return std::string("no launcher of ") + request.around.scheduler().name() +
            " is there, or this is one of several tasks, or this machine alone was named";
@@ -150,8 +155,11 @@ Result<JobOptions> plan(const JobRequest& request) {
     if (is_this_machine(host.name, own)) continue;
     auto starter = starter_of(request);
     host.takes_words = starter.has_value();
-    host.reach = starter ? *starter : ssh_words(request);
+    host.reach = starter ? starter->words : ssh_words(request);
     host.reach.push_back(host.name);
+    if (starter)
+      host.trial =
+          "`" + (starter->carries_messages ? joined(host.reach, " ") + " true" : starter->program + " hostname") + "`";
   }
   return options;
 }

@@ -10,8 +10,13 @@
 
 namespace hvd::launcher {
 
-// Returns the words up to the host's name. After the name come the words of the command, and no shell reads them.
+struct RemoteStarter {
+  std::string program;  // the scheduler's
+  // The words up to the host's name. After the name come the words of the command, and no shell reads them.
+  std::vector<std::string> words;
+  bool carries_messages = true;  // false: its tasks have no standard input, and their output goes elsewhere
+};
 // Returns nullopt if the job's scheduler has no such command, or if the command is not along PATH.
-std::optional<std::vector<std::string>> remote_starter(const JobAround& around, const Environment& environment);
+std::optional<RemoteStarter> remote_starter(const JobAround& around, const Environment& environment);
 
 }  // namespace hvd::launcher

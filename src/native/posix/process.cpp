@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,6 +127,15 @@ std::optional<std::uint64_t> began_at(pid_t process) {
   if (std::filesystem::read_symlink("/proc/self", failed) != std::to_string(::getpid())) return std::nullopt;
   auto stat = read_stat(process);
   return stat ? std::optional(stat->began) : std::nullopt;
+}
+
+double age_of_this_process() {
+  timespec now{};
+  const auto began = began_at(::getpid());
+  if (!began || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 -
+                     static_cast<double>(*began) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return std::max(age, 0.0);
 }
 
 std::string process_space() {

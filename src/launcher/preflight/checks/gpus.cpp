@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/comma_list.hpp"
+#include "bootstrap/launch/launchers.hpp"
 #include "launcher/preflight/check.hpp"
 #include "topology/machine.hpp"
 
@@ -12,10 +13,9 @@ namespace {
 void gather_gpus(const Place& place, Facts& facts) {
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
     if (auto visible = place.environment.get(name)) facts.set("visible_gpus", *visible);
-  for (const char* name :
-       {"HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK",
-        "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"})
-    if (auto local = place.environment.get(name); local && !facts.has("local_rank")) facts.set("local_rank", *local);
+  for (const bootstrap::LauncherRow& row : bootstrap::launchers())
+    for (const char* name : row.local_ranks)
+      if (auto local = place.environment.get(name); local && !facts.has("local_rank")) facts.set("local_rank", *local);
   std::vector<std::string> notices;
   auto machine = topology::read_machine(place.environment, notices);
   if (!machine) return facts.set("topology_error", machine.error().message);

@@ -47,7 +47,8 @@ const Check python_check{
                                            "alike everywhere");
       for (const Facts* probe : allocation.first_of_each_node())
         if (verdict.findings.empty() && probe->has("python_is_wanted") &&
-            probe->get("python").find("no horovod") != std::string::npos)
+            (probe->get("python").find("no horovod") != std::string::npos ||
+             probe->get("python").ends_with("does not answer")))
           verdict.findings.push_back({Severity::fault, probe->get("host"),
                                       "the package horovod in the program's Python", probe->get("python"),
                                       "module load horovod, or activate the environment that it is installed in"});

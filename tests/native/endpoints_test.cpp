@@ -1,14 +1,11 @@
-#include "connections/tcp/endpoints.hpp"
+#include "native/posix/endpoints.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace hvd::connections::tcp {
+namespace hvd::posix {
 namespace {
-
-using posix::Interface;
-using posix::TcpAddress;
 
 TcpAddress address(const char* text) {
   return TcpAddress::parse(std::string(text).find(':') == std::string::npos ? std::string(text) + ":0"
@@ -18,7 +15,7 @@ TcpAddress address(const char* text) {
 
 // The interfaces of a compute node: a management network, a fast network, bridges of containers, an unplugged cable.
 std::vector<Interface> a_node() {
-  auto make = [](const char* name, bool is_running, std::vector<posix::InterfaceAddress> addresses) {
+  auto make = [](const char* name, bool is_running, std::vector<InterfaceAddress> addresses) {
     Interface interface;
     interface.name = name;
     interface.is_running = is_running;
@@ -36,7 +33,7 @@ std::vector<Interface> a_node() {
           make("usb0", true, {{address("fe80::2"), 64}})};
 }
 
-std::string hosts(const std::vector<posix::InterfaceAddress>& addresses) {
+std::string hosts(const std::vector<InterfaceAddress>& addresses) {
   std::string text;
   for (const auto& entry : addresses) text += (text.empty() ? "" : " ") + entry.address.host();
   return text;
@@ -118,5 +115,18 @@ TEST(Interfaces, of_this_host_have_loopback_among_them) {
   EXPECT_TRUE(has_loopback);
 }
 
+TEST(Endpoints, that_were_listened_on_take_connections_at_ports_of_the_range) {
+  auto sockets = listen_for_peers("lo", {});
+  ASSERT_TRUE(sockets) << sockets.error().message;
+  auto endpoints = parse_endpoints(sockets->endpoints);
+  ASSERT_EQ(endpoints.size(), sockets->sockets.size());
+  ASSERT_FALSE(endpoints.empty());
+  // The port is taken now, and it is the only one of this range.
+  const PortRange one{endpoints[0].port(), endpoints[0].port()};
+  auto none = listen_for_peers("lo", one);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("no port of it is free"), std::string::npos) << none.error().message;
+}
+
 }  // namespace
-}  // namespace hvd::connections::tcp
+}  // namespace hvd::posix

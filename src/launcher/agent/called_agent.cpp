@@ -1,0 +1,209 @@
+#include "launcher/agent/called_agent.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "base/environment.hpp"
+#include "base/sha256.hpp"
+#include "launcher/agent/remote_agent.hpp"
+#include "native/posix/endpoints.hpp"
+#include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
+#include "native/posix/random.hpp"
+#include "native/posix/tcp_socket.hpp"
+#include "native/posix/text_file.hpp"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t secret_bytes = 64;
+constexpr milliseconds time_to_connect{10000}, time_for_an_address{3000}, time_for_a_secret{2000};
+constexpr int unreachable = 255;  // as ssh ends
+
+int complain(const std::string& message) {
+  std::fprintf(stderr, "%s\n", message.c_str());
+  return unreachable;
+}
+
+bool wait_until(int descriptor, short event, Deadline deadline) {
+  pollfd ready{descriptor, event, 0};
+  return ::poll(&ready, 1, static_cast<int>(std::min<milliseconds>(deadline.left(), std::chrono::hours(1)).count())) >
+         0;
+}
+
+// Reads the secret that the other end shows. A stranger is not waited for.
+bool shows(int socket, const std::string& secret) {
+  const Deadline deadline = Deadline::after(time_for_a_secret);
+  std::string shown;
+  while (shown.size() < secret.size() && wait_until(socket, POLLIN, deadline)) {
+    char chunk[secret_bytes];
+    ssize_t count = ::recv(socket, chunk, secret.size() - shown.size(), 0);
+    if (count <= 0) return false;
+    shown.append(chunk, static_cast<std::size_t>(count));
+  }
+  return are_equal_secrets(as_bytes(shown), as_bytes(secret));
+}
+
+// The file is there for as long as this object.
+class CallFile {
+ public:
+  CallFile(const Environment& environment, const std::string& text) {
+    std::string folder = environment.get("HOROVOD_SHARED_DIR").value_or("");
+    if (folder.empty()) folder = environment.get("HOME").value_or(".");
+    path_ = folder + "/.horovod-call-" + posix::random_hex(8);
+    posix::FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    is_written_ = file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  }
+  CallFile(const CallFile&) = delete;
+  CallFile& operator=(const CallFile&) = delete;
+  ~CallFile() { ::unlink(path_.c_str()); }
+  bool is_written() const { return is_written_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool is_written_ = false;
+};
+
+Result<pid_t> start(const std::vector<std::string>& command) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);  // standard output is for messages
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_t process = 0;
+  int failed = ::posix_spawnp(&process, words[0], &actions, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return system_error(command[0] + " cannot be executed", failed);
+  return process;
+}
+
+// Waits for the agent, for as long as pbsdsh lives. horovodrun ends the waiting by ending us.
+posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const std::string& secret, pid_t pbsdsh) {
+  for (;;) {
+    posix::FileDescriptor caller = posix::accept_from_any(sockets.sockets, Deadline::after(milliseconds(200)));
+    if (caller && shows(caller.get(), secret)) return caller;
+    if (!caller && ::waitpid(pbsdsh, nullptr, WNOHANG) == pbsdsh) return {};
+  }
+}
+
+// Carries bytes one way as they come. False at their end.
+bool carry(int from, int to) {
+  std::array<char, 64 << 10> chunk;
+  ssize_t count = ::read(from, chunk.data(), chunk.size());
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  for (ssize_t at = 0; at < count;) {
+    ssize_t written = ::write(to, chunk.data() + at, static_cast<std::size_t>(count - at));
+    if (written > 0) at += written;
+    else if (errno == EAGAIN) (void)wait_until(to, POLLOUT, Deadline::never());
+    else if (errno != EINTR) return false;
+  }
+  return count > 0;
+}
+
+void carry_messages(int socket) {
+  bool is_heard = true;
+  for (;;) {
+    pollfd ready[] = {{is_heard ? STDIN_FILENO : -1, POLLIN, 0}, {socket, POLLIN, 0}};
+    ::poll(ready, 2, -1);
+    if (is_heard && ready[0].revents != 0 && !carry(STDIN_FILENO, socket)) {
+      is_heard = false;
+      ::shutdown(socket, SHUT_WR);
+    }
+    if (ready[1].revents != 0 && !carry(socket, STDOUT_FILENO)) return;
+  }
+}
+
+}  // namespace
+
+int task_number_of(const std::string& host, const std::string& node_file_text) {
+  auto short_name = [](const std::string& name) { return name.substr(0, name.find('.')); };
+  std::istringstream lines(node_file_text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line); ++number)
+    if (line == host || short_name(line) == short_name(host)) return number;
+  return -1;
+}
+
+int run_pbsdsh_line(int count, char** arguments) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const Environment environment = Environment::of_this_process();
+  const std::vector<std::string> words(arguments, arguments + count);
+  if (words.size() != 6) return complain("a line to an agent was started with other arguments than expected");
+  Environment network = environment;
+  if (words[0] != "-") network.set("HOROVOD_GLOO_IFACE", words[0]);
+  if (words[1] != "-") network.set("HOROVOD_PORT_RANGE", words[1]);
+  std::vector<std::string> warnings;
+  auto config = Config::from(network, warnings);
+  if (!config) return complain(config.error().message);
+  auto node_file = posix::read_text(environment.get("PBS_NODEFILE").value_or("PBS_NODEFILE"));
+  if (!node_file) return complain(node_file.error().message);
+  const int number = task_number_of(words[2], *node_file);
+  if (number < 0) return complain("PBS_NODEFILE does not have the host " + words[2]);
+  auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
+  if (!sockets) return complain(sockets.error().message);
+  const std::string secret = posix::random_hex(secret_bytes / 2);
+  posix::FileDescriptor socket;
+  pid_t pbsdsh = 0;
+  {
+    CallFile file(environment, sockets->endpoints + "\n" + secret);
+    if (!file.is_written())
+      return complain(file.path() + " cannot be written; HOROVOD_SHARED_DIR names a folder that all hosts see");
+    auto started =
+        start({"pbsdsh", "-n", std::to_string(number), "--", words[3], called_agent_flag, file.path(), words[5]});
+    if (!started) return complain(started.error().message);
+    pbsdsh = *started;
+    socket = wait_for_agent(*sockets, secret, pbsdsh);
+  }
+  if (!socket) return complain("pbsdsh has ended, and no agent has called");
+  (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
+  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));  // the lifeline tells who is lost
+  carry_messages(socket.get());
+  socket.reset();
+  while (::waitpid(pbsdsh, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return 0;
+}
+
+int run_called_agent(const std::string& file, milliseconds grace) {
+  auto text = posix::read_text(file);
+  const std::size_t line = text ? text->find('\n') : std::string::npos;
+  if (line == std::string::npos || text->size() < line + 1 + secret_bytes)
+    return complain(posix::host_name() + ": " + file +
+                    " does not say where to call: " + (text ? "it is cut" : text.error().message) +
+                    "; HOROVOD_SHARED_DIR names a folder that all hosts see");
+  const std::string secret = text->substr(line + 1, secret_bytes);
+  auto here = posix::interfaces();
+  auto own = here ? posix::usable_addresses(*here, "") : Result<std::vector<posix::InterfaceAddress>>(here.error());
+  const Deadline deadline = Deadline::after(time_to_connect);
+  posix::FileDescriptor socket = posix::connect_to_nearest(
+      text->substr(0, line), own ? *own : std::vector<posix::InterfaceAddress>(), time_for_an_address, deadline);
+  if (!socket ||
+      ::send(socket.get(), secret.data(), secret.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(secret.size()))
+    return complain(posix::host_name() + ": no connection to " + text->substr(0, line) +
+                    " (--network-interfaces, HOROVOD_PORT_RANGE)");
+  ::dup2(socket.get(), STDIN_FILENO);
+  ::dup2(socket.get(), STDOUT_FILENO);
+  socket.reset();
+  return run_remote_agent(grace);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,115 @@
+#include "launcher/staging/filter_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+namespace hvd::launcher::staging {
+namespace {
+
+constexpr int pipe_bytes = 1 << 20;
+
+struct Pipe {
+  posix::FileDescriptor read, write;
+};
+
+Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("no pipe to unpack with (see ulimit -n)", errno);
+  ::fcntl(ends[0], F_SETPIPE_SZ, pipe_bytes);  // if it may not be that large, it stays as it is
+  return Pipe{posix::FileDescriptor(ends[0]), posix::FileDescriptor(ends[1])};
+}
+
+void never_block(int descriptor) {
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+}
+
+}  // namespace
+
+Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& command, bool has_output) {
+  FilterProcess process;
+  process.name_ = command[0];
+  auto input = make_pipe(), output = has_output ? make_pipe() : Result<Pipe>(Pipe{});
+  if (!input) return input.error();
+  if (!output) return output.error();
+  // A file, so that the program never waits for us to read its complaints.
+  process.errors_ = posix::FileDescriptor(::memfd_create("complaints", MFD_CLOEXEC));
+  if (!process.errors_) return system_error("memfd_create", errno);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, input->read.get(), STDIN_FILENO);
+  if (has_output) ::posix_spawn_file_actions_adddup2(&actions, output->write.get(), STDOUT_FILENO);
+  else ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, process.errors_.get(), STDERR_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  int failed = ::posix_spawnp(&process.process_, words[0], &actions, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed == ENOENT)
+    return Error(ErrorCode::unsupported,
+                 "the program " + command[0] + " is not there, which has to unpack it: install it, or pack without it");
+  if (failed != 0) return system_error(command[0] + " cannot be executed", failed);
+  process.input_ = std::move(input->write);
+  process.output_ = std::move(output->read);
+  if (has_output) never_block(process.output_.get());
+  return process;
+}
+
+FilterProcess::FilterProcess(FilterProcess&& other) noexcept
+    : name_(std::move(other.name_)),
+      process_(std::exchange(other.process_, 0)),
+      input_(std::move(other.input_)),
+      output_(std::move(other.output_)),
+      errors_(std::move(other.errors_)) {}
+
+FilterProcess::~FilterProcess() {
+  if (process_ <= 0) return;
+  ::kill(process_, SIGKILL);
+  (void)end();
+}
+
+void FilterProcess::make_input_non_blocking() const {
+  never_block(input_.get());
+}
+
+bool FilterProcess::write(ConstBytes bytes) const {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(input_.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+std::string FilterProcess::end() {
+  input_.reset();
+  output_.reset();
+  int status = 0;
+  while (process_ > 0 && ::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  }
+  process_ = 0;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : complaint();
+}
+
+// tar says last that it has failed, and first why.
+std::string FilterProcess::complaint() const {
+  std::array<char, 2000> text{};
+  ssize_t count = ::pread(errors_.get(), text.data(), text.size(), 0);
+  std::string_view said(text.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  while (said.starts_with('\n')) said.remove_prefix(1);
+  said = said.substr(0, said.find('\n'));
+  return said.empty() ? name_ + " failed" : std::string(said);
+}
+
+}  // namespace hvd::launcher::staging

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""horovodrun --stage over virtual nodes, each with a /tmp of its own. staging_test.py BUILD [Class.test]
+
+The archive lies in the /tmp of n1 alone, so what arrives on the others came over the network. No test sleeps.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from virtual_nodes import HERE, NODES, enter
+from cluster_harness import BUILD, HOROVODRUN
+
+DOCS = os.path.join(HERE, "..", "..", "docs", "launching.md")
+ALL = ("n1", "n2", "n3")
+THREE = ("-np", "4", "-H", "n1:1,n2:2,n3:1")
+PLACE = "/tmp/horovod-environments-0"
+# What the ranks run: it says where its environment lies. The other file makes the archive longer than a block.
+TOOL = "#!/bin/sh\necho $(hostname) $VIRTUAL_ENV$CONDA_PREFIX\n"
+FILLER_MEBIBYTES = 3
+REPAIR = '#!/bin/sh\necho repaired > "$(dirname "$0")/../repaired"\n'
+
+
+def on(node, script):
+    return subprocess.run([NODES, "on", node, "sh", "-ec", script], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout
+
+
+def run(*command, stdin="", **environment):
+    return subprocess.run([NODES, "on", "n1", *command], env=dict(os.environ, **environment), input=stdin,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+
+
+class Staging(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="staging-", dir=os.path.join(BUILD, "tests"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        for node in ALL:
+            on(node, f"rm -rf {PLACE} /tmp/env.* && mkdir -p /tmp/small")
+
+    def pack(self, name="env.tar.gz", flags="-z", links=(), **more):
+        """Puts an archive of an environment into the /tmp of n1, and returns its path there."""
+        content = os.path.join(self.folder, "content")
+        shutil.rmtree(content, ignore_errors=True)
+        files = {"bin/tool": TOOL, "lib/filler": "x" * 63, **more}
+        for path, text in files.items():
+            path = os.path.join(content, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(path, 0o755)
+        with open(os.path.join(content, "lib", "filler"), "wb") as file:
+            file.write(os.urandom(FILLER_MEBIBYTES << 20))
+        for path, target in links:
+            os.symlink(target, os.path.join(content, path))
+        on("n1", f"tar -c {flags} -f /tmp/{name} -C {content} .")
+        return f"/tmp/{name}"
+
+    def stage(self, archive, *flags, before=(), command=("tool",), **environment):
+        return run(*before, HOROVODRUN, *(flags or THREE), "--stage", archive, *command, **environment)
+
+    def check(self, result, expected):
+        """The ranks ran on these nodes, in an environment that lies there."""
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        said = sorted(re.findall(r"^\[(\d)\]<stdout>:(\w+) (.*)$", result.stdout, re.M))
+        self.assertEqual([(int(rank), node) for rank, node, _ in said], list(enumerate(expected)), result.stdout)
+        for _, _, place in said:
+            self.assertRegex(place, PLACE + "/[0-9a-f]{32}/content")
+
+    def staged_on(self, node):
+        return on(node, f"ls {PLACE} 2>/dev/null || true").split()
+
+    FOUR = ["n1", "n2", "n2", "n3"]
+
+    def test_brings_the_environment_to_all_nodes_and_finds_it_there_again(self):
+        archive = self.pack(links=[("bin/python3", "/usr/bin/python3"), ("lib64", "lib")])
+        first = self.stage(archive, *THREE, "--verbose")
+        self.check(first, self.FOUR)
+        self.assertIn("brought to 3 of 3 nodes", first.stderr)
+        on("n2", f"rm -rf {PLACE}")
+        again = self.stage(archive, *THREE, "--verbose")
+        self.check(again, self.FOUR)
+        self.assertIn("brought to 1 of 3 nodes", again.stderr)
+        self.assertEqual({tuple(self.staged_on(node)) for node in ALL}, {tuple(self.staged_on("n1"))})
+        on("n1", f"touch {archive}")  # it has to be read again, and is the same
+        self.check(self.stage(archive), self.FOUR)
+        self.assertEqual(len(self.staged_on("n3")), 1)
+        self.check(self.stage(archive, *THREE, "--stage-remove"), self.FOUR)
+        self.assertEqual([self.staged_on(node) for node in ALL], [[], [], []])
+
+    def test_repairs_what_conda_pack_leaves_open(self):
+        archive = self.pack("env.tar.zst", "--zstd", **{"bin/conda-unpack": REPAIR, "conda-meta/history": ""})
+        result = self.stage(archive, *THREE, command=("sh", "-c", "cat $CONDA_PREFIX/repaired && tool"))
+        self.assertEqual(result.stdout.count(">:repaired"), 4, result.stdout + result.stderr)
+
+    def test_under_slurm(self):
+        archive = self.pack()
+        on("n1", f"cp {archive} {self.folder}/env.tar.gz")
+        result = run("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2", HOROVODRUN, "-np", "4", "--stage",
+                     f"{self.folder}/env.tar.gz", "tool")
+        self.check(result, ["n1", "n1", "n2", "n2"])
+
+    def test_under_an_mpiexec(self):
+        if not shutil.which("mpiexec.hydra"):
+            self.skipTest("mpiexec.hydra is not installed (tests/cluster/nodes prepare)")
+        result = self.stage(self.pack(), "--mpi", *THREE, HOROVOD_MPIEXEC="mpiexec.hydra",
+                            HOROVOD_PLUGIN_PATH=os.path.join(BUILD, "lib"))
+        self.check(result, self.FOUR)
+
+    def test_two_jobs_at_once(self):
+        archive = self.pack()
+        jobs = [subprocess.Popen([NODES, "on", "n1", HOROVODRUN, *THREE, "--stage", archive, "tool"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        for job in jobs:
+            output, errors = job.communicate(timeout=120)
+            self.assertEqual((job.returncode, output.count(PLACE)), (0, 4), output + errors)
+        self.assertEqual([len(self.staged_on(node)) for node in ALL], [1, 1, 1])
+
+    def refused(self, result, code, *texts):
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertNotIn("/content", result.stdout)
+        self.assertIn("[HVD1012]", result.stderr)
+        for text in texts:
+            self.assertIn(text, result.stderr)
+        for node in ALL:
+            self.assertEqual(self.staged_on(node), [], node)
+
+    def test_a_node_without_room_is_named(self):
+        on("n2", "mount -t tmpfs -o size=1m tmpfs /tmp/small")
+        result = self.stage(self.pack(), *THREE, "--stage-to", "/tmp/small")
+        on("n2", "umount /tmp/small")
+        self.refused(result, 1, "n2: /tmp/env.tar.gz is not staged: there is no room", "need 3.0 MiB, free are 1.0 MiB",
+                     "FIRST FAILURE: rank 1 on host n2 ")
+
+    def test_what_is_no_environment_is_refused(self):
+        self.refused(self.stage("/tmp/env.none"), 2, "cannot be read")
+        on("n1", "head -c 100000 /dev/urandom > /tmp/env.random")
+        self.refused(self.stage("/tmp/env.random"), 2, "found a file of another kind")
+        archive = self.pack()
+        on("n1", f"head -c 1000000 {archive} > /tmp/env.cut")
+        self.refused(self.stage("/tmp/env.cut"), 1, "is not staged: it is damaged: gzip: ", "FIRST FAILURE",
+                     "on host n1")
+        for flags, text in (("-P -zf /tmp/env.bad /etc/hostname", "which is absolute"),
+                            ("-P -zf /tmp/env.bad -C /usr/bin ../../etc/hostname", "which leaves the folder")):
+            on("n1", f"tar -c {flags}")
+            self.refused(self.stage("/tmp/env.bad"), 1, text)
+        self.refused(self.stage(self.pack(links=[("lib/all", "/usr/lib")])), 1, "leads out of the folder, to /usr/lib")
+
+    def test_an_environment_that_is_removed_meanwhile_is_missed_by_name(self):
+        archive = self.pack()
+        self.check(self.stage(archive), self.FOUR)
+        digest = self.staged_on("n1")[0]
+        result = run(HOROVODRUN, "-np", "1", HOROVODRUN, "--as-rank-in-staged-environment", "0" * 32, "-", "tool")
+        self.assertEqual(result.returncode, 126)
+        self.assertIn("is not there any more", result.stderr)
+        self.assertEqual(self.staged_on("n1"), [digest])
+
+    def test_preflight_looks_at_the_staged_environment(self):
+        archive = self.pack(**{"bin/python3": "#!/bin/sh\nexit 9\n"})
+        result = self.stage(archive, *THREE, "--preflight=only", command=("python3", "train.py"))
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, f"python +FAULT .*{PLACE}/.*/bin/python3 does not answer")
+
+    def test_the_script_of_its_page_runs(self):
+        with open(DOCS, encoding="utf-8") as file:
+            script = re.search(r"```sh staged\n(.*?)```", file.read(), re.DOTALL)[1]
+        for name, target in (("python3", sys.executable), ("horovodrun", HOROVODRUN)):
+            os.symlink(target, os.path.join(self.folder, name))
+        with open(os.path.join(self.folder, "train.py"), "w", encoding="utf-8") as file:
+            file.write("import os, sys\nprint('trained in', sys.prefix)\n")
+        result = run("sh", "-ec", f"cd {self.folder}\nexport PATH={self.folder}:$PATH\n" + script)
+        self.assertEqual(result.stdout.count(f"trained in {PLACE}"), 2, result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    enter(3, BUILD, [BUILD, *sys.argv[1:]])
+    unittest.main()

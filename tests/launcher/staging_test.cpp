@@ -1,0 +1,310 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "in_own_folder.hpp"
+#include "launcher/staging/chain.hpp"
+#include "launcher/staging/environments.hpp"
+#include "launcher/staging/staged_rank.hpp"
+#include "launcher/staging/stager.hpp"
+#include "launcher/staging/unpacker.hpp"
+
+namespace hvd::launcher::staging {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A member of a tar archive in the form ustar, with its content.
+std::string member(const std::string& path, char type, const std::string& content = "", const std::string& link = "") {
+  std::string header(512, '\0');
+  header.replace(0, path.size(), path);
+  header.replace(100, 7, "0000755");
+  header.replace(108, 7, "0000000");
+  header.replace(116, 7, "0000000");
+  char size[13];
+  std::snprintf(size, sizeof size, "%011o", static_cast<unsigned>(content.size()));
+  header.replace(124, 11, size);
+  header.replace(136, 11, "00000000000");
+  header.replace(148, 8, "        ");
+  header[156] = type;
+  header.replace(157, link.size(), link);
+  header.replace(257, 8,
+                 std::string("ustar\0"
+                             "00",
+                             8));
+  unsigned sum = 0;
+  for (char each : header) sum += static_cast<unsigned char>(each);
+  std::snprintf(size, sizeof size, "%06o", sum);
+  header.replace(148, 7, std::string(size, 6) + '\0');
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+std::string file(const std::string& path, const std::string& content = "#!/bin/sh\n") {
+  return member(path, '0', content);
+}
+
+std::string link(const std::string& path, const std::string& target) {
+  return member(path, '2', "", target);
+}
+
+std::string the_end() {
+  return std::string(1024, '\0');
+}
+
+// What the check says about an archive that comes in pieces of this size; empty: nothing.
+std::string fault_in(const std::string& archive, std::size_t piece) {
+  TarCheck check;
+  for (std::size_t at = 0; at < archive.size(); at += piece)
+    if (auto added = check.add(as_bytes(std::string_view(archive).substr(at, piece))); !added)
+      return added.error().message;
+  auto finished = check.finish();
+  return finished ? "" : finished.error().message;
+}
+
+void expect_fault(const std::string& archive, const std::string& text) {
+  for (std::size_t piece : {std::size_t{1}, std::size_t{700}, std::size_t{1} << 20})
+    EXPECT_NE(fault_in(archive, piece).find(text), std::string::npos) << fault_in(archive, piece) << " lacks " << text;
+}
+
+TEST(TarCheck, lets_an_environment_pass) {
+  const std::string archive = member("./", '5') + file("./bin/tool") + link("bin/python", "/usr/bin/python3.11") +
+                              link("bin/python3", "python") + link("lib64", "lib") + link("lib/a/b", "../../bin/tool") +
+                              member("lib/hard", '1', "", "bin/tool") + the_end();
+  for (std::size_t piece : {std::size_t{1}, std::size_t{700}, std::size_t{1} << 20})
+    EXPECT_EQ(fault_in(archive, piece), "");
+}
+
+TEST(TarCheck, refuses_what_leaves_the_folder) {
+  expect_fault(file("bin/a") + file("/etc/passwd") + the_end(), "absolute");
+  expect_fault(file("lib/../../a") + the_end(), "leaves the folder");
+  expect_fault(member("a", '1', "", "../b") + the_end(), "hard link");
+  expect_fault(member("a", '1', "", "/etc/passwd") + the_end(), "absolute");
+  expect_fault(link("lib", "/usr/lib") + the_end(), "its link lib leads out");
+  expect_fault(link("lib/a", "../../b") + the_end(), "its link lib/a leads out");
+  expect_fault(link("d", "x") + file("d/evil") + the_end(), "through the link d");
+  expect_fault(member("dev/sda", '4') + the_end(), "neither file, folder nor link");
+}
+
+TEST(TarCheck, refuses_links_that_lead_out_together) {
+  expect_fault(link("p/q/up", "../..") + link("out", "p/q/up/../x") + the_end(), "its link out leads out");
+  EXPECT_EQ(fault_in(link("a", "b") + link("b", "a") + the_end(), 512), "");  // a circle leads nowhere
+}
+
+TEST(TarCheck, reads_names_that_come_in_members_of_their_own) {
+  const std::string name(200, 'n');
+  expect_fault(member("././@LongLink", 'L', "../" + name) + file("short") + the_end(), "leaves the folder");
+  expect_fault(member("././@LongLink", 'K', "/" + name) + link("short", "lib") + the_end(), "leads out");
+  expect_fault(member("pax", 'x', "19 path=/etc/shadow\n") + file("short") + the_end(), "an extended header");
+  expect_fault(member("pax", 'x', "20 path=/etc/shadow\n") + file("short") + the_end(), "absolute");
+  EXPECT_EQ(fault_in(member("././@LongLink", 'L', "lib/" + name) + file("short") + the_end(), 512), "");
+}
+
+TEST(TarCheck, refuses_what_is_damaged_or_cut) {
+  std::string archive = file("bin/a", std::string(5000, 'a'));
+  expect_fault(archive.substr(0, 3000), "in the middle of a member");
+  archive[3] = 'x';
+  expect_fault(archive, "wrong checksum");
+  expect_fault(std::string(1024, '\0'), "nothing in it");
+  expect_fault("no archive at all", "in the middle");
+}
+
+class Staging : public testing::InOwnFolder {
+ protected:
+  Staging() { ::signal(SIGPIPE, SIG_IGN); }
+  ~Staging() override { ::signal(SIGPIPE, SIG_DFL); }
+
+  std::string in_own(const std::string& name) { return folder_ + "/" + name; }
+
+  Status unpack(const std::string& bytes, const std::string& packing, std::uint64_t room = 1 << 30) {
+    const std::string content = in_own("content");
+    fs::remove_all(content);
+    fs::create_directory(content);
+    auto unpacker = Unpacker::start({content, packing, room});
+    if (!unpacker) return unpacker.error();
+    for (std::size_t at = 0; at < bytes.size(); at += 3000)
+      HVD_RETURN_IF_ERROR((*unpacker)->add(as_bytes(std::string_view(bytes).substr(at, 3000))));
+    return (*unpacker)->finish();
+  }
+
+  std::string packed(const std::string& bytes, const std::string& command) {
+    std::ofstream(in_own("in"), std::ios::binary) << bytes;
+    EXPECT_EQ(std::system((command + " < " + in_own("in") + " > " + in_own("out")).c_str()), 0);
+    std::ifstream out(in_own("out"), std::ios::binary);
+    return {std::istreambuf_iterator<char>(out), {}};
+  }
+
+  Environments environments() { return Environments::in(folder_, "/nowhere").value(); }
+
+  ArchiveState archive(const std::string& name, const std::string& content) {
+    std::ofstream(in_own(name)) << content;
+    return ArchiveState::of(in_own(name)).value();
+  }
+
+  Kept publish(const Environments& place, const std::string& digest, const ArchiveState& of) {
+    auto unpacking = place.begin();
+    fs::create_directory(unpacking.value().content + "/bin");
+    return std::move(place.publish(std::move(*unpacking), digest, of, "job").value());
+  }
+};
+
+TEST_F(Staging, unpacks_what_tar_and_the_usual_programs_have_packed) {
+  const std::string large(3 << 20, 'x'), archive = file("bin/tool") + file("lib/large", large) + the_end();
+  for (const auto& [packing, command] : std::vector<std::pair<std::string, std::string>>{
+           {"none", "cat"}, {"gzip", "gzip"}, {"zstd", "zstd -q"}, {"xz", "xz -1"}, {"bzip2", "bzip2"}}) {
+    const std::string bytes = packed(archive, command);
+    EXPECT_EQ(packing_of(bytes).value(), packing);
+    auto done = unpack(bytes, packing);
+    ASSERT_TRUE(done) << packing << ": " << done.error().message;
+    EXPECT_EQ(fs::file_size(in_own("content/lib/large")), large.size());
+    EXPECT_EQ(::access(in_own("content/bin/tool").c_str(), X_OK), 0);
+  }
+}
+
+TEST_F(Staging, says_what_is_wrong_with_an_archive) {
+  EXPECT_NE(packing_of("PK\3\4 of another kind").error().message.find("another kind"), std::string::npos);
+  std::string bytes = packed(file("bin/a", std::string(200000, 'a')) + the_end(), "gzip -1");
+  auto cut = unpack(bytes.substr(0, bytes.size() / 2), "gzip");
+  ASSERT_FALSE(cut);
+  EXPECT_NE(cut.error().message.find("damaged: gzip"), std::string::npos) << cut.error().message;
+  bytes[bytes.size() - 6] ^= 1;
+  auto wrong = unpack(bytes, "gzip");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("crc error"), std::string::npos) << wrong.error().message;
+  auto evil = unpack(packed(file("../evil") + the_end(), "gzip"), "gzip");
+  ASSERT_FALSE(evil);
+  EXPECT_FALSE(fs::exists(in_own("evil")));
+}
+
+TEST_F(Staging, says_how_much_room_is_needed_and_how_much_is_there) {
+  const std::string archive = file("a", std::string(3 << 20, 'a')) + file("b", std::string(2 << 20, 'b')) + the_end();
+  auto done = unpack(packed(archive, "gzip"), "gzip", 1 << 20);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message.find("need 5.0 MiB, free are 1.0 MiB"), std::string::npos) << done.error().message;
+}
+
+TEST_F(Staging, knows_an_archive_again_until_it_is_changed) {
+  auto place = environments();
+  const ArchiveState state = archive("env.tar", "first");
+  EXPECT_EQ(place.digest_of(state), "");
+  Kept kept = publish(place, "0123", state);
+  EXPECT_EQ(kept.prefix, place.folder() + "/0123/content");
+  EXPECT_EQ(place.digest_of(state), "0123");
+  EXPECT_EQ(place.digest_of(archive("env.tar", "second one")), "");
+  EXPECT_FALSE(place.use("4567"));
+}
+
+TEST_F(Staging, lets_two_jobs_stage_the_same_archive_at_once) {
+  auto place = environments();
+  const ArchiveState state = archive("env.tar", "x"), copy = archive("copy.tar", "x");
+  auto one = place.begin(), other = place.begin();
+  for (const auto& each : {&*one, &*other}) fs::create_directories(each->content + "/env/bin");
+  auto first = place.publish(std::move(*one), "0123", state, "job 1");
+  auto second = place.publish(std::move(*other), "0123", copy, "job 2");
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(first->prefix, place.folder() + "/0123/content/env");
+  EXPECT_EQ(second->prefix, first->prefix);
+  EXPECT_EQ(place.digest_of(copy), "0123");
+  EXPECT_EQ(std::distance(fs::directory_iterator(place.folder()), {}), 1);
+}
+
+TEST_F(Staging, removes_only_what_nobody_uses) {
+  auto place = environments();
+  const ArchiveState state = archive("env.tar", "x");
+  {
+    Kept kept = publish(place, "0123", state);
+    place.remove("0123", "job");
+    EXPECT_TRUE(place.use("0123"));  // a rank uses it
+  }
+  place.remove("0123", "another job");
+  EXPECT_TRUE(place.use("0123"));  // somebody has wanted it since
+  place.remove_old("");
+  EXPECT_TRUE(place.use("0123"));  // that was just now
+  const timespec long_ago[2] = {{1000000000, 0}, {1000000000, 0}};
+  ::utimensat(AT_FDCWD, (place.folder() + "/0123/last-use").c_str(), long_ago, 0);
+  place.remove_old("0123");
+  EXPECT_TRUE(place.use("0123"));  // it is the one that is wanted now
+  place.remove_old("4567");
+  EXPECT_FALSE(place.use("0123"));
+  EXPECT_TRUE(fs::is_empty(place.folder()));
+}
+
+TEST_F(Staging, replaces_an_environment_that_was_never_made_ready) {
+  auto place = environments();
+  fs::create_directories(place.folder() + "/0123/content/bin");
+  EXPECT_FALSE(place.use("0123"));
+  publish(place, "0123", archive("env.tar", "x"));
+  EXPECT_TRUE(place.use("0123"));
+}
+
+TEST_F(Staging, does_not_use_a_folder_that_others_may_write_to) {
+  auto place = environments();
+  ::chmod(place.folder().c_str(), 0777);
+  auto refused = Environments::in(folder_, "/nowhere");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("this user alone"), std::string::npos) << refused.error().message;
+}
+
+TEST_F(Staging, refuses_an_archive_without_an_environment) {
+  auto place = environments();
+  auto unpacking = place.begin();
+  fs::create_directories(unpacking.value().content + "/src");
+  auto published = place.publish(std::move(*unpacking), "0123", archive("env.tar", "x"), "job");
+  ASSERT_FALSE(published);
+  EXPECT_NE(published.error().message.find("no folder bin"), std::string::npos) << published.error().message;
+}
+
+TEST_F(Staging, neighbours_pass_blocks_on_and_drop_strangers) {
+  auto listening = posix::listen_for_peers("lo", {});
+  ASSERT_TRUE(listening);
+  posix::PeerSockets sockets = std::move(*listening);
+  const std::string secret(secret_bytes, 's'), other(secret_bytes, 'o');
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  auto stranger = Neighbour::dial("n2", sockets.endpoints, {}, other, deadline);
+  ASSERT_TRUE(stranger);
+  std::thread sender([&] {
+    auto next = Neighbour::dial("n2", sockets.endpoints, {}, secret, deadline);
+    ASSERT_TRUE(next);
+    Buffer block(block_bytes, std::byte{7});
+    for (int count = 0; count < 20; ++count) EXPECT_TRUE(next->send(block));
+    EXPECT_TRUE(next->send_end(sha256(as_bytes("all"))));
+  });
+  auto before = Neighbour::wait_for("n1", sockets, secret, deadline);
+  ASSERT_TRUE(before);
+  Digest digest{};
+  std::size_t bytes = 0;
+  for (;;) {
+    auto block = before->receive(digest);
+    ASSERT_TRUE(block) << block.error().message;
+    if (block->empty()) break;
+    bytes += block->size();
+  }
+  sender.join();
+  EXPECT_EQ(bytes, 20 * block_bytes);
+  EXPECT_EQ(digest, sha256(as_bytes("all")));
+  auto lost = before->receive(digest);
+  ASSERT_FALSE(lost);
+  EXPECT_TRUE(lost.error().is_a_consequence);
+}
+
+TEST(StagedRank, is_told_by_a_line_and_a_command) {
+  auto staged = staged_in("3: horovod-staged: 0123abcd 4 2\r");
+  ASSERT_TRUE(staged);
+  EXPECT_EQ(staged->digest, "0123abcd");
+  EXPECT_EQ(staged->nodes, 4);
+  EXPECT_EQ(staged->new_nodes, 2);
+  EXPECT_FALSE(staged_in("hello"));
+  const auto command = in_staged_environment("/bin/horovodrun", "0123", "", {"python", "train.py"});
+  EXPECT_EQ(words_of_staging(command), command.size() - 2);
+  EXPECT_EQ(words_of_staging({"python", "train.py"}), 0u);
+}
+
+}  // namespace
+}  // namespace hvd::launcher::staging
