@@ -35,7 +35,7 @@ namespace {
 }
 
 // Joins the lines of a text and leaves out blank ones. If there are many lines, only the last ones are returned.
-std::string in_one_line(const std::string& text) {
+std::string end_in_one_line(const std::string& text) {
   constexpr std::size_t longest = 600;
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -98,7 +98,7 @@ std::string HostLink::how_to_try() const {
 
 std::string HostLink::why_not(const std::string& program) const {
   if (is_waiting()) return "there was no time left to reach for it, since others did not answer";
-  std::string said = in_one_line(complaints);
+  std::string said = end_in_one_line(complaints);
   std::string said_so = said.empty() ? "" : " (" + said + ")";
   std::string other = channel.other_greeting(greeting_beginning);
   if (!other.empty())
