@@ -21,11 +21,11 @@ launch=(horovodrun -np 4)
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python examples/digits/train.py --epochs 400 --checkpoints digits-checkpoints &
 ranks=$!
-while true; do
-  wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+while kill -0 "$ranks" 2>/dev/null; do
+  wait "$ranks"  # a signal ends it, too; the ranks go on
 done
+wait "$ranks"  # bash keeps the status of ranks that have ended
+status=$?
 starts=.digits.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-5}" ]; then

@@ -21,11 +21,11 @@ launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" build/release/examples/hvd_example_pi pi.h5 1000000 &
 ranks=$!
-while true; do
-  wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2>/dev/null || break  # a signal had ended the wait; the ranks go on
+while kill -0 "$ranks" 2>/dev/null; do
+  wait "$ranks"  # a signal ends it, too; the ranks go on
 done
+wait "$ranks"  # bash keeps the status of ranks that have ended
+status=$?
 if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
