@@ -10,6 +10,7 @@
 
 #include "api/answer.hpp"
 #include "api/checkpoint_collective.hpp"
+#include "api/checkpoint_entries.hpp"
 #include "api/stops.hpp"
 #include "base/crc32c.hpp"
 #include "base/error_ids.hpp"
@@ -21,7 +22,9 @@
 
 using hvd::ErrorCode;
 using hvd::api::copy_in;
+using hvd::api::element;
 using hvd::api::fail;
+using hvd::api::first_entry_size;
 namespace checkpoint = hvd::checkpoint;
 
 struct hvd_checkpoint {
@@ -74,57 +77,6 @@ hvd::Status hold_lease(const std::string& path) {
 
 hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
   return hvd::hdf5::library(hvd::runtime::environment_with_files());
-}
-
-constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeof(const char*);
-
-hvd_status read_entry(const hvd_checkpoint_entry& given, checkpoint::Entry& entry) {
-  auto invalid = [&](const std::string& what) {
-    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_entry " + entry.path + ": " + what);
-  };
-  if (given.path == nullptr) return invalid("its path is null");
-  entry.path = given.path;
-  if (given.kind != nullptr) entry.kind = given.kind;
-  switch (given.type) {
-    case HVD_ENTRY_GROUP: entry.content = checkpoint::Group{}; return HVD_OK;
-    case HVD_ENTRY_NONE: entry.content = checkpoint::None{}; return HVD_OK;
-    case HVD_ENTRY_BOOL: entry.content = given.integer != 0; return HVD_OK;
-    case HVD_ENTRY_INTEGER: entry.content = std::int64_t{given.integer}; return HVD_OK;
-    case HVD_ENTRY_NUMBER: entry.content = given.number; return HVD_OK;
-    case HVD_ENTRY_TEXT:
-      if (given.text == nullptr) return invalid("its text is null");
-      entry.content = std::string(given.text);
-      return HVD_OK;
-    case HVD_ENTRY_TENSOR: break;
-    default: return invalid("its type is " + std::to_string(given.type) + "; expected an hvd_entry_type");
-  }
-  if (given.dtype == nullptr) return invalid("its dtype is null");
-  if (given.dimensions < 0 || (given.dimensions > 0 && given.shape == nullptr))
-    return invalid("it has " + std::to_string(given.dimensions) + " dimensions, or no shape");
-  checkpoint::Tensor tensor{given.dtype, {}, given.data, given.unit == nullptr ? "" : given.unit};
-  tensor.shape.assign(given.shape, given.shape + given.dimensions);
-  entry.content = std::move(tensor);
-  return HVD_OK;
-}
-
-// Returns the address of an element. The distance of two elements is the struct's size in the caller's header.
-template <typename Struct>
-const Struct* element(const Struct* array, size_t index) {
-  return reinterpret_cast<const Struct*>(reinterpret_cast<const std::byte*>(array) + index * array->struct_size);
-}
-
-hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, checkpoint::State& state) {
-  if (count > 0 && entries == nullptr)
-    return fail(ErrorCode::invalid_argument, "hvd_checkpoint_save got no entries, but their number");
-  state.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    hvd_checkpoint_entry given{};
-    if (hvd_status status = copy_in("hvd_checkpoint_entry", element(entries, i), first_entry_size, given);
-        status != HVD_OK)
-      return status;
-    if (hvd_status status = read_entry(given, state[i]); status != HVD_OK) return status;
-  }
-  return HVD_OK;
 }
 
 hvd_status save_here(const std::string& path, const checkpoint::State& state, const hvd_checkpoint_options& given) {
@@ -297,7 +249,7 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
     if (options != nullptr) status = copy_in("hvd_checkpoint_options", options, sizeof(hvd_checkpoint_options), given);
     if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
     checkpoint::State state;
-    if (status == HVD_OK) status = read_entries(entries, count, state);
+    if (status == HVD_OK) status = hvd::api::read_entries(entries, count, state);
     const auto began = hvd::Clock::now();
     if (status == HVD_OK) status = save_here(path, state, given);
     if (status == HVD_OK) hvd::api::note_write(hvd::Clock::now() - began);

@@ -360,6 +360,12 @@ typedef struct hvd_checkpoint_options {
 HVD_API hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd_checkpoint_entry* entries,
                                        size_t count, const hvd_checkpoint_options* options);
 
+/* Copies the tensors of the entries into `memory`, in their order, each at a multiple of 64 bytes from its start, and
+ * points the entries to the copies. The program may then change its tensors while another thread saves the copies.
+ * An entry whose data is null gets a place for the caller to fill, from the memory of a GPU for instance. *bytes is the
+ * size of `memory` before, and afterwards what the copies need. If `memory` is null, only *bytes is set. Local. */
+HVD_API hvd_status hvd_checkpoint_copy(hvd_checkpoint_entry* entries, size_t count, void* memory, size_t* bytes);
+
 typedef struct hvd_checkpoint hvd_checkpoint; /* a checkpoint that is open for reading */
 
 /* Opens a checkpoint. If the path is a folder, opens the newest complete checkpoint in it. Every byte of the file is

@@ -51,7 +51,7 @@ constexpr std::size_t lane_bytes = 1024;
 
 using LaneTables = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// lane_tables[k][b] is what becomes of a remainder whose byte k is b, and whose other bytes are 0, over a lane of zeros.
+// lane_tables[k][b] is what a lane of zeros makes of a remainder whose byte k is b and whose other bytes are 0.
 constexpr LaneTables make_lane_tables() {
   LaneTables result{};
   for (std::size_t bit = 0; bit < 32; ++bit) {

@@ -7,20 +7,18 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
-#include <thread>
 
 #include "base/crc32c.hpp"
+#include "checkpoint/share.hpp"
 #include "native/posix/file_in_place.hpp"
 #include "native/posix/host_identity.hpp"
-#include "native/posix/thread.hpp"
 
 namespace hvd::checkpoint {
 namespace {
 
 // What is read at a time: it is still in the cache of the core when its checksum is made.
 constexpr std::uint64_t piece_bytes = 256 << 10;
-// More than one, so that a disk has more than one thing to do, and a file system of many servers, too.
-constexpr std::size_t most_verifiers = 4, least_blocks_each = 4;
+constexpr std::size_t least_blocks_each = 4;  // for a thread that verifies
 
 struct OpenFile {
   posix::FileDescriptor file;
@@ -165,14 +163,7 @@ Status Reader::verify_blocks(Block::Content content) const {
       }
     }
   };
-  std::vector<std::thread> helpers;
-  while (helpers.size() + 1 < std::min<std::size_t>(most_verifiers, blocks_.size() / least_blocks_each)) {
-    auto helper = posix::start_thread("hvd-verify", work);
-    if (!helper) break;  // it takes longer, then
-    helpers.push_back(std::move(*helper));
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  share(helpers_for(blocks_.size(), least_blocks_each), "hvd-verify", work);
   return outcome;
 }
 

@@ -75,6 +75,33 @@ TEST_F(CheckpointInC, refuses_what_does_not_fit_by_name) {
   EXPECT_THROW(State().add("/x", weights_, {4}), std::invalid_argument);
 }
 
+TEST_F(CheckpointInC, copies_tensors_that_may_change_while_the_copy_is_saved) {
+  std::vector<float> large(3 << 20);  // several pieces
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
+  std::vector<std::uint8_t> odd = {1, 2, 3};
+  State given;
+  given.add("/odd", odd);
+  given.add("/large", large);
+  given.add("/epoch", 7);
+  std::vector<hvd_checkpoint_entry> entries = given.entries();
+  std::size_t bytes = 0;
+  ASSERT_EQ(hvd_checkpoint_copy(entries.data(), entries.size(), nullptr, &bytes), HVD_OK) << hvd_last_error();
+  EXPECT_EQ(bytes, 64 + large.size() * sizeof(float));
+  std::vector<std::byte> memory(bytes);
+  std::size_t too_few = bytes - 1;
+  EXPECT_EQ(hvd_checkpoint_copy(entries.data(), entries.size(), memory.data(), &too_few), HVD_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(hvd_last_error()).find("need " + std::to_string(bytes)), std::string::npos);
+  ASSERT_EQ(hvd_checkpoint_copy(entries.data(), entries.size(), memory.data(), &bytes), HVD_OK) << hvd_last_error();
+  const std::vector<float> before = large;
+  std::fill(large.begin(), large.end(), -1.0f);
+  ASSERT_EQ(hvd_checkpoint_save(nullptr, path("a.h5").c_str(), entries.data(), entries.size(), nullptr), HVD_OK)
+      << hvd_last_error();
+  Checkpoint found(nullptr, path("a.h5"));
+  std::vector<float> read(large.size());
+  found.read("/large", std::span(read));
+  EXPECT_EQ(read, before);
+}
+
 TEST_F(CheckpointInC, takes_structs_of_other_releases) {
   struct Newer {
     hvd_checkpoint_entry entry;

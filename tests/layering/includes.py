@@ -22,7 +22,7 @@ MAY_USE = {
     "control": {"base", "native", "connections"},
     "transport": {"base", "native", "devices", "connections"},
     "collectives": {"base", "devices", "topology", "transport"},
-    "checkpoint": {"base", "native/posix", "native/hdf5"},
+    "checkpoint": {"base", "native/posix", "native/hdf5", "devices"},
     "runtime": {"base", "native/posix", "devices", "topology", "bootstrap", "connections", "control", "transport",
                 "collectives"},
     "jobscripts": {"base"},

@@ -152,6 +152,21 @@ PyObject* checkpoint_save(PyObject*, PyObject* arguments) {
   return status == HVD_OK ? none() : raise_about_files(status);
 }
 
+PyObject* checkpoint_copy(PyObject*, PyObject* arguments) {
+  PyObject* list = nullptr;
+  unsigned long long address = 0;
+  Py_ssize_t size = 0;
+  if (!PyArg_ParseTuple(arguments, "OKn:checkpoint_copy", &list, &address, &size)) return nullptr;
+  Entries entries;
+  if (!entries.add_all(list)) return nullptr;
+  auto bytes = static_cast<std::size_t>(size);
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_checkpoint_copy(entries.all.data(), entries.all.size(), reinterpret_cast<void*>(address), &bytes);
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_files(status);
+}
+
 PyObject* checkpoint_open(PyObject*, PyObject* arguments) {
   const char* path = nullptr;
   if (!PyArg_ParseTuple(arguments, "s:checkpoint_open", &path)) return nullptr;

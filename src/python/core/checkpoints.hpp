@@ -6,6 +6,7 @@
 namespace hvd::python {
 
 PyObject* checkpoint_save(PyObject*, PyObject* arguments);
+PyObject* checkpoint_copy(PyObject*, PyObject* arguments);
 PyObject* checkpoint_open(PyObject*, PyObject* argument);
 PyObject* checkpoint_read(PyObject*, PyObject* arguments);
 PyObject* checkpoint_library(PyObject*, PyObject* argument);

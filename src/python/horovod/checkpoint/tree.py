@@ -11,6 +11,8 @@ import math
 
 import torch
 
+from horovod import _core
+
 GROUP, NONE, BOOL, INTEGER, NUMBER, TEXT, TENSOR = range(7)
 
 DEEPEST = 100
@@ -69,19 +71,24 @@ class Tensors:
     def copied_into(self, memory):
         """Like on_host(), but all tensors are copied into `memory`, a uint8 tensor of at least room_needed() bytes."""
         at = 0
+        sources = []
 
         def copy(tensor):
             nonlocal at
             size = tensor.numel() * tensor.element_size()
             place = memory[at:at + size].view(tensor.dtype).view(tensor.shape)
-            place.copy_(tensor, non_blocking=True)
+            is_plain = tensor.is_cpu and tensor.is_contiguous()
+            if not is_plain:
+                place.copy_(tensor, non_blocking=True)
+            sources.append(tensor if is_plain else None)
             at += aligned(size)
             return place
 
-        result = self._addressed(copy)
+        entries, kept = self._addressed(copy)
+        _core.checkpoint_copy(list(_with_addresses_of(sources, entries)), memory.data_ptr(), memory.numel())
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        return result
+        return entries, kept
 
     def room_needed(self):
         return sum(
@@ -96,6 +103,16 @@ class Tensors:
                 value = (NAMES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr() if tensor.numel() else 0)
             entries.append((path, kind, type_, value))
         return entries, kept
+
+
+def _with_addresses_of(sources, entries):
+    """Returns the entries with the addresses of other tensors. A tensor that is None has no address."""
+    tensors = iter(sources)
+    for path, kind, type_, value in entries:
+        if type_ == TENSOR:
+            source = next(tensors)
+            value = (*value[:2], source.data_ptr() if source is not None and source.numel() else 0)
+        yield path, kind, type_, value
 
 
 def aligned(size):

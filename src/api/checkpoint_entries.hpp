@@ -1,0 +1,26 @@
+#pragma once
+// The entries that a caller of horovod.h passes, as a state of src/checkpoint.
+#include <cstddef>
+
+#include "api/horovod.h"
+#include "checkpoint/state.hpp"
+
+namespace hvd::api {
+
+// The size that the struct had in the first release.
+constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeof(const char*);
+
+// Returns the address of an element. The distance of two elements is the struct's size in the caller's header.
+template <typename Struct>
+const Struct* element(const Struct* array, size_t index) {
+  return reinterpret_cast<const Struct*>(reinterpret_cast<const std::byte*>(array) + index * array->struct_size);
+}
+
+template <typename Struct>
+Struct* element(Struct* array, size_t index) {
+  return const_cast<Struct*>(element(static_cast<const Struct*>(array), index));
+}
+
+hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, checkpoint::State& state);
+
+}  // namespace hvd::api
