@@ -26,7 +26,7 @@ namespace checkpoint = hvd::checkpoint;
 
 struct hvd_checkpoint {
   hvd_runtime* runtime = nullptr;
-  std::unique_ptr<checkpoint::Reader> reader;  // of rank 0
+  std::unique_ptr<checkpoint::Reader> reader;  // null on all ranks but rank 0
   std::string path;
   checkpoint::Header header;
   checkpoint::State state;
@@ -50,7 +50,7 @@ Leases& leases() {
 }
 void release_all() {
   Leases& all = leases();
-  if (all.owner != ::getpid()) return;  // a forked child: the leases belong to its parent
+  if (all.owner != ::getpid()) return;  // a forked child must not release the leases, because they belong to its parent
   std::lock_guard lock(all.mutex);
   all.held.clear();
 }

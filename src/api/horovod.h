@@ -281,22 +281,23 @@ HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time *
 /* Why all ranks leave their loops. */
 typedef enum hvd_stop_cause {
   HVD_STOP_PROGRAM = 0,    /* hvd_request_stop() */
-  HVD_STOP_WARNED = 1,     /* a signal that says that the end is near, as SIGUSR1 */
-  HVD_STOP_TERMINATED = 2, /* a signal that else ends a process, as SIGTERM */
-  HVD_STOP_TIME = 3        /* the scheduler ends the job soon */
+  HVD_STOP_WARNED = 1,     /* a signal that announces the end of the job, such as SIGUSR1 */
+  HVD_STOP_TERMINATED = 2, /* a signal that would otherwise end the process, such as SIGTERM */
+  HVD_STOP_TIME = 3        /* the scheduler will end the job soon */
 } hvd_stop_cause;
 
-/* 1 if the loop should be left now: at the same step on all ranks of the process set (0: all ranks). 0 if not, -1 with
- * hvd_last_error() for a set that does not exist. Call it after each step, from the thread that waits for the step's
- * operations (hvd_wait): what is agreed on is compared with the last of those in that set. Costs no message and never
- * blocks. The first call of a process begins to listen for the signals of HOROVOD_STOP_SIGNALS (those that the program
- * handles stay the program's), and on rank 0 to watch the end that the scheduler has set. */
+/* Returns 1 if the program should leave its loop now. All ranks of the process set (0: all ranks) get 1 at the same
+ * step. Returns 0 if the loop should go on, and -1 with hvd_last_error() if the set does not exist. Call this
+ * function after each step, on the thread that waits for the step's operations (hvd_wait), because the place of the
+ * last of these operations decides. It sends no message and never blocks. With its first call the process begins to
+ * listen for the signals of HOROVOD_STOP_SIGNALS, except those that the program handles itself. Rank 0 also begins
+ * to watch for the end that the scheduler has set. */
 HVD_API int hvd_should_stop(hvd_runtime* runtime, int process_set);
-/* This rank wishes that all stop; the first wish of any rank counts. The reason is for people; null: none. Any thread,
- * but no signal handler. */
+/* Asks all ranks to stop. The first such request of any rank counts. The reason is shown to people; it may be null.
+ * May be called on any thread, but not in a signal handler. */
 HVD_API hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason);
-/* Why hvd_should_stop() gives 1, or will soon; null while nobody wishes it. The text is valid until hvd_shutdown().
- * `cause` may be null. */
+/* Returns the reason why hvd_should_stop() returns 1, or will soon do so. Returns null as long as nobody has asked
+ * to stop. The text is valid until hvd_shutdown(). `cause` may be null. */
 HVD_API const char* hvd_stop_reason(hvd_runtime* runtime, hvd_stop_cause* cause);
 
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */
@@ -350,7 +351,7 @@ typedef struct hvd_checkpoint_options {
       compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
                             * 22; null: none, which is fastest */
   int forgets_previous; /* not 0: the file that was there is not kept as PATH.previous */
-  const char* lease;    /* the file or folder that only this job may write to from now on; null: PATH */
+  const char* lease;    /* the file or folder to which only this job may write from now on; null: PATH */
   size_t keep; /* the oldest step-NUMBER.h5 files of the folder are removed until this many are left; 0: all stay */
 } hvd_checkpoint_options;
 

@@ -25,14 +25,15 @@ struct Config {
   std::int64_t cache_capacity = 1024;
   bool disable_group_fusion = false;  // an explicitly submitted group is not fused with other operations
   bool dynamic_process_sets = false;  // process sets may be added and removed after the start
-  std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any of the mask
+  std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any core of the
+                                      // rank's mask
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
-  double stall_shutdown_time_s = 0;  // 0: the job is never ended
+  double stall_shutdown_time_s = 0;  // 0: the job is never ended because of a missing rank
   double start_timeout_s = 30;       // how long a start waits for the other ranks
   std::string bootstrap;             // name of the bootstrap; empty: the first one that applies
   std::string shared_dir;            // a folder that all nodes can access; empty: the working directory
-  bool allow_singleton = false;      // a rank of several that meets no other rank may run alone
+  bool allow_singleton = false;      // a rank may run alone although several processes were launched
   std::string mpi;                   // "mpich", "openmpi", "abi", "none"; empty: any that is found
   std::string cpu_operations;        // "gloo": no MPI is used unless `mpi` asks for one
   bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
@@ -46,7 +47,7 @@ struct Config {
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
-  std::string stop_signals = "USR1,USR2,TERM";  // upon which all ranks leave their loops
+  std::string stop_signals = "USR1,USR2,TERM";  // after one of these signals all ranks leave their loops
   double stop_margin_s = 30;                    // between the last checkpoint and the scheduler's end of the job
   log::Style log;
 
@@ -76,7 +77,7 @@ MpiWish mpi_wish(const Config& config);
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
-// True if a knob makes the same of two values: "yes" and "1", "10" and "10.0".
+// True if the knob treats two values as equal, such as "yes" and "1", or "10" and "10.0".
 bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
 
 // A row of the table of knobs, for help and documentation.

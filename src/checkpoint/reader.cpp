@@ -17,9 +17,10 @@
 namespace hvd::checkpoint {
 namespace {
 
-// What is read at a time: it is still in the cache of the core when its checksum is made.
+// The size of one read. After a read of this size the data are still in the core's cache when their checksum is
+// computed.
 constexpr std::uint64_t piece_bytes = 256 << 10;
-// More than one, so that a disk has more than one thing to do, and a file system of many servers, too.
+// Several threads read, so that the disk, or a file system with many servers, gets several requests at the same time.
 constexpr std::size_t most_verifiers = 4, least_blocks_each = 4;
 
 struct OpenFile {
@@ -168,7 +169,7 @@ Status Reader::verify_blocks(Block::Content content) const {
   std::vector<std::thread> helpers;
   while (helpers.size() + 1 < std::min<std::size_t>(most_verifiers, blocks_.size() / least_blocks_each)) {
     auto helper = posix::start_thread("hvd-verify", work);
-    if (!helper) break;  // it takes longer, then
+    if (!helper) break;  // if a thread cannot be started, the check takes longer
     helpers.push_back(std::move(*helper));
   }
   work();

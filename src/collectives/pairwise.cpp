@@ -54,7 +54,7 @@ class Pairwise final : public Task {
         if (!advance(receives_, message, moves)) return Progress::failed;
       for (Message& message : sends_.messages)
         if (!advance(sends_, message, moves)) return Progress::failed;
-      if (!has_own_) copy_own();  // while the first messages travel
+      if (!has_own_) copy_own();  // copied after the first messages have been started, so both happen at the same time
     }
     return is_over(sends_) && is_over(receives_) ? Progress::done : Progress::pending;
   }

@@ -24,7 +24,7 @@ struct Layout {
   Group rail;     // empty, and without a seat for this rank, if its local rank is not below `rails`
   Group cross;
 
-  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of the seat's node
+  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of the node on which the seat is
   int nodes = 0;
   int my_node = 0;       // number of my node
   int rails = 0;         // number of ranks on the smallest node

@@ -17,7 +17,7 @@ enum class Recognised {
   by_pmi_server,
   by_pmix,        // only PMIx tells it, and the PMIx server is not Slurm's
   by_slurm_step,  // the number of the step is that of a step with tasks
-  never,          // its ranks look like those of another launcher
+  never,          // its ranks look like those of another launcher, so they are recognised by that launcher's row
 };
 
 // The kind of server that the launcher's ranks find.

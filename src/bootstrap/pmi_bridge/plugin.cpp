@@ -117,7 +117,7 @@ std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
 
 // The bridge lasts as long as the process, because MPI_Finalize uses it again, on any thread and at any time.
 Result<PmiBridge*> open_lasting_bridge() {
-  std::vector<std::string> warnings;  // the start of a runtime tells
+  std::vector<std::string> warnings;  // the start of a runtime tells the user about the failure
   auto completed = posix::with_settings_files(Environment::of_this_process(), warnings);
   if (!completed) return std::move(completed.error());
   const Environment& environment = *completed;

@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t secret_bytes = 64;
 constexpr milliseconds time_to_connect{10000}, time_for_an_address{3000}, time_for_a_secret{2000};
-constexpr int unreachable = 255;  // as ssh ends
+constexpr int unreachable = 255;  // the exit code of ssh if it cannot reach a host
 
 int complain(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
@@ -47,7 +47,8 @@ bool wait_until(int descriptor, short event, Deadline deadline) {
          0;
 }
 
-// Reads the secret that the other end shows. A stranger is not waited for.
+// Reads the secret that the other end sends, and compares it. The time is limited, because the other end may be a
+// stranger.
 bool shows(int socket, const std::string& secret) {
   const Deadline deadline = Deadline::after(time_for_a_secret);
   std::string shown;
@@ -60,7 +61,7 @@ bool shows(int socket, const std::string& secret) {
   return are_equal_secrets(as_bytes(shown), as_bytes(secret));
 }
 
-// The file is there for as long as this object.
+// Makes the file, and removes it when the object is destroyed.
 class CallFile {
  public:
   CallFile(const Environment& environment, const std::string& text) {
@@ -85,7 +86,8 @@ Result<pid_t> start(const std::vector<std::string>& command) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);  // standard output is for messages
+  // pbsdsh writes to standard error, because standard output carries messages
+  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -96,7 +98,7 @@ Result<pid_t> start(const std::vector<std::string>& command) {
   return process;
 }
 
-// Waits for the agent, for as long as pbsdsh lives. horovodrun ends the waiting by ending us.
+// Waits until the agent connects, or until pbsdsh has ended. If horovodrun gives up, it ends this process.
 posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const std::string& secret, pid_t pbsdsh) {
   for (;;) {
     posix::FileDescriptor caller = posix::accept_from_any(sockets.sockets, Deadline::after(milliseconds(200)));
@@ -105,7 +107,7 @@ posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const st
   }
 }
 
-// Carries bytes one way as they come. False at their end.
+// Carries the bytes that are there from one descriptor to the other. Returns false at the end of the input.
 bool carry(int from, int to) {
   std::array<char, 64 << 10> chunk;
   ssize_t count = ::read(from, chunk.data(), chunk.size());
@@ -175,7 +177,8 @@ int run_pbsdsh_line(int count, char** arguments) {
   }
   if (!socket) return complain("pbsdsh has ended, and no agent has called");
   (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
-  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));  // the lifeline tells who is lost
+  // the lifeline, not this connection, notices lost hosts
+  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));
   carry_messages(socket.get());
   socket.reset();
   while (::waitpid(pbsdsh, nullptr, 0) < 0 && errno == EINTR) {

@@ -29,7 +29,7 @@ std::vector<char*> pointers(const std::vector<std::string>& list) {
 }
 
 struct RankEnds {
-  int input, output, errors;  // input: -1 for the cases in order.input
+  int input, output, errors;  // standard input, output and error; -1 for input that does not come through a pipe
 };
 
 // The child's side of the fork. Returns only if the program could not be executed.

@@ -81,7 +81,7 @@ class Printer {
   // Prints a line of our own between the ranks' lines, to standard error. If standard error has ever been full, the
   // line goes to standard output, too.
   void say(std::string_view line);
-  std::vector<std::string> last_errors(Rank rank) const;  // the last lines of the rank's standard error
+  std::vector<std::string> last_errors(Rank rank) const;  // the last lines that the rank wrote to standard error
 
   Sink& sink(Stream stream) { return sinks_[same_place_ ? 0 : static_cast<std::size_t>(stream)]; }
   std::size_t pending() const { return sinks_[0].pending() + sinks_[1].pending(); }
@@ -99,7 +99,8 @@ class Printer {
   std::vector<PerRank> ranks_;
   Sink sinks_[2];
   std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // the stream whose line each sink got last
-  bool same_place_;  // 2>&1: a single queue, or lines would mix if the reader is slow
+  bool same_place_;  // standard output and error are the same file (2>&1): one queue is used, or lines would mix if the
+                     // reader is slow
   bool file_failed_ = false;
 };
 

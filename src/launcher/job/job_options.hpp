@@ -17,7 +17,7 @@ namespace hvd::launcher {
 struct HostPlan {
   std::string name;
   std::vector<std::string> reach;  // a command that runs its last argument in a shell there; empty: this machine
-  bool takes_words = false;        // the command's words follow one by one, and no shell reads them
+  bool takes_words = false;        // the words that start an agent follow one by one, and no shell reads them
   std::string trial{};             // a command that shows the user whether this works; empty: by ssh
 };
 
@@ -34,7 +34,7 @@ struct JobOptions {
   std::string program;               // to be executed; a name without a slash is looked for along PATH on every host
   std::vector<std::string> command;  // as the user gave it
   std::vector<HostPlan> hosts;
-  std::vector<Placement> placements;  // on these hosts
+  std::vector<Placement> placements;  // the places of the ranks on these hosts
   NetworkOptions network;
   std::optional<SiteLauncher> site;              // starts the ranks; the only placement is this launcher's own
   std::map<std::string, std::string> variables;  // variables that flags set for the ranks

@@ -14,7 +14,8 @@ class RankTable {
   bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
 
   void start(Rank rank, int process);
-  void fail_to_start(Rank rank) { at(rank).could_start = false; }  // the end of its process is no failure then
+  // The rank's program could not be executed. The end of the rank's process is then not a failure of its own.
+  void fail_to_start(Rank rank) { at(rank).could_start = false; }
   void end(Rank rank, int wait_status);
 
   int process_of(Rank rank) const { return at(rank).process; }  // 0: unknown

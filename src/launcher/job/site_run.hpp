@@ -31,8 +31,8 @@ class SiteRun {
 
   void finish();  // call it when no more output comes
   struct Outcome {
-    std::optional<FirstFailure> failure;  // of a rank
-    int exit_code = 0;                    // of the launcher, if it told of no failed rank
+    std::optional<FirstFailure> failure;  // the failure of a rank
+    int exit_code = 0;                    // that of the launcher, if it told of no failed rank
   };
   // Distinguishes a rank's exit code from the launcher's. Call it after finish().
   Outcome outcome();
@@ -46,7 +46,7 @@ class SiteRun {
   std::function<void(std::string_view)> say_ = [this](std::string_view line) { console_.printer().say(line); };
   Alarm overdue_at_;
   std::optional<Exited> end_;
-  std::optional<FirstFailure> cause_;  // the cause that was known when we gave up
+  std::optional<FirstFailure> cause_;  // the failure that was known when this process ended the launcher
 };
 
 }  // namespace hvd::launcher

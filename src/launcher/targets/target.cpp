@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Best first; the last applies always.
+// The first target that applies is used; the last one always applies.
 constexpr const Target* targets[] = {&mpi_target,  &slurm_target, &jsrun_target,
                                      &pals_target, &flux_target,  &agents_target};
 

@@ -15,7 +15,7 @@ namespace hvd::launcher {
 enum class Stream : std::uint8_t { standard_output, standard_error };
 
 // Orders to the agent.
-struct Prepare {           // the first order
+struct Prepare {           // the first order that an agent gets
   std::int32_t ranks = 0;  // the number of ranks that this host will get
   std::int32_t grace_ms = 0;
   bool tells_bindings = false;
@@ -43,25 +43,25 @@ struct Ask {};    // the agent answers after it has reported all that it knows
 struct Forward {  // to the process group of every rank
   std::int32_t signal = 0;
 };
-struct End {  // ends every process below the agent: first this signal, after the grace SIGKILL
+struct End {  // Ends all processes below the agent: they get this signal at once, and SIGKILL after the grace.
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;
 };
 struct Credit {  // the agent may send this number of bytes of output in addition
   std::uint32_t bytes = 0;
 };
-struct Dismiss {};  // all is done and cleaned up
+struct Dismiss {};  // the agent may go: everything is done and cleaned up
 
 // Reports of the agent.
 struct Ready {       // answers Prepare
-  std::string host;  // as it calls itself
+  std::string host;  // the host's own name
   std::string node_id;
   std::int32_t process = 0;
 };
 struct NotReady {
   std::string reason;
 };
-struct Said {  // a line for the user
+struct Said {  // a line to print for the user
   std::string text;
 };
 struct InputTaken {  // horovodrun may send this number of bytes in addition
@@ -73,10 +73,10 @@ struct Started {
   Rank rank;
   std::int32_t process = 0;
 };
-struct NotStarted {  // counts as the rank's end, too
+struct NotStarted {  // the rank could not be started; this also counts as its end
   Rank rank;
   std::int32_t error = 0;   // errno; 0: `step` says it all
-  std::string step;         // what failed
+  std::string step;         // the step of the start that failed
   std::int32_t code = 126;  // the exit code that stands for this failure
 };
 struct Output {
@@ -84,7 +84,8 @@ struct Output {
   Stream stream = Stream::standard_output;
   std::string bytes;
 };
-// EX_TEMPFAIL: the rank has saved its training before the end of the job, and wants another run of it. No failure.
+// EX_TEMPFAIL. A rank that ends with it has saved its training before the end of the job and wants another run of the
+// job. This is no failure.
 inline constexpr int again_code = 75;
 bool wants_another_run(int wait_status);
 struct Exited {
@@ -101,7 +102,7 @@ struct Exited {
 struct Stopped {  // the rank does nothing until somebody continues it
   Rank rank;
   std::int32_t signal = 0;
-  std::int32_t process = 0;  // Started may come later
+  std::int32_t process = 0;  // sent here, too, because Started may arrive later
 };
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;
