@@ -17,7 +17,8 @@
 //     arrival can be misunderstood. Then the joins are over.
 //  7. Process sets are added and removed when all ranks of the world agree on an op that does so. The slots of a
 //     removed set end with the set.
-//  8. The first wish of any rank that all leave their loops becomes a record; its place in the log is what counts.
+//  8. Any rank may ask that all ranks leave their loops. The first such request becomes a record. The place of this
+//     record in the log decides after which step the ranks leave.
 //  9. A shutdown that any rank asks for ends the log for all ranks.
 #include <cstdint>
 #include <deque>

@@ -38,9 +38,9 @@
 
 namespace hvd::runtime {
 
-// Where all ranks leave their loops (StopPointRecord).
+// The place in the log at which all ranks leave their loops (StopPointRecord).
 struct StopPoint {
-  std::uint64_t record = 0;  // number of it in the log
+  std::uint64_t record = 0;  // the number of that record in the log
   Rank by;
   StopCause cause = StopCause::program;
   std::string reason;
@@ -58,7 +58,7 @@ class Engine {
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
-    std::vector<Observer*> observers;  // there from the start; observers() takes later ones
+    std::vector<Observer*> observers;  // the observers that are there from the start; observers() adds later ones
     bool spin = false;
   };
 
@@ -69,7 +69,7 @@ class Engine {
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
-  // True if the calling thread is an engine's. That is so in a program's callback.
+  // True if the calling thread is an engine's. This is so in a callback of the program.
   static bool runs_here();
   // Asks all ranks to stop. Returns when this engine has stopped. A reason is told to all ranks; without one the
   // program itself wished it.
@@ -77,11 +77,13 @@ class Engine {
   // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
   // end.
   void report_lost(Rank peer);
-  // Any thread: all ranks should leave their loops soon. The first wish of any rank counts.
+  // May be called on any thread. Asks all ranks to leave their loops soon. The first such request of any rank counts.
   void wish_stop_point(StopCause cause, std::string reason);
-  // Any thread: null until it is agreed on; valid as long as the engine.
+  // May be called on any thread. Returns null until all ranks have agreed on the stop point. The result is valid as
+  // long as the engine.
   const StopPoint* stop_point() const { return stop_point_.load(std::memory_order_acquire); }
-  // Any thread: whether who has synchronised up to this record leaves its loop. The others are told that it does.
+  // May be called on any thread. `synchronised` is the last record of an operation that the calling thread has waited
+  // for. Returns true if that thread must leave its loop, and tells the other ranks that this rank leaves.
   bool heed(const StopPoint& point, std::uint64_t synchronised);
   // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;

@@ -49,8 +49,8 @@ class Leader final : private AgreementEffects {
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
   // A rank, perhaps this one, has waited for a long time. One report names all operations that wait.
   void hear_of_stall(const StallRequest& stall);
-  // All ranks have a stop point now: who does not heed it is named after the time of a stall. At the root; elsewhere
-  // nothing happens.
+  // All ranks have a stop point now. If some ranks do not leave their loops for the time of a stall, the root names
+  // them. On other nodes this call does nothing.
   void await_heed();
   std::optional<Clock::time_point> heed_due() const { return heed_due_; }
   void report_who_does_not_heed(Clock::time_point now);
@@ -118,9 +118,9 @@ class Leader final : private AgreementEffects {
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
   std::vector<bool> has_heeded_;               // by rank; empty before there is a stop point
-  std::optional<Clock::time_point> heed_due_;  // while some have not
+  std::optional<Clock::time_point> heed_due_;  // true while some ranks have not left their loops
   std::optional<Error> verdict_;
-  std::optional<Rank> lost_;  // the rank whose loss is the verdict
+  std::optional<Rank> lost_;  // the rank that is named as the cause of this rank's end
 };
 
 }  // namespace hvd::runtime

@@ -76,12 +76,12 @@ class Runtime {
   Result<Handles::Number> submit(std::span<const Start> starts);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
-  // The calling thread has waited for the handle: what should_stop() goes by.
+  // Notes that the calling thread has waited for the handle. should_stop() uses this.
   void note_synchronised(const HandleCell& cell) {
     runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);
   }
-  // Whether the calling thread should leave its loop: true at the same step on all ranks of the set. `number` is the
-  // user's.
+  // Returns true if the calling thread should leave its loop. The answer is the same at the same step on all ranks of
+  // the set. `number` is the set's number as users know it.
   Result<bool> should_stop(int number);
   void wish_stop_point(StopCause cause, std::string reason) { engine_->wish_stop_point(cause, std::move(reason)); }
   const StopPoint* stop_point() const { return engine_->stop_point(); }

@@ -23,12 +23,12 @@ struct RecordStorage {
   std::vector<Rank> ranks;
 };
 
-// Why all ranks leave their loops.
+// The cause for which all ranks leave their loops.
 enum class StopCause : std::uint8_t {
-  program,     // it asked for it
-  warned,      // a signal that says that the end is near
-  terminated,  // a signal that else ends a process
-  time         // the scheduler's end of the job
+  program,     // the program asked for it
+  warned,      // a signal that announces the end of the job
+  terminated,  // a signal that would otherwise end the process
+  time         // the scheduler will end the job
 };
 
 // ---- from a rank to the coordinator
@@ -50,7 +50,7 @@ struct ShutdownRequest {
   void write(ByteWriter& out) const;
   static ShutdownRequest read(ByteReader& in, RecordStorage&);
 };
-struct PublishRequest {  // a value for the ranks of a set, while links are made
+struct PublishRequest {  // sends a value to the ranks of a set, while they make their links
   ProcessSetId set;
   std::string_view key;
   ConstBytes value;
@@ -65,13 +65,13 @@ struct StallRequest {  // "I have waited long"; the coordinator's rank finds out
   void write(ByteWriter& out) const;
   static StallRequest read(ByteReader& in, RecordStorage&);
 };
-struct StopPointRequest {  // "all should leave their loops soon"
+struct StopPointRequest {  // "all ranks should leave their loops soon"
   StopCause cause = StopCause::program;
   std::string_view reason;
   void write(ByteWriter& out) const;
   static StopPointRequest read(ByteReader& in, RecordStorage&);
 };
-struct HeededRequest {  // "the program here knows of the stop point": who never says so is named to people
+struct HeededRequest {  // "my program knows of the stop point". The ranks that never say so are named to people
   void write(ByteWriter&) const {}
   static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
 };

@@ -2,10 +2,10 @@
 // An agent on a host that horovodrun reaches only by a command without input and output. This command is pbsdsh: its
 // tasks have no standard input and write into the job's files. Therefore the agent connects back:
 //
-// 1. horovodrun starts a process, the line, as it would start ssh. The line listens on TCP. It writes its addresses and
-//    a secret into a file that only this user can read. It lets pbsdsh start the agent with the path of that file. 2.
-//    The agent reads the file, connects to the line and sends the secret. So the secret is on no command line. 3. The
-//    line removes the file. Then it carries messages between the connection and its own standard input and output.
+//  1. horovodrun starts a process, the line, as it would start ssh. The line listens on TCP. It writes its addresses
+//     and a secret into a file that only this user can read. It lets pbsdsh start the agent with the path of that file.
+//  2. The agent reads the file, connects to the line and sends the secret. So the secret is on no command line.
+//  3. The line removes the file. Then it carries messages between the connection and its own standard input and output.
 //
 // The file is in HOROVOD_SHARED_DIR, or in the home folder. Every host of such a job sees this folder.
 #include <chrono>

@@ -1,11 +1,13 @@
 // The protocol by which two nodes measure their link in a round. The node with the higher number connects and asks, the
 // other one answers.
 //
-// 1. The asking node sends a greeting: the job's secret and its own number. If the other node is not in this round yet,
-//    it keeps the connection until then. 2. "P": the answer is the time of the answering node's clock. The fastest of
-//    many such requests gives the latency and the difference of the clocks. 3. "D" and a number of bytes, followed by
-//    these bytes. The answer is one byte, sent when all bytes have arrived. 4. "U" and a number of bytes. The answer
-//    has this number of bytes. 5. "E" and the results, so that both nodes know them.
+//  1. The asking node sends a greeting: the job's secret and its own number. If the other node is not in this round
+//     yet, it keeps the connection until then.
+//  2. "P": the answer is the time of the answering node's clock. The fastest of many such requests gives the latency
+//     and the difference of the clocks.
+//  3. "D" and a number of bytes, followed by these bytes. The answer is one byte, sent when all bytes have arrived.
+//  4. "U" and a number of bytes. The answer has this number of bytes.
+//  5. "E" and the results, so that both nodes know them.
 #include "launcher/preflight/link_measurement.hpp"
 
 #include <fcntl.h>

@@ -2,11 +2,12 @@
 // A stager is a process that horovodrun starts instead of a rank before the job. The first stager on each node brings
 // the archive there:
 //
-// 1. All stagers meet, as ranks do. Rank 0's stager tells which archive it is. If the environment is on its node from
-//    an earlier job, it tells the digest, too. 2. Each node tells whether it has the environment. If all nodes have it,
-//    nothing else is done. 3. Rank 0's node and the nodes without the environment form a chain (chain.hpp). Rank 0's
-//    node reads the archive. Each node of the chain passes the blocks on and unpacks them. 4. All stagers wait until
-//    all nodes have the environment. Rank 0's stager prints the digest on its standard output.
+//  1. All stagers meet, as ranks do. Rank 0's stager tells which archive it is. If the environment is on its node from
+//     an earlier job, it tells the digest, too.
+//  2. Each node tells whether it has the environment. If all nodes have it, nothing else is done.
+//  3. Rank 0's node and the nodes without the environment form a chain (chain.hpp). Rank 0's node reads the archive.
+//     Each node of the chain passes the blocks on and unpacks them.
+//  4. All stagers wait until all nodes have the environment. Rank 0's stager prints the digest on its standard output.
 #include <optional>
 #include <string>
 #include <string_view>

@@ -54,7 +54,7 @@ std::optional<Stat> read_stat(pid_t process) {
   const char* after_name = std::strrchr(text, ')');
   Stat stat;
   int parent = 0, group = 0;
-  unsigned long long began = 0;  // the 22nd
+  unsigned long long began = 0;  // this field is the 22nd
   if (after_name == nullptr ||
       std::sscanf(after_name + 1, " %*c %d %d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%llu", &parent, &group,
                   &began) != 3)
@@ -69,7 +69,7 @@ std::optional<Stat> read_stat(pid_t process) {
 
 void fill_standard_descriptors() {
   for (;;) {
-    int descriptor = ::open("/dev/null", O_RDWR);  // gets the lowest number that is free
+    int descriptor = ::open("/dev/null", O_RDWR);  // the copy gets the lowest number that is free
     if (descriptor >= 0 && descriptor <= STDERR_FILENO) continue;
     if (descriptor >= 0) ::close(descriptor);
     return;

@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <utility>
 
-#ifndef SYS_pidfd_open  // headers of older kernels; the same on all processors that have it
+#ifndef SYS_pidfd_open  // headers of older kernels lack this number; it is the same on all processors that have the \
+                        // call
 #define SYS_pidfd_open 434
 #endif
 

@@ -18,7 +18,7 @@ class WatchList {
   // the descriptor's number may still be reported.
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
-  void remove(int descriptor);                     // at once
+  void remove(int descriptor);                     // removes the descriptor at once
   int descriptor() const { return epoll_.get(); }  // for epoll_wait(); the number is data.u64
 
  private:
