@@ -50,14 +50,15 @@ std::string name_of(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     if (word.starts_with('-')) continue;
     name = word.substr(word.find_last_of('/') + 1);
-    if (!name.starts_with("python")) break;  // in "python train.py" it is the second word
+    if (!name.starts_with("python")) break;  // in "python train.py" the second word is the name of what is run
   }
   name = name.substr(0, name.find('.'));
   return name.empty() || !check_word("", name) ? "horovod" : name;
 }
 
 struct Size {
-  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;  // cpus_per_rank is 0 if nobody says
+  // cpus_per_rank is 0 if neither the site nor the user gives a number
+  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;
 };
 
 Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {

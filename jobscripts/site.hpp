@@ -17,7 +17,7 @@ struct Site {
   Values values;          // by key; sites/README.md explains the keys
 
   std::string get(std::string_view key) const;            // empty if the site does not say
-  int number(std::string_view key, int otherwise) const;  // checked when the site was read
+  int number(std::string_view key, int otherwise) const;  // the values were checked when the site was read
 };
 
 // Reads lines "key = value". A key that may be a list is repeated. `name` is the name of the file, without folder and

@@ -38,7 +38,8 @@ struct Sources {
   std::function<std::string(const std::vector<std::string>& command)> ask;
   std::function<bool(const std::string& program)> has_program;
   std::int64_t now_s = 0;  // seconds since 1970
-  // What the job was told at its start may not be true any more, as after a suspension: the scheduler is to be asked.
+  // The scheduler itself must be asked. The values that the job got at its start may be out of date, for example after
+  // a suspension.
   bool asks_anew = false;
 };
 
@@ -52,7 +53,7 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
   virtual const char* name() const = 0;  // for people: "Slurm"
-  // Returns the evidence that this process is inside of a job, "SLURM_JOB_ID=17"; nullopt if it is in no job.
+  // Returns what shows that this process is inside of a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
   virtual std::optional<std::string> detected(const Environment& environment) const = 0;
   // This and the next three may be called only inside of a job. An error names what could not be read.
   virtual Result<Allocation> allocation(const Sources& sources) const = 0;

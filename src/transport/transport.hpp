@@ -114,8 +114,8 @@ class Link {
   // Called before every sleep. Returns true while something is under way whose end does not post the wake word (MPI
   // cannot post it). The engine then only takes naps. The call also moves the link's operations forward.
   virtual bool needs_polling() noexcept { return false; }
-  // Returns true while something moves only when the engine looks, and has moved a moment ago. Looking on is then
-  // better than a nap, because nothing moves during a nap.
+  // Returns true while messages move only when the engine looks, and something has moved a moment ago. The engine then
+  // looks again instead of taking a nap, because nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
   // All pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;

@@ -47,7 +47,7 @@ struct Opened {
   FileDescriptor file;
 };
 
-// Returns the text of the file; nothing if there is no such file.
+// Opens the site's file of settings. The result is empty if there is no such file.
 Result<std::optional<Opened>> open_site_file(const Environment& environment, const std::string& own_folder,
                                              std::vector<std::string>& notices) {
   std::string named = environment.get("HOROVOD_SITE_CONFIG").value_or("");

@@ -19,7 +19,7 @@ const DlpackExchange* exchange_of(PyObject* type) {
   Reference capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
   const DlpackExchange* found = nullptr;
   if (capsule) found = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  if (found == nullptr) PyErr_Clear();  // a framework whose table has another version
+  if (found == nullptr) PyErr_Clear();  // the table of this framework has another version
   return found != nullptr && found->major == 1 ? found : nullptr;
 }
 

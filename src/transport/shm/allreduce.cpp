@@ -302,7 +302,7 @@ class Allreduce final : public Task {
   int missing_ = 0;
 
   std::uint64_t exchange_ = 0;  // of a one shot, or of the digests of places
-  std::uint64_t places_ = 0;    // digest of the places of this seat's tensors
+  std::uint64_t places_ = 0;    // a digest that tells where this seat's tensors of the batch are
   std::vector<std::byte> scratch_;
 
   std::uint64_t base_ = 0, chunks_ = 0;  // for the chunks

@@ -42,4 +42,4 @@ class CheckpointCallback:
 
 
 def _nothing(*_, **__):
-    """What a moment is answered with."""
+    """Does nothing. This is the method for all moments that do not matter here."""
