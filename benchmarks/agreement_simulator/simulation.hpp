@@ -70,12 +70,12 @@ struct Settings {
 };
 
 struct Step {
-  std::int64_t messages = 0;                             // frames between nodes
-  std::int64_t bytes = 0;                                // in these frames, with their lengths
-  std::int64_t messages_at_root = 0, bytes_at_root = 0;  // in and out
-  std::int64_t messages_in_one_host = 0;                 // of a central coordinator, in addition
-  int batches = 0, failures = 0;                         // records of each kind, at the root
-  Nanoseconds duration = 0;                              // since the beginning of the step
+  std::int64_t messages = 0;                             // number of frames between nodes
+  std::int64_t bytes = 0;                                // bytes in these frames, including the lengths
+  std::int64_t messages_at_root = 0, bytes_at_root = 0;  // what the root has received and sent
+  std::int64_t messages_in_one_host = 0;                 // what a central coordinator needs in addition
+  int batches = 0, failures = 0;                         // number of records of each kind, at the root
+  Nanoseconds duration = 0;                              // the time from the beginning of the step to its end
   Nanoseconds latency = 0;                               // from the last submission until the last rank knows all
 };
 

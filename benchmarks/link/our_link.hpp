@@ -56,7 +56,7 @@ class OurLink {
   std::shared_ptr<connections::NetPeers> net_;  // null on one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
-  std::unique_ptr<runtime::ProcessSets> sets_;  // only the world
+  std::unique_ptr<runtime::ProcessSets> sets_;  // the only process set is the world
   std::unique_ptr<runtime::TeamMaker> maker_;
   std::unique_ptr<runtime::Teams> teams_;
   std::vector<std::unique_ptr<Planned>> planned_;

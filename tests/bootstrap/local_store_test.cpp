@@ -183,7 +183,8 @@ TEST(LocalStore, tells_the_launcher_of_an_abort) {
   StoreThread store(2);
   auto client = store.join(1, 2);
   client->abort("the loss is not a number");
-  ASSERT_TRUE(client->put("after", {}, soon()));  // its answer shows that the abort was handled
+  ASSERT_TRUE(client->put("after", {}, soon()));  // the answer shows that the store has handled the abort, which was
+                                                  // sent before
   EXPECT_EQ(store.aborts(), std::vector<std::string>{"1: the loss is not a number"});
 }
 

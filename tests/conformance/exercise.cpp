@@ -299,7 +299,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
       std::string reasons;
       for (auto& task : tasks)
         if (task && task->step() == Progress::failed) reasons += "\n" + task->failure().message;
-      ranks.abort();  // must happen before the tasks are destroyed
+      ranks.abort();  // links are aborted before the tasks are destroyed
       ADD_FAILURE() << context << " failed" << reasons;
       return true;
     }

@@ -20,7 +20,7 @@ locked:
   - HOROVOD_PEER_TIMEOUT
   - horovodrun.container
 """
-# A rank that nothing of ours has started: it tells its settings, then whether it can begin.
+# A rank that a foreign launcher has started. It prints its settings, then whether it can join a job.
 RANK = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])

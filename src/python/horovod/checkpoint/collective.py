@@ -202,7 +202,8 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
-        _core.checkpoint_release(file)  # each save has new names for its shards, so the right to write one is not needed again
+        # Each save has new names for its shards, so the right to write this one is not needed again.
+        _core.checkpoint_release(file)
 
     def write_index(shards):
         index = tree.flatten({**_about(step), "shards": shards, "split": split})
