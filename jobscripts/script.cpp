@@ -22,7 +22,7 @@ Status check_word(const char* flag, const std::string& value) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
   std::size_t bad = value.find_first_not_of(allowed);
   if (bad == std::string::npos && !value.starts_with('-')) return {};
-  return misuse(std::string(flag) + ": a name of letters, digits and _.:,@%+/&|*=[]- is expected, not '" + value + "'");
+  return misuse(std::string(flag) + ": expected a name of letters, digits and _.:,@%+/&|*=[]-, found '" + value + "'");
 }
 
 Status check_words(const ScriptRequest& request) {
@@ -114,7 +114,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   HVD_RETURN_IF_ERROR(check_words(request));
   if (request.command.empty())
     return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
-  if (request.nodes < 1) return misuse("--nodes: at least 1 is expected");
+  if (request.nodes < 1) return misuse("--nodes: expected at least 1, found " + std::to_string(request.nodes));
   if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
   auto time = parse_duration(request.time);
   if (!time) return misuse("--time: " + time.error().message);

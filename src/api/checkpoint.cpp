@@ -218,7 +218,9 @@ hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
     entry.kind = reader.get_string();
     entry.content = content_in(reader);
   }
-  return reader.ok() ? HVD_OK : fail(ErrorCode::system, opened.path + ": rank 0's description of it came incomplete");
+  return reader.ok() ? HVD_OK
+                     : fail(ErrorCode::system,
+                            opened.path + ": expected rank 0's list of its entries, received an incomplete one");
 }
 
 const checkpoint::Tensor* find_tensor(const hvd_checkpoint& opened, std::string_view path) {

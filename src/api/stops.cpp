@@ -60,8 +60,9 @@ hvd_status start_watch() {
   std::vector<int> left;
   if (auto started = watch.load()->start(left); !started) return fail(started.error());
   for (int signal : left)
-    log::info(posix::name_of_signal(signal) +
-              " stays with the program, which handles or ignores it; hvd_request_stop() tells the other ranks of it");
+    log::info(
+        posix::name_of_signal(signal) +
+        " does not stop the ranks, because the program handles or ignores it; its handler can call hvd_request_stop()");
   return HVD_OK;
 }
 

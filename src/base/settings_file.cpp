@@ -112,7 +112,7 @@ class Parser {
   Status take_word(const YamlEntry& entry, const std::string& value) {
     if (!is_of_site_) {
       file_.notices.push_back(file_.place(entry.line) + ": the key " + entry.key +
-                              " has no effect: only the file of the site says that");
+                              " has no effect: only the file of the site may have it");
       return {};
     }
     if (entry.key == "contact") return file_.contact = value, Status();

@@ -51,8 +51,8 @@ def section_of(item):
 def pytest_collection_modifyitems(items):
     for item in items:
         if not section_of(item).startswith("Contract §") or len(item.originalname) > 80:
-            raise pytest.UsageError(f"{item.nodeid}: expected a docstring that begins with 'Contract §', and a name of at "
-                                   "most 80 characters")
+            raise pytest.UsageError(f"{item.nodeid}: expected a docstring that begins with 'Contract §', and a name of "
+                                    "at most 80 characters")
     kept = [item for item in items if belongs_here(item)]
     after = os.environ.get("CONTRACT_AFTER")  # the test that ended the previous job
     if after:

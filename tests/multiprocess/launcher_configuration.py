@@ -148,7 +148,7 @@ class Configuration(unittest.TestCase):
         site.chmod(0o666)
         done = self.run_it(program, "--show-config")
         self.assertIn("The site's file: none", done.stdout, done)
-        self.assertIn("was passed over", done.stderr)
+        self.assertIn("was ignored", done.stderr)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ Error not_all_came() {
 Status check_nothing_is_left_over() {
   if (!has_given_up.load()) return {};
   return Error(ErrorCode::timeout,
-               "an hvd.init() of this process waited for others in vain, and MPI still waits for them: end the "
+               "an earlier hvd.init() of this process timed out, and MPI still waits for the other ranks: end all "
                "processes and start the job again");
 }
 

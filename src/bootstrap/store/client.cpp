@@ -57,7 +57,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::enter(const Connect& connect, 
       fault = greeted.error().message;
     }
     if (deadline.left() <= pause)
-      return Error(ErrorCode::timeout, "the store of the job lets nobody in until the deadline: " + fault);
+      return Error(ErrorCode::timeout, "the store of the job has accepted no connection before the deadline: " + fault);
     std::this_thread::sleep_for(pause);  // no event tells when the store has room
   }
 }

@@ -105,7 +105,7 @@ struct TcpStoreServer::State {
       auto level = is_news ? log::Level::warning : log::Level::debug;
       if (log::enabled(level))
         log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why +
-                              (is_news && --warnings_left == 0 ? "; more will be dropped without a word" : ""));
+                              (is_news && --warnings_left == 0 ? "; further ones will not be reported" : ""));
       door.let_go(number);
     }
     seats->left(number, why);

@@ -159,7 +159,8 @@ int run_pbsdsh_line(int count, char** arguments) {
   auto node_file = posix::read_text(environment.get("PBS_NODEFILE").value_or("PBS_NODEFILE"));
   if (!node_file) return complain(node_file.error().message);
   const int number = task_number_of(words[2], *node_file);
-  if (number < 0) return complain("PBS_NODEFILE does not have the host " + words[2]);
+  if (number < 0)
+    return complain("expected the host " + words[2] + " in PBS_NODEFILE, which lacks it: name hosts of the job");
   auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
   if (!sockets) return complain(sockets.error().message);
   const std::string secret = posix::random_hex(secret_bytes / 2);
@@ -168,14 +169,15 @@ int run_pbsdsh_line(int count, char** arguments) {
   {
     CallFile file(environment, sockets->endpoints + "\n" + secret);
     if (!file.is_written())
-      return complain(file.path() + " cannot be written; HOROVOD_SHARED_DIR names a folder that all hosts see");
+      return complain(file.path() + " cannot be written: set HOROVOD_SHARED_DIR to a folder that all hosts see");
     auto started =
         start({"pbsdsh", "-n", std::to_string(number), "--", words[3], called_agent_flag, file.path(), words[5]});
     if (!started) return complain(started.error().message);
     pbsdsh = *started;
     socket = wait_for_agent(*sockets, secret, pbsdsh);
   }
-  if (!socket) return complain("pbsdsh has ended, and no agent has called");
+  if (!socket)
+    return complain("pbsdsh has ended before an agent connected: see the output of the PBS job for its message");
   (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
   // the lifeline, not this connection, notices lost hosts
   posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));
@@ -190,9 +192,9 @@ int run_called_agent(const std::string& file, milliseconds grace) {
   auto text = posix::read_text(file);
   const std::size_t line = text ? text->find('\n') : std::string::npos;
   if (line == std::string::npos || text->size() < line + 1 + secret_bytes)
-    return complain(posix::host_name() + ": " + file +
-                    " does not say where to call: " + (text ? "it is cut" : text.error().message) +
-                    "; HOROVOD_SHARED_DIR names a folder that all hosts see");
+    return complain(posix::host_name() + ": expected an address and a secret in " + file + ", but " +
+                    (text ? "the file is cut off" : text.error().message) +
+                    ": set HOROVOD_SHARED_DIR to a folder that all hosts see");
   const std::string secret = text->substr(line + 1, secret_bytes);
   auto here = posix::interfaces();
   auto own = here ? posix::usable_addresses(*here, "") : Result<std::vector<posix::InterfaceAddress>>(here.error());
@@ -202,7 +204,7 @@ int run_called_agent(const std::string& file, milliseconds grace) {
   if (!socket ||
       ::send(socket.get(), secret.data(), secret.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(secret.size()))
     return complain(posix::host_name() + ": no connection to " + text->substr(0, line) +
-                    " (--network-interfaces, HOROVOD_PORT_RANGE)");
+                    ": see --network-interfaces, HOROVOD_PORT_RANGE and the firewall");
   ::dup2(socket.get(), STDIN_FILENO);
   ::dup2(socket.get(), STDOUT_FILENO);
   socket.reset();

@@ -120,7 +120,8 @@ Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::str
   if (is_setting) return apply_setting(flags, entry, *single, file_name);
   if (row == nullptr) return apply_controller(flags, *single, where, place);
   if (is_question(*row))
-    return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+    return Error(ErrorCode::invalid_argument,
+                 where + " only asks for information: give it as a flag on the command line");
   file.has_stall_check |= entry.key.starts_with("stall_check.");
   auto value = value_for(*row, *single, where);
   if (!value) return value.error();
@@ -163,7 +164,8 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
     }
     std::string where = place + ": " + written.key;
     if (is_question(*row))
-      return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+      return Error(ErrorCode::invalid_argument,
+                   where + " only asks for information: give it as a flag on the command line");
     auto value = value_for(*row, entry.value, where);
     if (!value) return value.error();
     bool is_said =

@@ -108,9 +108,9 @@ Result<Environments> Environments::in(const std::string& parent, const std::stri
   if (::lstat(found.folder_.c_str(), &state) != 0) return system_error(found.folder_, errno);
   if (S_ISDIR(state.st_mode) && state.st_uid == ::getuid() && (state.st_mode & 022) == 0) return found;
   return Error(ErrorCode::invalid_argument,
-               found.folder_ +
-                   " is no folder that this user alone may write to: what lies there is not used; remove "
-                   "it, or name another place by --stage-to");
+               "expected " + found.folder_ +
+                   " to be a folder that this user alone may write to, but others may: remove it, or "
+                   "name another folder by --stage-to");
 }
 
 std::uint64_t Environments::free_bytes() const {

@@ -57,7 +57,8 @@ Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& comma
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed == ENOENT)
     return Error(ErrorCode::unsupported,
-                 "the program " + command[0] + " is not there, which has to unpack it: install it, or pack without it");
+                 "the program " + command[0] +
+                     " is needed to unpack the archive, but is not there: install it, or pack in another way");
   if (failed != 0) return system_error(command[0] + " cannot be executed", failed);
   process.input_ = std::move(input->write);
   process.output_ = std::move(output->read);

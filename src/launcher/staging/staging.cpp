@@ -119,8 +119,8 @@ Status stage(Flags& flags, const Environment& environment, std::span<char* const
   });
   if (!is_well || !staged)
     return Error(ErrorCode::system, "--stage " + flags.get("stage") +
-                                        ": the environment is not on all nodes, for the reason above; the job was not "
-                                        "started");
+                                        ": the environment could not be brought to all nodes (see the lines above); "
+                                        "the job was not started");
   if (flags.is_set("verbose"))
     std::fprintf(stderr, "horovodrun: the environment was brought to %d of %d nodes in %.1f s\n", staged->new_nodes,
                  staged->nodes, std::chrono::duration<double>(Clock::now() - begin).count());
@@ -135,7 +135,8 @@ Status remove_staged(const Flags& flags, const Environment& environment, std::sp
   auto run = start_stagers(flags, environment, arguments, to_remove, flags.get("stage_digest"));
   if (!run) return run.error();
   if (follow(*run, [](const std::string&) {})) return {};
-  return Error(ErrorCode::system, "--stage-remove: the environment may be left on some hosts, for the reason above");
+  return Error(ErrorCode::system,
+               "--stage-remove: the environment could not be removed from all hosts (see the lines above)");
 }
 
 }  // namespace hvd::launcher::staging

@@ -40,7 +40,8 @@ Result<ChosenTarget> choose_target(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_wishes(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};
-  return Error(ErrorCode::unsupported, "there is nothing here that could start ranks");
+  return Error(ErrorCode::unsupported,
+               "no launcher was found that can start ranks here: horovodrun --explain tells what was tried");
 }
 
 bool can_use_pmix(const Environment& environment, std::string* why_not) {

@@ -68,8 +68,9 @@ Result<std::optional<Opened>> open_site_file(const Environment& environment, con
     if (::fstat(file.get(), &found) != 0)
       return system_error("the site's settings in " + path + " cannot be read", errno);
     if (is_trusted(found, own_folder)) return std::optional(Opened{path, std::move(file)});
-    notices.push_back(path + " was passed over: it belongs to neither root, nor you, nor the owner of " + own_folder +
-                      ", or everybody may write it; HOROVOD_SITE_CONFIG=" + path + " takes it all the same");
+    notices.push_back(path + " was ignored: expected a file that belongs to root, to you or to the owner of " +
+                      own_folder +
+                      ", and that others may not write; to use it anyway, set HOROVOD_SITE_CONFIG=" + path);
   }
   return std::optional<Opened>();
 }
