@@ -18,7 +18,7 @@ struct ScriptRequest {
   std::string account, queue, constraint, job_name;
   std::string environment;  // the folder of a Python environment
   std::vector<std::string> modules;
-  std::string container;  // an image
+  std::string container;  // the container image of the ranks
   bool is_requeued = false;
   int max_requeues = 20;
   std::vector<std::string> command;

@@ -46,13 +46,13 @@ struct Sources {
 // How a job is requeued. Some schedulers need a command, others an exit code of the job.
 struct Requeue {
   std::vector<std::string> command;  // empty: there is no command
-  int exit_code = 0;                 // 0: there is no such code
+  int exit_code = 0;                 // 0: no exit code requeues the job
 };
 
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  virtual const char* name() const = 0;  // for people: "Slurm"
+  virtual const char* name() const = 0;  // the scheduler's name for people: "Slurm"
   // Returns what shows that this process is inside of a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
   virtual std::optional<std::string> detected(const Environment& environment) const = 0;
   // This and the next three may be called only inside of a job. An error names what could not be read.

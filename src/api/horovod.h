@@ -129,7 +129,7 @@ HVD_API void hvd_shutdown(hvd_runtime* runtime);
 HVD_API void hvd_stop(hvd_runtime* runtime);
 
 typedef struct hvd_world {
-  size_t struct_size; /* in: sizeof(hvd_world) */
+  size_t struct_size; /* the caller sets it to sizeof(hvd_world) */
   int rank, size;
   int local_rank, local_size; /* among the ranks of this node */
   int cross_rank, cross_size; /* among the nodes that have this local rank */
@@ -280,7 +280,7 @@ HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time *
 
 /* Why all ranks leave their loops. */
 typedef enum hvd_stop_cause {
-  HVD_STOP_PROGRAM = 0,    /* hvd_request_stop() */
+  HVD_STOP_PROGRAM = 0,    /* a program called hvd_request_stop() */
   HVD_STOP_WARNED = 1,     /* a signal that announces the end of the job, such as SIGUSR1 */
   HVD_STOP_TERMINATED = 2, /* a signal that would otherwise end the process, such as SIGTERM */
   HVD_STOP_TIME = 3        /* the scheduler will end the job soon */
@@ -333,20 +333,20 @@ typedef struct hvd_checkpoint_entry {
   const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
   const char* kind;   /* the kind of object in the program ("list"); null: nothing special */
   hvd_entry_type type;
-  int dimensions;    /* of a tensor */
-  int64_t integer;   /* of HVD_ENTRY_INTEGER; of HVD_ENTRY_BOOL 0 or 1 */
-  double number;     /* of HVD_ENTRY_NUMBER */
-  const char* text;  /* of HVD_ENTRY_TEXT, UTF-8 */
+  int dimensions;    /* number of dimensions of a tensor */
+  int64_t integer;   /* the value of HVD_ENTRY_INTEGER; that of HVD_ENTRY_BOOL as 0 or 1 */
+  double number;     /* the value of HVD_ENTRY_NUMBER */
+  const char* text;  /* the value of HVD_ENTRY_TEXT, in UTF-8 */
   const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
   const int64_t* shape;
   const void* data; /* of a tensor to be written: its host memory; null in an entry that was read */
   size_t bytes;     /* of a tensor in an entry that was read */
-  const char* unit; /* of a tensor, "m/s"; null: none */
+  const char* unit; /* the unit of a tensor, such as "m/s"; null: none */
 } hvd_checkpoint_entry;
 
 typedef struct hvd_checkpoint_options {
   size_t struct_size; /* sizeof(hvd_checkpoint_options) */
-  int64_t step;       /* of the training; negative: unknown */
+  int64_t step;       /* the step of the training; negative: unknown */
   const char*
       compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
                             * 22; null: none, which is fastest */
@@ -370,11 +370,11 @@ HVD_API hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, h
 HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is allowed */
 
 typedef struct hvd_checkpoint_info {
-  size_t struct_size; /* in: sizeof(hvd_checkpoint_info) */
+  size_t struct_size; /* the caller sets it to sizeof(hvd_checkpoint_info) */
   const char* path;   /* of the file; valid until the checkpoint is closed */
   size_t entries;
   uint64_t bytes;
-  int64_t step;     /* negative: unknown */
+  int64_t step;     /* the step of the training; negative: unknown */
   int64_t sequence; /* grows with every checkpoint written to the folder */
   int64_t saved_at; /* seconds since 1970, by the clock of its writer */
 } hvd_checkpoint_info;
@@ -384,9 +384,9 @@ HVD_API hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* checkpoint, size_t i
 
 typedef struct hvd_checkpoint_target {
   size_t struct_size; /* sizeof(hvd_checkpoint_target); the elements of an array are this far apart */
-  const char* path;   /* of a tensor */
+  const char* path;   /* the path of a tensor */
   void* data;         /* host memory that receives the tensor */
-  size_t bytes;       /* of the tensor */
+  size_t bytes;       /* size of the tensor */
 } hvd_checkpoint_target;
 /* Reads tensors. With a runtime it is collective over the ranks that opened the checkpoint, and all ranks pass the same
  * paths. Rank 0 reads; the other ranks get the bytes by broadcasts. */

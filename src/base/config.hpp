@@ -82,12 +82,12 @@ bool means_the_same(std::string_view name, std::string_view one, std::string_vie
 
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
-  const char* name;  // HOROVOD_…
+  const char* name;  // name of the variable, HOROVOD_…
   const char* kind;  // "bytes", "seconds", "flag", …
   const char* default_value;
   const char* meaning;
 };
 std::span<const KnobRow> knobs();
-const KnobRow* knob_of(std::string_view name);  // null if there is none
+const KnobRow* knob_of(std::string_view name);  // null if there is no knob of that name
 
 }  // namespace hvd

@@ -63,7 +63,8 @@ __attribute__((target("sse4.2,crc32"))) std::uint32_t by_instruction(const unsig
 }
 #elif defined(__aarch64__)
 bool has_instruction() noexcept {
-  static const bool has = (getauxval(AT_HWCAP) & (1u << 7)) != 0;  // HWCAP_CRC32
+  // the bit HWCAP_CRC32: the processor has the instruction
+  static const bool has = (getauxval(AT_HWCAP) & (1u << 7)) != 0;
   return has;
 }
 __attribute__((target("+crc"))) std::uint32_t by_instruction(const unsigned char* at, std::size_t size,

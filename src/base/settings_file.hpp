@@ -21,7 +21,7 @@ struct FileKey {
   Form form = Form::as_given;
 };
 std::span<const FileKey> file_keys();
-const FileKey* file_key(std::string_view key);  // null if there is none
+const FileKey* file_key(std::string_view key);  // null if no key has this name
 const FileKey* file_key_of(std::string_view variable);
 
 struct FileValue {

@@ -309,7 +309,7 @@ class Slurm final : public Bootstrap {
   std::string folder_;     // empty between meetings, and for a single rank
   std::vector<int> node_;  // the ranks of this node, this rank among them
   std::optional<NodeCircle> circle_;
-  std::uint64_t exchanges_ = 0;       // in this meeting
+  std::uint64_t exchanges_ = 0;       // number of exchanges in this meeting
   std::vector<std::string> written_;  // files of this rank in `in`
   std::string broken_;
   Card mine_;  // what was put since the last fence: key, value, key, value …

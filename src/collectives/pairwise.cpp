@@ -22,7 +22,7 @@ namespace {
 using transport::Pending;
 
 constexpr std::size_t piece_bytes = 256 << 10;
-constexpr std::size_t most_under_way = 8;  // in each direction
+constexpr std::size_t most_under_way = 8;  // limit on messages under way in each direction
 
 class Pairwise final : public Task {
  public:
@@ -71,7 +71,7 @@ class Pairwise final : public Task {
   // A range of the data that go to one seat or come from it.
   struct Piece {
     int seat = -1;
-    std::int64_t begin = 0, count = 0;  // in the input or output
+    std::int64_t begin = 0, count = 0;  // the range in the input or output
     std::uint32_t number = 0;           // its number among the pieces between the two seats
   };
   struct Message {
@@ -83,7 +83,7 @@ class Pairwise final : public Task {
   // The position of the piece that begins next.
   struct Place {
     int round = 1;
-    std::int64_t at = 0;  // in the data for the round's seat
+    std::int64_t at = 0;  // the position in the data for the round's seat
     std::uint32_t number = 0;
   };
   struct Direction {

@@ -24,7 +24,7 @@ struct MpiCard {
   bool running = false;      // the program or this runtime started it; only then rank and size are known
   bool over_bridge = false;  // not started yet, and needs our bridge as its PMI server
   std::string space;         // a bridge's name for the job's values (that of rank 0 is used)
-  bool wanted = false;       // also between ranks of one node (HOROVOD_MPI)
+  bool wanted = false;       // MPI is also wanted between ranks of one node (HOROVOD_MPI)
   // "172.17.0.1/docker0 10.0.0.3/eth0": the interfaces to other hosts among which the MPI may choose at its start.
   // Empty if the MPI already runs, has a fabric, or was told what to use.
   std::string addresses;
@@ -72,7 +72,7 @@ class MpiPeers {
  private:
   const mpi::MpiPlugin& calls_;
   std::shared_ptr<mpi::Communicator> base_;
-  std::vector<int> mpi_ranks_;  // by rank
+  std::vector<int> mpi_ranks_;  // MPI's rank for each rank of the job
   bool also_in_a_node_;
 };
 

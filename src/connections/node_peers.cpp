@@ -34,7 +34,7 @@ constexpr std::size_t longest_message = 1024;
 
 struct Letter {
   Buffer message;
-  posix::FileDescriptor descriptor;  // may be empty
+  posix::FileDescriptor descriptor;  // the offered memory; may be empty
 };
 
 struct Peer {

@@ -81,7 +81,7 @@ class NodeAgreement {
     int world_size = 0;
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     Coordinator::Settings coordinator;
-    std::function<std::string(Rank)> describe;  // for messages
+    std::function<std::string(Rank)> describe;  // describes a rank, for messages
   };
   NodeAgreement(Settings settings, AgreementEffects& effects);
 
@@ -108,7 +108,7 @@ class NodeAgreement {
   // True if something can go on only after ranks have read more of the log. Nothing announces that they have read it.
   bool waits_for_readers() const;
 
-  Coordinator* coordinator() const { return coordinator_.get(); }  // null except at the root
+  Coordinator* coordinator() const { return coordinator_.get(); }  // null on all nodes but the root
   std::uint64_t frames_sent() const { return frames_sent_; }
   // True if a subtree (this node counts as one) has arrived at the slot and others have not.
   bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
@@ -123,16 +123,16 @@ class NodeAgreement {
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
     ProcessSetId set;
-    const Electorate* electorate = nullptr;  // that of the slot's set
+    const Electorate* electorate = nullptr;  // the voters of the slot's process set
     bool is_transient = false;
     bool is_given = false;
     Subtrees arrived;
-    bool is_complete = false;  // until its batch is decided
+    bool is_complete = false;  // true from the last arrival until the batch is decided
     bool is_outgoing = false;  // complete, and part of the frame that is being made
   };
   struct Child {
     std::uint64_t read = 0;
-    bool is_silent = false;  // has not yet answered the question
+    bool is_silent = false;  // true while the child has not answered the question
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }

@@ -25,7 +25,7 @@ using Finished = std::function<void(Operation&, Sequence, const Error*)>;
 struct QueuedBatch {
   Sequence sequence;
   std::vector<Operation*> operations;  // of one kind (Signature::fuses_with); if issued, those not ended
-  Event end{};                         // of an issued batch
+  Event end{};                         // the event at the end of an issued batch
 };
 
 class BatchOfTensors {
@@ -61,7 +61,7 @@ class BatchOfTensors {
   DataType dtype_ = DataType::u8;
   Collective collective_;
   std::vector<Segment> in_, out_;
-  std::vector<std::int64_t> counts_;         // elements, by seat
+  std::vector<std::int64_t> counts_;         // number of elements of each seat
   std::vector<std::int64_t> mine_, theirs_;  // rows: of this rank; of all ranks, by seat and tensor
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;

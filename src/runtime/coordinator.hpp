@@ -125,7 +125,7 @@ class Coordinator {
   std::deque<std::pair<OpName, Signature>> starved_;  // agreed ops for which no slot is free yet
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;
-  std::vector<Rank> joined_;  // in the order of their joins
+  std::vector<Rank> joined_;  // the ranks that have joined, in the order of their joins
   std::vector<Rank> idle_;    // the joined ranks that are idle
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;

@@ -45,8 +45,9 @@ class Departure {
 
   struct Settings {
     Rank me;
-    std::chrono::milliseconds time_for_cause{};    // HOROVOD_PEER_TIMEOUT
-    std::function<std::string(Rank)> describe;     // for messages
+    std::chrono::milliseconds time_for_cause{};    // how long another rank may take to announce the cause:
+                                                   // HOROVOD_PEER_TIMEOUT
+    std::function<std::string(Rank)> describe;     // describes a rank, for messages
     std::function<std::string()> describe_leader;  // the leader of this node, and the state of its process
     std::function<Time()> now = Clock::now;
   };
@@ -80,7 +81,7 @@ class Departure {
   struct Warn {
     std::string_view text;
   };
-  struct AnnounceLoss {  // on the board of the node
+  struct AnnounceLoss {  // announces the loss on the board of the node
     Rank lost;
     std::string_view why;
   };

@@ -53,7 +53,7 @@ class Engine {
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
     control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null on one node
+    connections::NetPeers* net = nullptr;  // null if the job has one node
     const TeamMaker* teams = nullptr;
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
@@ -157,7 +157,7 @@ class Engine {
   const Config& config_;
   const topology::Layout& layout_;
   control::NodeBoard& board_;
-  const connections::NetPeers* net_;  // null on one node
+  const connections::NetPeers* net_;  // null if the job has one node
   OperationTable& operations_;
   Handles& handles_;
   ObserverRegistry observers_;
@@ -169,7 +169,7 @@ class Engine {
   std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
-  std::mutex stop_point_mutex_;  // guards the wish
+  std::mutex stop_point_mutex_;  // guards the request to stop
   std::optional<std::pair<StopCause, std::string>> stop_point_wish_;
   std::atomic<bool> has_stop_news_{false}, has_heeded_{false};
   std::atomic<const StopPoint*> stop_point_{nullptr};
@@ -185,12 +185,12 @@ class Engine {
   Departure departure_;
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
-  std::unique_ptr<Leader> leader_;                  // on the lowest rank of each node
-  std::vector<SlotUse> slots_;                      // by slot
+  std::unique_ptr<Leader> leader_;                  // null unless this is the lowest rank of its node
+  std::vector<SlotUse> slots_;                      // one for each slot
   std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
   std::list<StandIn> stand_ins_;
   std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
-  bool has_joined_ = false;   // this rank has joined
+  bool has_joined_ = false;   // true if this rank has joined
   int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;
   RecordStorage storage_;

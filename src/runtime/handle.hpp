@@ -35,13 +35,13 @@ struct HandleCell {
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
   std::uint32_t place = 0;  // see Handles::Number
-  ProcessSetId set;         // of its first operation
+  ProcessSetId set;         // the process set of the first operation
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended
   std::uint64_t record = 0;      // the greatest record of the log that decided on an operation of `set`
   std::unique_ptr<Error> error;  // the error of the first operation that failed
   std::vector<KeptResult> results;
-  std::vector<Operation*> transients;  // these are released together with the handle
+  std::vector<Operation*> transients;  // transient operations, which are released together with the handle
 };
 
 class Handles {

@@ -29,14 +29,15 @@ class Leader final : private AgreementEffects {
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
     control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null on one node
+    connections::NetPeers* net = nullptr;  // null if the job has one node
     const std::vector<Observer*>* observers = nullptr;
     const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
-    BatchesInFlight batches_in_flight;                     // of this rank
+    BatchesInFlight batches_in_flight;                     // the batches in flight on this rank
     Counters* counters = nullptr;
   };
   explicit Leader(const Parts& parts);
-  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (control/control_link)
+  // the length before a frame (control/control_link)
+  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);
 
   // Connects the neighbours. Called until all are connected. Never blocks.
   Progress connect();

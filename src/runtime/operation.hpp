@@ -84,12 +84,12 @@ struct Operation {
 
   // Only the engine uses these, while the operation is in flight:
   Submission submission;
-  Clock::time_point since;     // when it was submitted
+  Clock::time_point since;     // the time when the operation was submitted
   std::size_t place = 0;       // index in the engine's list of operations in flight
   std::uint64_t record = 0;    // the record of the log that made it part of a batch
-  bool arrived = false;        // has arrived at the entry's slot
-  bool scheduled = false;      // is part of a batch
-  bool precedes_join = false;  // was submitted before its rank joined
+  bool arrived = false;        // this rank has arrived at the entry's slot
+  bool scheduled = false;      // the operation is part of a batch
+  bool precedes_join = false;  // the operation was submitted before its rank joined
 };
 
 // The operations of one name, found by their signature.
@@ -131,9 +131,10 @@ class OperationTable {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys view NameEntry::name
+  // the keys are views of NameEntry::name
+  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;
   std::size_t size_ = 0;           // number of operations in all entries
-  std::uint64_t next_number_ = 1;  // 0 is the number of stand-ins
+  std::uint64_t next_number_ = 1;  // the number 0 belongs to stand-ins
 };
 
 }  // namespace hvd::runtime

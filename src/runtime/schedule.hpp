@@ -41,12 +41,13 @@ struct OpRequest {  // "I have submitted this op and know no slot for it"
   static OpRequest read(ByteReader& in, RecordStorage&);
 };
 struct JoinRequest {    // "I submit nothing more until all ranks have joined"
-  bool is_idle = true;  // nothing submitted before is under way; else a second request follows later
+  bool is_idle = true;  // true if no earlier operation of the rank is under way; if false, a second request follows
+                        // later
   void write(ByteWriter& out) const { out.put(is_idle); }
   static JoinRequest read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
 };
 struct ShutdownRequest {
-  std::string_view reason;  // empty if the program asked for it
+  std::string_view reason;  // the reason for the end; empty if the program asked for it
   void write(ByteWriter& out) const;
   static ShutdownRequest read(ByteReader& in, RecordStorage&);
 };
@@ -79,7 +80,7 @@ using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishReq
                              HeededRequest>;
 
 void encode(const Request& request, Buffer& out);
-Result<Request> decode_request(ConstBytes bytes);  // its views point into `bytes`
+Result<Request> decode_request(ConstBytes bytes);  // the views in the result point into `bytes`
 
 // ---- from the coordinator to everybody
 

@@ -21,7 +21,8 @@ struct Signature {
   Rank root;
   DeviceKind device = DeviceKind::host;
   bool transient = false;           // the name will not be used again
-  std::uint64_t group = 0;          // the group that may share a batch, if groups do not mix; may differ between ranks
+  std::uint64_t group = 0;          // if groups must not mix: the group whose operations may share a batch; may differ
+                                    // between ranks
   std::vector<std::int64_t> shape;  // of the input; some verbs let the first dimension differ
 
   friend bool operator==(const Signature&, const Signature&) = default;

@@ -46,7 +46,7 @@ class StallWatch {
  private:
   void plan_look(Clock::time_point since, Clock::time_point now);
 
-  Clock::duration check_{}, shutdown_{};  // zero: switched off
+  Clock::duration check_{}, shutdown_{};  // limits of time; zero: switched off
   Clock::duration pause_{};               // the longest time between two looks
   Clock::time_point continued_{};
   std::optional<Clock::time_point> next_look_, reported_;

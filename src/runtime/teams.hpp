@@ -38,7 +38,7 @@ class TeamMaker {
   transport::Transport* find(const Group& group, DeviceKind kind, bool regions) const;
 
  private:
-  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // in order of preference
+  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // the transports in the order of preference
   TeamMaker() = default;
   static Transports make_transports(const transport::Surroundings& surroundings,
                                     std::span<const transport::Maker> others);

@@ -42,12 +42,12 @@ struct Core {
 struct PciDevice {
   enum class Kind : std::uint8_t { gpu, network };
   Kind kind = Kind::gpu;
-  std::string bus_id;  // "0004:04:00.0", lower case
+  std::string bus_id;  // PCI address in lower case, "0004:04:00.0"
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
   CpuMask near;                    // all processors of the machine if nothing more precise is known
   int numa_node = -1;              // the first NUMA node near to it
-  std::vector<std::string> names;  // "mlx5_0", "hsn0"
+  std::vector<std::string> names;  // names that the system uses, "mlx5_0", "hsn0"
 };
 
 struct Machine {

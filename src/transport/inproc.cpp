@@ -144,7 +144,7 @@ class InprocLink final : public Link {
   const Group group_;
   const std::string name_;
   const std::shared_ptr<connections::ThreadHub::Line> line_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // by ticket
+  std::vector<std::unique_ptr<Operation>> operations_;  // the operation of each ticket
   std::vector<std::uint32_t> free_tickets_;
   Error failure_{ErrorCode::shut_down, "the link was closed"};
   bool aborted_ = false;

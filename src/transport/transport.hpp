@@ -126,8 +126,8 @@ class Connecting {
  public:
   virtual ~Connecting() = default;
   virtual Progress step() = 0;
-  virtual std::unique_ptr<Link> take() = 0;  // after done
-  virtual const Error& failure() const = 0;  // after failed
+  virtual std::unique_ptr<Link> take() = 0;  // call it after step() returned done
+  virtual const Error& failure() const = 0;  // call it after step() returned failed
 };
 
 // Exchanges small values between the ranks of a group while a link is made. Never blocks.

@@ -31,7 +31,7 @@ using Names = std::initializer_list<const char*>;
 
 struct LauncherRow {
   Launcher launcher{};
-  const char* name = "";          // for people
+  const char* name = "";          // the launcher's name for people
   const char* program = nullptr;  // its command, if the name belongs to it alone; else null
   Names says{};                   // words that its command prints for --version
   Recognised recognised{};

@@ -20,7 +20,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
+// limit for answers of the store that do not depend on another rank
+constexpr auto store_answer_time = std::chrono::seconds(30);
 
 // A bootstrap over horovodrun's store that is connected only during a fence or an exchange. The store has one seat for
 // every rank, and the runtime will want that seat. At the fence the bridge fetches what all ranks have put. All ranks

@@ -21,7 +21,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* empty without a bridge */
+static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* the values of these variables; empty without a bridge */
 static volatile int under_way, is_alone; /* is_alone: this is a job of one rank, which needs no server but must not
                                             see PMIx */
 

@@ -127,7 +127,7 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       table.insert(table.end(), message->begin() + 5, message->end());
       continue;
     }
-    if (answered != ticket) continue;  // it answers a request whose deadline passed
+    if (answered != ticket) continue;  // an answer to an earlier request, whose deadline has passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
     ByteReader failure(reply.body);

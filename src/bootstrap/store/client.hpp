@@ -23,8 +23,9 @@ struct StoreChannel {
   std::string store;  // "the launcher's local store", for error texts
   int descriptor = -1;
   std::function<Result<posix::Delivery>(ConstBytes message)> send;
-  std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what send() has left
-  std::function<bool()> has_unsent;                                 // null if send() leaves nothing unsent
+  // receives a message; also sends bytes that send() has not sent
+  std::function<Result<posix::Delivery>(Buffer& message)> receive;
+  std::function<bool()> has_unsent;  // null if send() always sends all bytes
 };
 
 // Used by one thread at a time. Every call returns by its deadline. The destructor leaves the store.

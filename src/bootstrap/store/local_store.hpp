@@ -44,7 +44,7 @@ namespace hvd::bootstrap {
 namespace local_store {
 // The launcher sets these for every rank, besides HOROVOD_RANK and HOROVOD_SIZE.
 inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
-inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
+inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // the job's secret, 32 hexadecimal digits
 }  // namespace local_store
 
 // Used by one thread. Its calls never block.

@@ -10,7 +10,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_stored_bytes = 256u << 20;  // of all ranks together
+constexpr std::size_t most_stored_bytes = 256u << 20;  // limit for the values of all ranks together
 constexpr std::size_t longest_reason = 4096;
 
 std::string clipped(std::string_view text) {

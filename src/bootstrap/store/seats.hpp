@@ -81,7 +81,7 @@ class StoreSeats {
     std::vector<bool> has;
     int arrived = 0;
     std::set<std::uint64_t> about_to_ask;  // connections that have brought cards but have not asked for the table yet
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // who waits for the table: connection, ticket
   };
 
   Seated& seat_of(Rank rank) { return seats_[static_cast<std::size_t>(rank.value)]; }

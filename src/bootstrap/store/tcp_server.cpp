@@ -32,7 +32,7 @@ constexpr auto lingering_time = std::chrono::seconds(5);
 
 struct SealedConnection {
   std::unique_ptr<SealedStream> stream;
-  std::string from;  // its address
+  std::string from;  // address of the other end
   bool also_writable = false;
 };
 

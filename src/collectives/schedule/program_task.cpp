@@ -101,7 +101,7 @@ class ProgramTask final : public Task {
     bool is_posted = false;  // the round's messages have been started
     std::optional<Pending> recv;
     bool has_arrival = false;  // data were received and not reduced yet
-    std::vector<Send> sends;   // under way
+    std::vector<Send> sends;   // the sends of this lane that are under way
     std::byte* work = nullptr;
     std::vector<std::int64_t> offsets;  // of the blocks in the work area, in elements; the last entry is the end
     Scratch scratch, landing;

@@ -270,7 +270,7 @@ class StagedTask final : public Task {
   const Rank rank_;
   const Stream in_stream_;
   Device& device_;
-  std::shared_ptr<void> out_, back_;  // streams
+  std::shared_ptr<void> out_, back_;  // the streams for copies to the host and back
   Cut cut_;
   StageTasks stage_, chunk_counter_;
   SegmentArray in_, out_tensors_;

@@ -54,15 +54,15 @@ class Dialer {
   struct Try {
     std::uint64_t number;
     std::size_t endpoint;
-    posix::FileDescriptor connecting;  // until the connection is made
-    std::optional<Talk> talk;          // after the connection was made
+    posix::FileDescriptor connecting;  // used until the connection is made
+    std::optional<Talk> talk;          // used after the connection was made
     Clock::time_point deadline;
   };
   struct Dial {
     Rank peer;
     Digest name;
     std::vector<posix::TcpAddress> endpoints;
-    std::vector<std::string> troubles;  // by endpoint
+    std::vector<std::string> troubles;  // what went wrong with each endpoint
     std::list<Try> tries;
     std::size_t next = 0;  // the endpoint with which the next round begins
     int rounds = 0;

@@ -29,7 +29,7 @@ class Ending {
   // Sends the signals that are due. Call it when left() has passed. The caller reaps the children, and so notices that
   // no child is left.
   void step();
-  std::chrono::milliseconds left() const;  // until the next step
+  std::chrono::milliseconds left() const;  // time until the next step
   // False once no process is left that has to be ended.
   bool has_somebody() const;
 

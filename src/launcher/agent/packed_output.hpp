@@ -45,7 +45,7 @@ class PackedOutput {
   Sink sink_;
   std::string label_;
   std::deque<std::string> units_;  // as many packets in each as a pipe takes at once
-  std::size_t waiting_ = 0;        // bytes in units_
+  std::size_t waiting_ = 0;        // number of bytes in units_
 };
 
 }  // namespace hvd::launcher

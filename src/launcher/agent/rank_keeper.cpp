@@ -262,7 +262,7 @@ class Keeper {
   posix::FileDescriptor gate_;  // brings signals as bytes
   struct FromGate {
     int signal;
-    Deadline until;  // when the signal is passed on
+    Deadline until;  // the time when the signal is passed on
   };
   std::deque<FromGate> from_gate_;
   std::map<int, Clock::time_point> came_to_all_at_;  // signals of which the keeper got a copy

@@ -41,16 +41,16 @@ class LineCutter {
 class Sink {
  public:
   explicit Sink(int descriptor);    // borrowed; if it is closed, all text is thrown away
-  void add(std::string_view text);  // queues
+  void add(std::string_view text);  // adds the text to the queue; does not write
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone
   // The error because of which text was thrown away although the reader is there (a full disk); 0: there was none. Each
   // error is reported once. Later text is tried again.
   int take_failure() noexcept { return std::exchange(failed_with_, 0); }
-  bool has_failed() const noexcept { return has_failed_; }  // true from the first such error on
+  bool has_failed() const noexcept { return has_failed_; }  // true if an error has made the sink throw text away
   std::size_t pending() const noexcept { return pending_.size() - written_; }
   bool broken() const noexcept { return broken_; }         // the reader is gone: all text is thrown away
-  int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none
+  int descriptor() const noexcept { return descriptor_; }  // the descriptor for poll(); -1: nothing to wait for
 
  private:
   void throw_away(int why);
@@ -66,7 +66,7 @@ class Sink {
 
 struct PrinterOptions {
   bool timestamps = false;
-  std::string folder;  // for rank.<rank>/stdout and stderr; empty: no files
+  std::string folder;  // folder of the files rank.<rank>/stdout and stderr; empty: no files
   int size = 1;
 };
 

@@ -14,14 +14,14 @@ namespace hvd::launcher {
 
 struct HostLink {
   enum class State {
-    waiting,      // its turn has not come
+    waiting,      // no command was started for this host yet
     reached_for,  // a command leads there, but the agent is not ready
     ready,
     gone,  // nothing of the job is left there, or nobody can tell
   };
   std::string name;
   bool is_here = false;
-  pid_t process = 0;  // 0: reaped
+  pid_t process = 0;  // the process that leads to the agent; 0: it was reaped
   int wait_status = 0;
   AgentChannel channel;
   posix::FileDescriptor errors;  // what ssh and the shell on the host complain about

@@ -24,7 +24,7 @@ struct HostNews {
 
 class HostWatch {
  public:
-  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // they must outlive this
+  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // the hosts must outlive this object
   // For jobs on several machines. prepare_order() tells the agents where the lifelines are.
   Status open_lifelines(const NetworkOptions& network);
   const Lifelines* lifelines() const { return lifelines_.get(); }  // null: the whole job is on this machine

@@ -32,7 +32,7 @@ struct NetworkOptions {
 
 struct JobOptions {
   std::string program;               // to be executed; a name without a slash is looked for along PATH on every host
-  std::vector<std::string> command;  // as the user gave it
+  std::vector<std::string> command;  // the ranks' command, as the user gave it
   std::vector<HostPlan> hosts;
   std::vector<Placement> placements;  // the places of the ranks on these hosts
   NetworkOptions network;

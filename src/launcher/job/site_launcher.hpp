@@ -28,7 +28,7 @@ struct SiteLauncher {
   bool packs_input = false;          // the input of rank 0 travels in packets (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that the launcher must not see
   std::map<std::string, std::string> set;
-  WayToMeet way{};  // set if the command decides it
+  WayToMeet way{};  // how the ranks meet, if the command decides it
 };
 inline constexpr const char* host_file_word = "{host file}";
 

@@ -21,7 +21,7 @@ class SiteRun {
   static constexpr std::chrono::milliseconds least_patience{5000};
 
   void add(const Output& output);
-  void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted the end
+  void end(const Exited& end) { end_ = end; }  // the launcher has ended before this process wanted it to end
   InputTaken input_taken() { return output_.input_taken(); }
   bool want_another_run() const { return output_.want_another_run(); }
   // True if the launcher has not ended the other ranks, or itself, in time.

@@ -25,7 +25,7 @@ struct JobCourse {
   bool has_lost_agent = false;     // the agent of this machine was killed
   bool has_lost_reader = false;    // the reader of the ranks' output is gone
   bool wants_another_run = false;  // some rank of a site's launcher ended with again_code
-  bool is_all_gone = true;         // nothing is left on any host
+  bool is_all_gone = true;         // no process of the job is left on any host
 };
 
 JobEnd verdict_on(const JobCourse& course, const RankTable& ranks);

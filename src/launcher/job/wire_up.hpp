@@ -35,7 +35,7 @@ struct WireUpOptions {
   std::string host;
   Result<std::string> folder;  // for files of the PMIx server; an error says why there is none
   bool is_on_several_hosts = false;
-  std::vector<std::string> interfaces{};  // for several hosts; empty: all
+  std::vector<std::string> interfaces{};  // interfaces to listen on, for several hosts; empty: all
   PortRange ports{};
 };
 
@@ -63,7 +63,7 @@ class WireUp {
   Status start_tcp_store(const WireUpOptions& options);
   Status start_pmix(const WireUpOptions& options, const Environment& environment);
 
-  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two stores exists
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // exactly one of the two stores exists
   std::unique_ptr<bootstrap::TcpStoreServer> tcp_store_;
   posix::FileDescriptor abort_event_;
   std::mutex mutex_;

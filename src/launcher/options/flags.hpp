@@ -16,14 +16,14 @@ namespace hvd::launcher {
 
 enum class Kind {
   action,    // "--help": recorded as "1"
-  toggle,    // given or not
+  toggle,    // has no value: it is given or not
   tristate,  // given in its positive form, in its negative form, or not given
   integer,
   number,
   text,
   list,            // may be repeated; the values are joined by commas
   pair,            // takes two integers
-  level,           // TRACE … FATAL
+  level,           // takes a level of the log, TRACE … FATAL
   may_have_value,  // takes a value only after an equals sign
 };
 enum class Range { any, at_least_0, at_least_1, zero_to_1 };
@@ -49,7 +49,7 @@ std::span<const FlagRow> flag_rows();
 class Flags {
  public:
   bool has(std::string_view name) const { return values_.contains(name); }
-  std::string get(std::string_view name) const;  // empty if not given
+  std::string get(std::string_view name) const;  // the value of a flag; empty if it was not given
   int number(std::string_view name, int otherwise) const;
   bool is_set(std::string_view name) const { return get(name) == "1"; }
   // `origin` tells where the value comes from; --show-config prints it.
@@ -58,7 +58,7 @@ class Flags {
     values_[std::move(name)] = std::move(value);
   }
   void forget(const std::string& name) { values_.erase(name); }
-  std::string origin(std::string_view name) const;  // empty if not given
+  std::string origin(std::string_view name) const;  // where the value comes from; empty if the flag was not given
 
   std::vector<std::string> command;  // the command to run
   std::vector<std::string> notices;  // notices for the user about deprecated spellings
@@ -82,7 +82,7 @@ Result<Flags> parse_flags(std::span<const char* const> arguments);
 const FlagRow* flag_named(std::string_view word);
 // Returns the last spelling of the flag, such as "--num-proc".
 std::string spelling_of(const FlagRow& row);
-std::vector<std::string> words_of(const char* text);  // splits at blanks
+std::vector<std::string> words_of(const char* text);  // splits the text at blanks
 // True if the flag only asks for information and no job is started.
 bool is_question(const FlagRow& row);
 bool takes_value(Kind kind);

@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 
 enum class ImageKind {
-  sif,       // of Apptainer and Singularity
+  sif,       // the image format of Apptainer and Singularity
   squashfs,  // a root file system in one file
   folder,    // a root file system in a folder
   oci,       // a folder with an OCI layout

@@ -24,7 +24,7 @@ class ProbeLines {
  public:
   // Returns whether the line is a probe's. Text that a launcher puts before it is ignored.
   bool take(std::string_view line);
-  std::vector<Facts> probes() const;  // by rank
+  std::vector<Facts> probes() const;  // the facts of all probes, ordered by rank
 
  private:
   std::map<std::string, Facts> probes_;

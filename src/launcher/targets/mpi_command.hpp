@@ -31,8 +31,8 @@ struct MpiexecWish {
   std::vector<std::string> exported;  // names of variables that go to other hosts
   std::string ssh;                    // the command in place of ssh; empty: ssh
   std::string ssh_port, ssh_identity_file;
-  std::string interfaces;            // separated by commas
-  std::vector<std::string> binding;  // empty: no binding, ranks placed by slot
+  std::string interfaces;            // network interfaces, separated by commas
+  std::vector<std::string> binding;  // options for binding; empty: ranks are not bound, and are placed by slot
   std::vector<std::string> more;     // more arguments of the user
   std::vector<std::string> command;
   bool is_root = false;

@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 
 struct RemoteStarter {
-  std::string program;  // the scheduler's
+  std::string program;  // the scheduler's command
   // The words up to the host's name. After the name come the words of the command, and no shell reads them.
   std::vector<std::string> words;
   bool carries_messages = true;  // false: its tasks have no standard input, and their output goes elsewhere

@@ -66,7 +66,7 @@ OnNodes ask_nodes(const Environment& environment) {
 }
 
 struct MpiOfSrun {
-  std::string name;  // srun --mpi=NAME
+  std::string name;  // the name in srun --mpi=NAME
   WayToMeet way;
 };
 

@@ -21,7 +21,7 @@ struct JobRequest {
   const Environment& environment;
   int ranks = 1;
   std::vector<std::string> command;
-  std::vector<HostSlots> hosts;  // empty: none were named
+  std::vector<HostSlots> hosts;  // the hosts that the user named; empty: none
   std::chrono::milliseconds grace{5000};
   JobAround around = JobAround(environment);
 };

@@ -16,8 +16,8 @@ template <typename Sent, typename Received>
 class Channel {
  public:
   Channel() = default;
-  explicit Channel(posix::FileDescriptor both);                         // made non-blocking
-  Channel(posix::FileDescriptor reader, posix::FileDescriptor writer);  // both are made non-blocking
+  explicit Channel(posix::FileDescriptor both);                         // the descriptor becomes non-blocking
+  Channel(posix::FileDescriptor reader, posix::FileDescriptor writer);  // both descriptors become non-blocking
 
   int descriptor() const noexcept { return reader_.get(); }
   int writer() const noexcept { return writer_ ? writer_.get() : reader_.get(); }

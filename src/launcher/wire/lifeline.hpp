@@ -20,7 +20,7 @@ class Lifelines {
  public:
   struct Options {
     std::size_t hosts = 0;
-    std::vector<std::string> interfaces;  // to listen on; empty: all
+    std::vector<std::string> interfaces;  // interfaces to listen on; empty: all
     PortRange ports;
     std::chrono::milliseconds patience;
   };

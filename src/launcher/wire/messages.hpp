@@ -30,8 +30,8 @@ struct StartRank {
   std::string program;                   // to be executed; a name without a slash is looked for along its PATH
   std::vector<std::string> command;      // the arguments; the first one is the name that the user gave
   std::vector<std::string> environment;  // NAME=value, all of it
-  std::string folder;                    // the working folder
-  std::int32_t local_rank = 0;           // its share of the processors
+  std::string folder;                    // the folder in which the rank starts
+  std::int32_t local_rank = 0;           // the rank's number on its host, which decides its share of the processors
   InputFrom input = InputFrom::nowhere;
   bool is_site_launcher = false;  // signals go to the launcher only, which passes them on
 };
@@ -40,7 +40,7 @@ struct Input {  // for the rank that gets its input from horovodrun
   bool is_last = false;
 };
 struct Ask {};    // the agent answers after it has reported all that it knows
-struct Forward {  // to the process group of every rank
+struct Forward {  // Sends a signal to the process group of every rank.
   std::int32_t signal = 0;
 };
 struct End {  // Ends all processes below the agent: they get this signal at once, and SIGKILL after the grace.
@@ -53,7 +53,7 @@ struct Credit {  // the agent may send this number of bytes of output in additio
 struct Dismiss {};  // the agent may go: everything is done and cleaned up
 
 // Reports of the agent.
-struct Ready {       // answers Prepare
+struct Ready {       // The answer to Prepare: the agent can start ranks.
   std::string host;  // the host's own name
   std::string node_id;
   std::int32_t process = 0;
@@ -91,12 +91,12 @@ bool wants_another_run(int wait_status);
 struct Exited {
   Rank rank;
   std::int32_t wait_status = 0;
-  std::int64_t at_ns = 0;  // by the host's clock
+  std::int64_t at_ns = 0;  // time of the end, by the clock of the rank's host
   // What the memory control group says, as far as it could be read: how often the out-of-memory killer has struck since
   // the start.
   bool group_known = false;
   std::uint64_t oom_kills = 0;
-  std::uint64_t limit_bytes = 0;  // 0: no limit
+  std::uint64_t limit_bytes = 0;  // limit of the control group; 0: no limit
   std::string group;
 };
 struct Stopped {  // the rank does nothing until somebody continues it

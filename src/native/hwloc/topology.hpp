@@ -19,7 +19,7 @@ struct Object {
   posix::CpuMask cpus;     // of a PCI device: the processors near to it
   std::int64_t bytes = 0;  // of a cache; memory of a NUMA node
   int cache_level = 0;
-  std::string bus_id;  // PCI: "0004:04:00.0"
+  std::string bus_id;  // address of a PCI device: "0004:04:00.0"
   std::uint16_t pci_class = 0;
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
@@ -33,9 +33,9 @@ struct Source {
 
 struct Reading {
   std::vector<Object> objects;  // each kind in hwloc's logical order
-  posix::CpuMask cpus;          // those that a process here may use
+  posix::CpuMask cpus;          // the processors that processes here may use
   bool is_this_machine = false;
-  std::string version;  // "hwloc 2.9.0"
+  std::string version;  // version of hwloc: "hwloc 2.9.0"
 };
 
 // Reads cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. It never binds a thread,

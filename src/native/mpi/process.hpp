@@ -17,7 +17,7 @@ namespace hvd::mpi {
 struct Mapped {
   enum class State { loaded, running, finalised };
   std::string path;  // empty: MPI is part of the program itself
-  const char* abi;   // "mpich", "openmpi", "abi"
+  const char* abi;   // name of the ABI: "mpich", "openmpi", "abi"
   State state;
 };
 std::vector<Mapped> mapped_libraries();

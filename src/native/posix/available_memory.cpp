@@ -69,7 +69,7 @@ AvailableMemory available_memory() {
   if (auto kilobytes = field_in("/proc/meminfo", "MemAvailable:")) found.bytes = *kilobytes * 1024;
   std::ifstream file("/proc/self/cgroup");
   std::string line;
-  while (std::getline(file, line)) {  // "0::/path" or "4:memory:/path"
+  while (std::getline(file, line)) {  // a line has the form "0::/path" or "4:memory:/path"
     auto first = line.find(':');
     auto second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;

@@ -24,7 +24,7 @@ Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interfa
 struct PeerSockets {
   std::vector<FileDescriptor> sockets;
   std::vector<InterfaceAddress> addresses;  // the addresses of the sockets
-  std::string endpoints;                    // "10.0.0.3:41234 [fd00::3]:41234"
+  std::string endpoints;                    // addresses with ports: "10.0.0.3:41234 [fd00::3]:41234"
   std::string trouble;                      // the reason why an address was left out; empty: none was left out
 };
 // Fails if a wanted interface does not exist, or if the range has no free port.

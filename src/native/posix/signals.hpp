@@ -29,7 +29,7 @@ class SignalReader {
   ~SignalReader();
 
   int descriptor() const noexcept { return descriptor_.get(); }
-  std::optional<SignalEvent> next();  // never blocks
+  std::optional<SignalEvent> next();  // returns the next event; never blocks
 
  private:
   SignalReader() = default;

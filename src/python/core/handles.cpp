@@ -63,7 +63,7 @@ bool read_number(PyObject* object, Number* number) {
 
 enum class Waited {
   succeeded,
-  failed,       // with a Python error set
+  failed,       // the wait has failed and has set a Python error
   shut_down,    // with a Python error set: this process has shut Horovod down meanwhile
   interrupted,  // with a Python error set; the operation goes on and uses its memory
 };

@@ -31,7 +31,7 @@ class Timeline final : public Observer {
  public:
   struct Settings {
     std::string path;
-    TraceHeader header;  // without its times
+    TraceHeader header;  // facts for the file's header, without its times
     bool marks_batches = false;
     std::size_t queue_records = 1 << 17;
   };
@@ -52,7 +52,7 @@ class Timeline final : public Observer {
   // A number of 16 bits by which the writer knows an operation. While the operation is not in use, another operation
   // may get its number.
   struct Place {
-    std::uint64_t operation = 0;  // its number + 1; 0: none
+    std::uint64_t operation = 0;  // number of the operation at this place + 1; 0: none
     bool is_open = false;         // between submitted() and its end, and its use is recorded
   };
 

@@ -305,7 +305,7 @@ class Allreduce final : public Task {
   std::uint64_t places_ = 0;    // a digest that tells where this seat's tensors of the batch are
   std::vector<std::byte> scratch_;
 
-  std::uint64_t base_ = 0, chunks_ = 0;  // for the chunks
+  std::uint64_t base_ = 0, chunks_ = 0;  // the number of the batch's first chunk, and how many chunks it has
   std::uint64_t packed_ = 0, reduced_ = 0, unpacked_ = 0;
   std::uint64_t all_packed_ = 0, all_pushed_ = 0;
   std::size_t chunk_bytes_ = 0;

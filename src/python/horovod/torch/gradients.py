@@ -138,7 +138,7 @@ class Gradients:
         for gradient in self._all:
             gradient.lose()
         self._filled = []
-        self._sort()  # also replaces the lost exchange of kinds
+        self._sort()  # also makes a new exchange of kinds, because the old one is lost
         self._end_round()
         self.is_synchronized = self.is_ahead = False
 
