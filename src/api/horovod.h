@@ -132,7 +132,7 @@ typedef struct hvd_world {
   size_t struct_size; /* the caller sets it to sizeof(hvd_world) */
   int rank, size;
   int local_rank, local_size; /* among the ranks of this node */
-  int cross_rank, cross_size; /* among the nodes that have this local rank */
+  int cross_rank, cross_size; /* this rank's number among the nodes that have a rank with this local rank */
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
@@ -340,7 +340,7 @@ typedef struct hvd_checkpoint_entry {
   const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
   const int64_t* shape;
   const void* data; /* of a tensor to be written: its host memory; null in an entry that was read */
-  size_t bytes;     /* of a tensor in an entry that was read */
+  size_t bytes;     /* the shape of a tensor in an entry that was read */
   const char* unit; /* the unit of a tensor, such as "m/s"; null: none */
 } hvd_checkpoint_entry;
 
@@ -350,7 +350,7 @@ typedef struct hvd_checkpoint_options {
   const char*
       compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
                             * 22; null: none, which is fastest */
-  int forgets_previous; /* not 0: the file that was there is not kept as PATH.previous */
+  int forgets_previous; /* not 0: the old file is removed instead of being kept as PATH.previous */
   const char* lease;    /* the file or folder to which only this job may write from now on; null: PATH */
   size_t keep; /* the oldest step-NUMBER.h5 files of the folder are removed until this many are left; 0: all stay */
 } hvd_checkpoint_options;
@@ -376,7 +376,7 @@ typedef struct hvd_checkpoint_info {
   uint64_t bytes;
   int64_t step;     /* the step of the training; negative: unknown */
   int64_t sequence; /* grows with every checkpoint written to the folder */
-  int64_t saved_at; /* seconds since 1970, by the clock of its writer */
+  int64_t saved_at; /* time of writing in seconds since 1970, by the clock of the process that wrote it */
 } hvd_checkpoint_info;
 HVD_API hvd_status hvd_checkpoint_get_info(hvd_checkpoint* checkpoint, hvd_checkpoint_info* info);
 /* Gives the index-th entry in the order of paths. Its pointers are valid until the checkpoint is closed. */

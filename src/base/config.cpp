@@ -20,7 +20,7 @@ namespace {
 // The form of a knob's value, and which values are allowed.
 struct Rule {
   enum class Form { flag, integer, decimal, choice, ports, text };
-  const char* kind;  // as people read it; for a choice the allowed words, "mpi | gloo"
+  const char* kind;  // the form for people; for a choice the allowed words, "mpi | gloo"
   Form form;
   double least = 0;
   double most = std::numeric_limits<double>::max();
@@ -183,7 +183,8 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // Read by the build (cmake/build_variables.cmake): images and shell profiles leave them behind.
+    // The build reads these (cmake/build_variables.cmake). Images and shell profiles may still set them when a job
+    // runs.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of the build (docs/migration.md)"},

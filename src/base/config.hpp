@@ -61,7 +61,7 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// The deadline of something that begins now and needs all ranks.
+// The time by which a start must be complete, if it begins now.
 inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }

@@ -33,7 +33,8 @@ struct Block {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;
-  Content content = Content::structure;  // structure is verified before HDF5 sees the file, data when they are read
+  Content content = Content::structure;  // the structure is verified before HDF5 sees the file, the data of tensors
+                                         // when they are read
   friend bool operator==(const Block&, const Block&) = default;
 };
 

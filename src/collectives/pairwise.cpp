@@ -72,12 +72,12 @@ class Pairwise final : public Task {
   struct Piece {
     int seat = -1;
     std::int64_t begin = 0, count = 0;  // the range in the input or output
-    std::uint32_t number = 0;           // its number among the pieces between the two seats
+    std::uint32_t number = 0;           // number of the piece among those between the two seats
   };
   struct Message {
     std::optional<Pending> pending;
     Piece piece;
-    std::byte* landing = nullptr;  // where it arrives, if that is not its final place
+    std::byte* landing = nullptr;  // memory in which the piece arrives, if that is not its final place
     Scratch scratch;
   };
   // The position of the piece that begins next.

@@ -22,8 +22,8 @@ struct MpiCard {
   std::string version;       // version of the ABI and of the library
   int rank = 0, size = 0;    // in the communicator in which the ranks are looked up
   bool running = false;      // the program or this runtime started it; only then rank and size are known
-  bool over_bridge = false;  // not started yet, and needs our bridge as its PMI server
-  std::string space;         // a bridge's name for the job's values (that of rank 0 is used)
+  bool over_bridge = false;  // the MPI is not started yet, and needs our bridge as its PMI server
+  std::string space;         // the name of a bridge for the job's values (that of rank 0 is used)
   bool wanted = false;       // MPI is also wanted between ranks of one node (HOROVOD_MPI)
   // "172.17.0.1/docker0 10.0.0.3/eth0": the interfaces to other hosts among which the MPI may choose at its start.
   // Empty if the MPI already runs, has a fabric, or was told what to use.

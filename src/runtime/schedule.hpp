@@ -58,7 +58,7 @@ struct PublishRequest {  // sends a value to the ranks of a set, while they make
   void write(ByteWriter& out) const;
   static PublishRequest read(ByteReader& in, RecordStorage&);
 };
-struct StallRequest {  // "I have waited long"; the coordinator's rank finds out for whom, and tells people
+struct StallRequest {  // "I have waited long". The coordinator finds out for which ranks, and reports it to people
   double waited_s = 0;
   Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
   OpNameView name;

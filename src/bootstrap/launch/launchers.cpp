@@ -139,7 +139,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::as_asked,
      .traces = {"PALS_*"},
      .remedy = "start them with `mpiexec --pmi=pmix`"},
-    {.launcher = Launcher::prrte,  // and every other launcher that serves PMIx and is not Slurm
+    {.launcher = Launcher::prrte,  // PRRTE, and every other launcher that serves PMIx and is not Slurm
      .name = "a launcher that serves PMIx",
      .program = "prterun",
      .says = {"prterun", "PRRTE", "prte"},

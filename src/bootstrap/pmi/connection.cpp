@@ -17,7 +17,7 @@
 namespace hvd::bootstrap::pmi {
 namespace {
 
-constexpr std::size_t longest_line = 64 << 10;  // for a line from a server; no server sends such long lines
+constexpr std::size_t longest_line = 64 << 10;  // limit for a line from a server; no server sends such long lines
 constexpr std::size_t longest_request = 1000;   // servers have buffers of 1024 bytes
 constexpr auto leave_time = std::chrono::seconds(2);
 

@@ -18,7 +18,8 @@ namespace hvd::bootstrap {
 using Notice = std::string;
 
 struct Chosen {
-  std::unique_ptr<Bootstrap> bootstrap;  // has joined; logs every verb with its time at the level trace
+  std::unique_ptr<Bootstrap> bootstrap;  // the bootstrap has joined; it logs every call with its time at the level
+                                         // trace
   Identity identity;
   std::string why;  // "detected", "forced by HOROVOD_BOOTSTRAP"
 };

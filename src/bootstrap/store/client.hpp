@@ -74,9 +74,9 @@ class StoreClient {
   int size_;
   std::string job_;
   std::string broken_;      // why nothing can be asked any more
-  std::string late_fence_;  // why there can be no fence any more
+  std::string late_fence_;  // the reason why no fence can succeed any more; empty if it can
   std::uint32_t ticket_ = 0;
-  std::map<std::uint32_t, Buffer> pieces_;  // pieces of tables, by the number of their exchange
+  std::map<std::uint32_t, Buffer> pieces_;  // the pieces of tables that have come, by the number of their exchange
 };
 
 }  // namespace hvd::bootstrap

@@ -55,7 +55,7 @@ class LocalStoreServer {
     int size = 1;
     // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
-    // The longest time that a new connection may say nothing.
+    // A new connection that says nothing for this time is dropped.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);

@@ -21,7 +21,7 @@
 
 namespace hvd::bootstrap {
 
-// What a client says about itself when it comes in.
+// The facts about itself that a client sends when it comes in.
 struct StoreGuest {
   std::uint32_t wire_version = 0;
   std::int32_t rank = -1;
@@ -66,7 +66,7 @@ class StoreSeats {
   };
   struct Seated {
     std::optional<std::uint64_t> connection;
-    std::uint64_t fences = 0;  // fences that the rank has entered so far
+    std::uint64_t fences = 0;  // number of fences that the rank has entered so far
     std::optional<std::uint32_t> fence_ticket;
     std::string lost;  // how the rank ended; empty while it lives
     std::map<std::string, Buffer, std::less<>> values;

@@ -37,7 +37,7 @@ struct Program {
 // The programs of one plan. If each block belongs to a seat (allgather, reduce_scatter), there is one block per seat.
 struct Programs {
   Program large;
-  Program small;  // for chunks of at most small_bytes, if that is not 0
+  Program small;  // the program for chunks of at most small_bytes; unused if small_bytes is 0
   std::size_t small_bytes = 0;
 };
 

@@ -56,7 +56,8 @@ class Cut {
   transport::Splits splits_;
   std::int64_t total_ = 0, total_out_ = 0;
   std::int64_t chunks_ = 0;
-  std::vector<std::int64_t> begins_;  // where shares (by seat) or adasum's tensors begin, then the end
+  std::vector<std::int64_t> begins_;  // where each share (by seat) or each tensor of adasum begins; the last entry is
+                                      // the end
   std::vector<std::size_t> firsts_;   // adasum: the first tensor of each chunk, then the number of all tensors
 };
 

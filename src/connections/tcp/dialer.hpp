@@ -29,9 +29,9 @@ class Dialer {
  public:
   struct Settings {
     std::vector<posix::InterfaceAddress> own;   // the addresses of this host
-    bool is_forced = false;                     // use only these addresses
-    std::chrono::milliseconds patience{};       // for a host that gives no sign of life
-    std::chrono::milliseconds start_timeout{};  // for a host that answers, but whose rank does not answer yet
+    bool is_forced = false;                     // true if connections must use these addresses
+    std::chrono::milliseconds patience{};       // limit for a host that gives no sign of life
+    std::chrono::milliseconds start_timeout{};  // limit for a host that answers, but whose rank does not answer yet
   };
   struct Outcome {
     Rank peer;

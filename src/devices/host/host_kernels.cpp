@@ -45,7 +45,7 @@ struct Tables {
   Tables() noexcept;
   void add(const char* name_space, AddKernels floats, AddKernels halves, AddKernels integers) noexcept {
     KernelTable& table = list[count++];
-    table.instruction_set = name_space + 2;  // "N_AVX2": without its "N_"
+    table.instruction_set = name_space + 2;  // Highway's names begin with "N_", as in "N_AVX2"; this prefix is removed
     floats(table);
     halves(table);
     integers(table);

@@ -79,7 +79,7 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
     if (number > first) posix::close_descriptors(first, number - 1);
     first = number + 1;
   }
-  nothing.release();  // it is one of the descriptors that are closed below
+  nothing.release();  // this descriptor is one of those that are closed below
   posix::close_descriptors(first, ~0u);
 }
 
@@ -118,7 +118,7 @@ class Keeper {
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
-    ::setpgid(rank_, rank_);  // parent and child both do this, so it is done whichever comes first
+    ::setpgid(rank_, rank_);  // parent and child both call this, so it is done whichever of them comes first
     output_.rank_end().reset();
     errors_.rank_end().reset();
     if (input_) input_->rank_end().reset();

@@ -95,7 +95,7 @@ int run_remote_agent(milliseconds grace) {
     become_agent(std::move(settings), std::move(held));
   }
   held.reset();
-  // The other end must see the end of the agent and not the end of this process.
+  // horovodrun must see when the agent ends, not when this process ends.
   ::close(STDIN_FILENO);
   ::close(STDOUT_FILENO);
   posix::fill_standard_descriptors();

@@ -40,7 +40,7 @@ class LineCutter {
 // A file that text is written to. Its reader may be slow, or may go away.
 class Sink {
  public:
-  explicit Sink(int descriptor);    // borrowed; if it is closed, all text is thrown away
+  explicit Sink(int descriptor);    // the descriptor is borrowed; if it is closed, all text is thrown away
   void add(std::string_view text);  // adds the text to the queue; does not write
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone

@@ -10,7 +10,7 @@ namespace hvd::launcher {
 struct FirstFailure {
   enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
-  Rank rank;         // -1: unknown, because the site's launcher does not tell it
+  Rank rank;         // -1 if the site's launcher does not tell the rank
   std::string host;  // empty if the host is unknown
   int process = 0;
   Exited end;        // how the rank ended; only for the kind `ended`

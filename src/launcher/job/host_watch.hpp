@@ -12,10 +12,10 @@ namespace hvd::launcher {
 
 struct HostNews {
   enum class Kind {
-    complaint,   // a message of ssh or of the shell there
+    complaint,   // ssh, or the shell on the host, has printed a message
     unusable,    // the host will not get ready
     lost,        // the job runs there, and nothing is heard of its agent or host any more
-    taken_over,  // this machine's agent was killed: horovodrun has adopted its children
+    taken_over,  // the agent of this machine was killed; horovodrun has adopted its children
   };
   Kind kind;
   HostLink* host;

@@ -18,14 +18,14 @@ struct HostPlan {
   std::string name;
   std::vector<std::string> reach;  // a command that runs its last argument in a shell there; empty: this machine
   bool takes_words = false;        // the words that start an agent follow one by one, and no shell reads them
-  std::string trial{};             // a command that shows the user whether this works; empty: by ssh
+  std::string trial{};             // a command that shows the user whether the host can be reached; empty: by ssh
 };
 
 // For jobs with ranks on other machines.
 struct NetworkOptions {
   std::vector<std::string> interfaces;  // the interfaces over which horovodrun is reached; empty: all
   PortRange ports;
-  std::chrono::milliseconds start_timeout{30000};     // every host must be ready by then
+  std::chrono::milliseconds start_timeout{30000};     // the time by which every host must be ready
   std::chrono::milliseconds lifeline_patience{5000};  // a host that is silent for longer counts as lost
   std::string remote_program;                         // the path of horovodrun on the other hosts
 };

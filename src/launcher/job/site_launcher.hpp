@@ -23,7 +23,8 @@ namespace hvd::launcher {
 struct SiteLauncher {
   bootstrap::Launcher launcher{};
   const SiteDialect* dialect = nullptr;
-  std::vector<std::string> command;  // in it, host_file_word stands for the path of the host file
+  std::vector<std::string> command;  // the launcher's command; host_file_word in it stands for the path of the host
+                                     // file
   std::string host_file;             // the content of the host file; empty: there is none
   bool packs_input = false;          // the input of rank 0 travels in packets (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that the launcher must not see

@@ -20,7 +20,7 @@ class TarCheck {
   // together lead out of the folder.
   Status finish() const;
   bool has_ended() const { return has_ended_; }             // the archive's end mark has come
-  std::uint64_t content_bytes() const { return content_; }  // of all files that have come
+  std::uint64_t content_bytes() const { return content_; }  // number of bytes of all files that have come
   std::uint64_t members() const { return members_; }
 
  private:

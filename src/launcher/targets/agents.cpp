@@ -70,7 +70,7 @@ Environment with_flags(const JobRequest& request) {
 
 Result<NetworkOptions> network_of(const JobRequest& request) {
   const Environment environment = with_flags(request);
-  std::vector<std::string> warnings;  // ignored here: the ranks print them
+  std::vector<std::string> warnings;  // warnings are ignored here, because the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;

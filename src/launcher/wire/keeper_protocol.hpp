@@ -42,7 +42,7 @@ std::optional<LabelRead> read_label(std::string_view line);
 struct RankReport {
   int process = 0;
   int wait_status = 0;
-  bool was_asked = false;  // the rank had been told to end before it ended
+  bool was_asked = false;  // true if the rank had been told to end before it ended
   std::int64_t at_ns = 0;  // time of the end, by the clock of the rank's host
   std::string host;
 };

@@ -28,14 +28,15 @@ enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct StartRank {
   Rank rank;
   std::string program;                   // to be executed; a name without a slash is looked for along its PATH
-  std::vector<std::string> command;      // the arguments; the first one is the name that the user gave
-  std::vector<std::string> environment;  // NAME=value, all of it
+  std::vector<std::string> command;      // the arguments of the program; the first one is the program's name as the
+                                         // user gave it
+  std::vector<std::string> environment;  // the whole environment of the rank, as NAME=value
   std::string folder;                    // the folder in which the rank starts
   std::int32_t local_rank = 0;           // the rank's number on its host, which decides its share of the processors
   InputFrom input = InputFrom::nowhere;
   bool is_site_launcher = false;  // signals go to the launcher only, which passes them on
 };
-struct Input {  // for the rank that gets its input from horovodrun
+struct Input {  // Bytes of input for the rank that reads horovodrun's input.
   std::string bytes;
   bool is_last = false;
 };
@@ -66,7 +67,7 @@ struct Said {  // a line to print for the user
 };
 struct InputTaken {  // horovodrun may send this number of bytes in addition
   std::uint32_t bytes = 0;
-  bool is_closed = false;  // nobody reads any more
+  bool is_closed = false;  // the rank does not read its input any more
 };
 struct Answered {};
 struct Started {
@@ -75,7 +76,7 @@ struct Started {
 };
 struct NotStarted {  // the rank could not be started; this also counts as its end
   Rank rank;
-  std::int32_t error = 0;   // errno; 0: `step` says it all
+  std::int32_t error = 0;   // the errno of the failure; 0: `step` describes it completely
   std::string step;         // the step of the start that failed
   std::int32_t code = 126;  // the exit code that stands for this failure
 };
@@ -102,7 +103,8 @@ struct Exited {
 struct Stopped {  // the rank does nothing until somebody continues it
   Rank rank;
   std::int32_t signal = 0;
-  std::int32_t process = 0;  // sent here, too, because Started may arrive later
+  std::int32_t process = 0;  // number of the rank's process; it is in this report, too, because Started may arrive
+                             // later
 };
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;

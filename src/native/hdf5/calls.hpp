@@ -135,7 +135,8 @@ struct Calls {
 #define HVD_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
   HVD_HDF5_CALLS(HVD_MEMBER)
 #undef HVD_MEMBER
-  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;  // exists from 1.10.7 on; else null
+  // this function exists from HDF5 1.10.7 on; otherwise the pointer is null
+  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;
   // This is H5Literate2 from 1.12 on, H5Literate before.
   Outcome (*iterate_links)(Id, int, int, Size*, OnName, void*) = nullptr;
 #define HVD_MEMBER(ours, name) Id ours = -1;

@@ -16,14 +16,15 @@ enum class Kind : std::uint8_t { package, numa_node, cache, core, processor, pci
 struct Object {
   Kind kind = Kind::processor;
   int os_index = -1;
-  posix::CpuMask cpus;     // of a PCI device: the processors near to it
+  posix::CpuMask cpus;     // of a PCI device: the processors that are near to it
   std::int64_t bytes = 0;  // of a cache; memory of a NUMA node
   int cache_level = 0;
   std::string bus_id;  // address of a PCI device: "0004:04:00.0"
   std::uint16_t pci_class = 0;
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  std::vector<std::string> names;  // PCI: the names that the system and its drivers use ("mlx5_0", "hsn0", "cuda0")
+  std::vector<std::string> names;  // of a PCI device: the names that the system and its drivers use ("mlx5_0", "hsn0",
+                                   // "cuda0")
 };
 
 struct Source {

@@ -261,9 +261,9 @@ std::optional<int> Client::fence_once(Deadline deadline) {
   operation->directive(PMIX_COLLECT_DATA, PMIX_BOOL).data.flag = true;
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
-  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // the callback is not called then
+  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // PMIx does not call the callback after such a failure
   if (started != PMIX_SUCCESS) return started;
-  (void)handed.release();  // the callback owns it now
+  (void)handed.release();  // from now on the callback owns the operation
   return operation->wait(deadline);
 }
 

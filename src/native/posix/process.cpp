@@ -98,7 +98,7 @@ void close_descriptors_one_by_one(unsigned first, unsigned last) {
     while (const dirent* entry = ::readdir(list))  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
       if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
         open.push_back(number_in<unsigned>(entry->d_name).value_or(0));
-    ::closedir(list);  // its own descriptor is in the list, and is closed below
+    ::closedir(list);  // this folder's own descriptor is in the list, and is closed below
   } else {
     auto most = static_cast<unsigned>(std::min<std::uint64_t>(descriptor_limit().soft, 1u << 20));
     for (unsigned descriptor = first; descriptor < most && descriptor <= last; ++descriptor) open.push_back(descriptor);

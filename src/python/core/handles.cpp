@@ -64,8 +64,8 @@ bool read_number(PyObject* object, Number* number) {
 enum class Waited {
   succeeded,
   failed,       // the wait has failed and has set a Python error
-  shut_down,    // with a Python error set: this process has shut Horovod down meanwhile
-  interrupted,  // with a Python error set; the operation goes on and uses its memory
+  shut_down,    // the wait has failed with a Python error, because this process has shut Horovod down meanwhile
+  interrupted,  // the wait has failed with a Python error; the operation goes on and uses its memory
 };
 
 // Takes the Python error that is set and keeps it, to be set again later.

@@ -9,7 +9,8 @@ struct DlpackExchange {
   void* allocate;
   void* export_owned;
   void* import;
-  int (*read)(void* object, DlpackTensor* tensor);  // the object keeps its tensor; no synchronisation; -1: error set
+  int (*read)(void* object, DlpackTensor* tensor);  // returns -1 with a Python error set on failure; the object keeps
+                                                    // its tensor; no device is synchronised
   void* stream;
 };
 

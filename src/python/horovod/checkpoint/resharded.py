@@ -128,7 +128,7 @@ class _Union:
         return root
 
     def _parts(self, name):
-        """{saved rank: its Node of that name}"""
+        """Returns {saved rank: its Node of that name}."""
         return {who: root[name] for who, root in self._saved.items() if isinstance(root.get(name), tree.Node)}
 
     def _whole(self, who, item):
