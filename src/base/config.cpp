@@ -183,7 +183,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // The build reads these (cmake/build_variables.cmake). Images and profiles may still set them for jobs.
+    // Read by the build (cmake/build_variables.cmake): they have no effect on a job, but images and profiles set them.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of the build (docs/migration.md)"},
