@@ -19,14 +19,14 @@ struct Host {
   int slots = 0;  // ranks that the job asked for on this host
   int cores = 0;  // cores that the job has on this host; 0: unknown
   int gpus = -1;  // GPUs that the job has on this host; -1: unknown
-  int part = 0;   // for a job that asked for several parts (Slurm's heterogeneous jobs)
+  int part = 0;   // number of the job's part to which the host belongs (Slurm's heterogeneous jobs have several parts)
   int room() const { return slots > cores ? slots : cores; }  // the most ranks that do not share a core
 };
 
 struct Allocation {
   std::string job;          // the name in the scheduler's commands: "17", "17_3", "17[3]"
   std::vector<Host> hosts;  // hosts for ranks, each once, in the scheduler's order
-  std::string source;       // where the hosts were read: "LSB_MCPU_HOSTS"
+  std::string source;       // the source of the hosts: "LSB_MCPU_HOSTS"
   std::string launch_host;  // runs the job's script, but no ranks; empty: there is no such host
 };
 
@@ -45,7 +45,7 @@ struct Sources {
 
 // How a job is requeued. Some schedulers need a command, others an exit code of the job.
 struct Requeue {
-  std::vector<std::string> command;  // empty: there is no command
+  std::vector<std::string> command;  // command that requeues the job; empty: there is none
   int exit_code = 0;                 // 0: no exit code requeues the job
 };
 

@@ -102,7 +102,8 @@ typedef struct hvd_init_options {
   size_t struct_size;   /* sizeof(hvd_init_options) */
   const void* mpi_comm; /* address of an MPI_Comm of this process's MPI; its processes are the ranks. Null: not given */
   size_t mpi_comm_size; /* sizeof(MPI_Comm) */
-  const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
+  const int* ranks;     /* ranks of MPI_COMM_WORLD that become the ranks, in this order, instead of a communicator;
+                           null: not given */
   size_t rank_count;
   /* Process sets that exist from the start; all ranks list the same sets. They get the ids 1, 2, … in this order. A set
    * that is listed twice has one id, and a set of all ranks has id 0. set_ranks has the ranks of all sets, one set
@@ -131,7 +132,7 @@ HVD_API void hvd_stop(hvd_runtime* runtime);
 typedef struct hvd_world {
   size_t struct_size; /* the caller sets it to sizeof(hvd_world) */
   int rank, size;
-  int local_rank, local_size; /* among the ranks of this node */
+  int local_rank, local_size; /* this rank's number among the ranks of this node */
   int cross_rank, cross_size; /* this rank's number among the nodes that have a rank with this local rank */
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
@@ -173,11 +174,11 @@ typedef struct hvd_op_description {
   hvd_dtype dtype;
   hvd_reduce_op reduce_op; /* allreduce; reducescatter: sum or average */
   int dimensions;
-  const int64_t* shape; /* of the input; for allgather and alltoall the first dimension may differ between ranks and
-                               * between calls */
+  const int64_t* shape;       /* shape of the input; for allgather and alltoall the first dimension may differ between
+                         * ranks and between calls */
   double prescale, postscale; /* allreduce, reducescatter; 1.0 for none */
   int root_rank;              /* broadcast; a rank of the world, also in a process set */
-  int process_set;            /* 0: all ranks */
+  int process_set;            /* the process set in which the operation runs; 0: all ranks */
   int transient;              /* not 0: the name will not be used again, and nothing about it is cached */
   int reserved;               /* ignored; it was padding in the first release */
   hvd_device device;          /* the memory of input and output, 0: host. It must be equal on all ranks */
@@ -201,8 +202,10 @@ typedef struct hvd_start_arguments {
   const void* input;
   void* output; /* may equal input. Null for allgather and alltoall, and possible for reducescatter: the runtime then
                  * keeps the result (hvd_result_*) */
-  int64_t first_dimension; /* allgather, alltoall: rows of this call's input; else ignored */
-  const int64_t* splits;   /* alltoall: rows for each rank of the set, by place; copied. Null: equal parts */
+  int64_t first_dimension; /* number of rows of this call's input, for allgather and alltoall; ignored for other
+                              verbs */
+  const int64_t* splits;   /* number of rows for each rank of the set, by place, for alltoall; copied. Null: equal
+                              parts */
   size_t split_count;
   void* stream; /* for tensors in device memory; null for host memory. The caller's stream (CUDA: a CUstream; for the
                  * default stream CU_STREAM_LEGACY or CU_STREAM_PER_THREAD). The input is ready when the stream reaches
@@ -330,16 +333,18 @@ typedef enum hvd_entry_type {
 
 typedef struct hvd_checkpoint_entry {
   size_t struct_size; /* sizeof(hvd_checkpoint_entry); the elements of an array are this far apart */
-  const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
+  const char* path;   /* path of the entry, "/model/layer1.weight"; a slash within a name is written %2F, a percent
+                         sign %25 */
   const char* kind;   /* the kind of object in the program ("list"); null: nothing special */
   hvd_entry_type type;
   int dimensions;    /* number of dimensions of a tensor */
   int64_t integer;   /* the value of HVD_ENTRY_INTEGER; that of HVD_ENTRY_BOOL as 0 or 1 */
   double number;     /* the value of HVD_ENTRY_NUMBER */
   const char* text;  /* the value of HVD_ENTRY_TEXT, in UTF-8 */
-  const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
+  const char* dtype; /* element type of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64",
+                        "uint8" … */
   const int64_t* shape;
-  const void* data; /* of a tensor to be written: its host memory; null in an entry that was read */
+  const void* data; /* host memory of a tensor that is to be written; null in an entry that was read */
   size_t bytes;     /* the shape of a tensor in an entry that was read */
   const char* unit; /* the unit of a tensor, such as "m/s"; null: none */
 } hvd_checkpoint_entry;
@@ -371,7 +376,7 @@ HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is
 
 typedef struct hvd_checkpoint_info {
   size_t struct_size; /* the caller sets it to sizeof(hvd_checkpoint_info) */
-  const char* path;   /* of the file; valid until the checkpoint is closed */
+  const char* path;   /* path of the file; valid until the checkpoint is closed */
   size_t entries;
   uint64_t bytes;
   int64_t step;     /* the step of the training; negative: unknown */

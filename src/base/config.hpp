@@ -34,11 +34,12 @@ struct Config {
   std::string bootstrap;             // name of the bootstrap; empty: the first one that applies
   std::string shared_dir;            // a folder that all nodes can access; empty: the working directory
   bool allow_singleton = false;      // a rank may run alone although several processes were launched
-  std::string mpi;                   // "mpich", "openmpi", "abi", "none"; empty: any that is found
-  std::string cpu_operations;        // "gloo": no MPI is used unless `mpi` asks for one
+  std::string mpi;                   // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
+  std::string cpu_operations;        // "gloo" means that no MPI is used unless `mpi` asks for one
   bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
   bool pmi_bridge = true;            // horovodrun preloads a library that an MPICH without PMIx needs
-  std::string algorithm;             // "allreduce=ring,broadcast=tree": replaces the selector's choice; empty: by cost
+  std::string algorithm;             // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector
+                                     // chooses by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // size of a chunk; each rank has two such chunks
   std::string network_interfaces;     // interfaces for connections between nodes, "eth0,ib0"; empty: all that are up
   PortRange port_range;               // ports of the sockets that listen for peers
@@ -48,7 +49,7 @@ struct Config {
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
   std::string stop_signals = "USR1,USR2,TERM";  // after one of these signals all ranks leave their loops
-  double stop_margin_s = 30;                    // between the last checkpoint and the scheduler's end of the job
+  double stop_margin_s = 30;                    // time between the last checkpoint and the scheduler's end of the job
   log::Style log;
 
   // Reads the settings. Fails on a malformed value; the error has the name, the value and what was expected. `warnings`
@@ -83,7 +84,7 @@ bool means_the_same(std::string_view name, std::string_view one, std::string_vie
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
   const char* name;  // name of the variable, HOROVOD_…
-  const char* kind;  // "bytes", "seconds", "flag", …
+  const char* kind;  // kind of the value: "bytes", "seconds", "flag", …
   const char* default_value;
   const char* meaning;
 };

@@ -39,10 +39,11 @@ struct LauncherEntry {
 struct SettingsFile {
   std::string path;
   std::string contact;                        // whom users ask about locks; empty: the file does not tell
-  std::map<std::string, FileValue> settings;  // by variable; if a variable has several lines, the last one counts
+  std::map<std::string, FileValue> settings;  // values by variable; if a variable has several lines, the last one
+                                              // counts
   std::vector<LauncherEntry> for_launcher;
-  std::map<std::string, int> locks;  // by variable or "horovodrun.flag": the line of the lock
-  std::vector<std::string> notices;  // one for each key that has no meaning here
+  std::map<std::string, int> locks;  // lines of the locks, by variable or "horovodrun.flag"
+  std::vector<std::string> notices;  // notices about keys that have no meaning here
 
   std::string place(int line) const { return path + ", line " + std::to_string(line); }
 };

@@ -17,7 +17,8 @@ struct Member {
                           // listener
   // When its process was forked, and when it called init: seconds since 1970, by its host's clock.
   double forked_at_s = 0, called_init_at_s = 0;
-  std::string process_space{};  // where its pid is valid: the machine, or a PID namespace on it (of a container)
+  std::string process_space{};  // the space in which the rank's pid is valid: the machine, or a PID namespace on it (of
+                                // a container)
   // Set only for this rank, because the values are equal on all ranks that have met.
   std::string release{};  // this rank's version of Horovod
   std::string knobs{};    // this rank's knobs that must be equal on all ranks, as lines NAME=value

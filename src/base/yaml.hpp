@@ -11,10 +11,11 @@
 namespace hvd {
 
 struct YamlEntry {
-  std::string key;    // "section.key", or "key" if it is not indented; every item of a list has the key of the list
+  std::string key;    // the key: "section.key", or "key" if it is not indented; every item of a list has the key of the
+                      // list
   std::string value;  // the text as written, with its quotes
   int line = 0;
-  bool has_keys_below = false;  // or there are items of a list below the key
+  bool has_keys_below = false;  // true if keys or items of a list are below the key
 };
 
 // What stands below a key that is not indented: the caller tells it for every such key.

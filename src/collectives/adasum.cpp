@@ -257,8 +257,9 @@ class AdasumTask final : public Task {
 
   SegmentArray in_, out_;
   Sequence sequence_;
-  std::vector<std::int64_t> lengths_;                           // lengths of the tensors that are not empty
-  std::vector<std::int64_t> block_begins_;                      // in the work area; the last entry is the end
+  std::vector<std::int64_t> lengths_;  // lengths of the tensors that are not empty
+  // where each block begins in the work area; the last entry is the end
+  std::vector<std::int64_t> block_begins_;
   std::vector<devices::Products> products_, arrived_products_;  // one for each tensor
   Exchange pair_;                                               // the exchange with the partner of this level
   std::byte* work_ = nullptr;

@@ -19,8 +19,8 @@ namespace hvd::connections {
 // One rank's knowledge about its MPI. It travels as text.
 struct MpiCard {
   std::string refusal;       // why this rank has no MPI; empty if it has one
-  std::string version;       // version of the ABI and of the library
-  int rank = 0, size = 0;    // in the communicator in which the ranks are looked up
+  std::string version;       // versions of the ABI and of the library
+  int rank = 0, size = 0;    // this process's rank in the communicator in which the ranks are looked up, and its size
   bool running = false;      // the program or this runtime started it; only then rank and size are known
   bool over_bridge = false;  // the MPI is not started yet, and needs our bridge as its PMI server
   std::string space;         // the name of a bridge for the job's values (that of rank 0 is used)

@@ -58,7 +58,7 @@ class ThreadHub {
     ConstBytes bytes;
     int polls_left = 0;
     std::atomic<int> stage{
-        0};  // 0 posted, 1 being copied by the receiver, 2 delivered; changes only under the mailbox's mutex
+        0};  // 0: posted, 1: being copied by the receiver, 2: delivered; changes only under the mailbox's mutex
     bool is_delivered() const noexcept { return stage.load(std::memory_order_acquire) == 2; }
   };
   // The mailboxes of one link's group.

@@ -147,7 +147,7 @@ class NodeBoard {
   Word* completed_ = nullptr;  // a bit per group in which a rank saw a completed slot
   // this seat's own bits by group, and those that it has not announced yet
   std::vector<std::uint64_t> my_arrivals_, unannounced_;
-  std::vector<std::uint64_t> strangers_;  // by seat and group: slots of which the seat is not a member
+  std::vector<std::uint64_t> strangers_;  // by seat and group: the slots of which the seat is not a member
   std::vector<std::uint64_t> of_all_;     // for each group: the slots that are given to all seats
   std::vector<bool> has_joined_;          // for each seat: true if its rank has joined
   std::vector<std::size_t> unannounced_groups_;

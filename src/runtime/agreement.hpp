@@ -60,9 +60,10 @@ class AgreementEffects {
   virtual void append(ConstBytes record) = 0;  // appends to the log of this node
   virtual void send(Neighbour to, ConstBytes frame) = 0;
   virtual void given(SlotId slot) = 0;
-  virtual void evicted(SlotId slot) = 0;                      // all arrivals at the slot on this node are void
-  virtual void scheduled(SlotId slot) = 0;                    // the ranks may arrive at it again
-  virtual void heard_ballot(OpNameView name, Rank from) = 0;  // from a rank of this node, or from a whole subtree
+  virtual void evicted(SlotId slot) = 0;    // all arrivals at the slot on this node are void
+  virtual void scheduled(SlotId slot) = 0;  // the ranks may arrive at it again
+  // a ballot has come from a rank of this node, or from a whole subtree
+  virtual void heard_ballot(OpNameView name, Rank from) = 0;
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
   virtual void heard_heeded(Rank from) = 0;                            // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
@@ -103,7 +104,7 @@ class NodeAgreement {
 
   // At the root decides; then sends everything new. Returns true if a frame was sent.
   bool flush(const BatchesInFlight& batches_in_flight);
-  bool flush(int batches_in_flight);  // as if every set had this number in flight
+  bool flush(int batches_in_flight);  // decides as if every process set had this number of batches in flight
 
   // True if something can go on only after ranks have read more of the log. Nothing announces that they have read it.
   bool waits_for_readers() const;
@@ -176,7 +177,7 @@ class NodeAgreement {
   AgreementEffects& effects_;
   ProcessSets sets_;
   std::map<ProcessSetId, Electorate> electorates_;
-  std::vector<bool> joined_;          // by rank; empty while no rank has joined
+  std::vector<bool> joined_;          // for each rank: true if it has joined; empty while no rank has joined
   bool joins_are_new_ = false;        // some joins have not been taken into account
   std::uint64_t joins_ended_at_ = 0;  // number of records up to the last time that all joins ended
   // For each name of the world that was decided since a rank joined: the number of records up to its last decision.
@@ -185,7 +186,7 @@ class NodeAgreement {
   Ballots ballots_;  // its voters: the ranks of this node, then the children
   std::vector<Slot> slots_;
   std::vector<Child> children_;
-  std::uint64_t records_ = 0;  // number appended to this node's log
+  std::uint64_t records_ = 0;  // number of records that were appended to this node's log
   std::uint64_t node_read_ = 0;
   std::uint64_t read_told_ = 0;       // the last number that was reported to the parent
   std::uint64_t slots_in_doubt_ = 0;  // slots given or evicted since this node last reported how far it has read

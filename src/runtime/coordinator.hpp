@@ -70,7 +70,7 @@ class Coordinator {
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
-  void schedule(int batches_in_flight);  // as if every set had this number in flight
+  void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
   // Every rank has read this many records.
   void read_by_all(std::uint64_t records);
 
@@ -92,7 +92,7 @@ class Coordinator {
     Signature signature;
     std::int64_t bytes = 0;
     Ready* ready = nullptr;              // the list of the op's set
-    std::list<SlotId>::iterator recent;  // place in recently_used_, if it is cached
+    std::list<SlotId>::iterator recent;  // place of the slot in recently_used_, if the operation is cached
   };
   struct Ended {
     SlotId slot;

@@ -27,7 +27,7 @@ struct Counters {
   // Messages of the agreement between nodes. Only the leader of a node has any.
   Counter frames_sent;
   Counter frames_received;
-  Counter frame_bytes_sent;  // including the bytes of their lengths
+  Counter frame_bytes_sent;  // bytes of the frames, including the bytes of their lengths
   Counter frame_bytes_received;
 };
 

@@ -101,7 +101,8 @@ class Engine {
  private:
   // This rank's knowledge of a slot.
   struct SlotUse {
-    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or the op was not submitted here
+    NameEntry* entry = nullptr;  // null if the slot is free, belongs to a set without this rank, or its op was not
+                                 // submitted here
     bool is_transient = false;
     // Set if other ranks have submitted the op, but this rank has joined and has not.
     std::unique_ptr<std::pair<OpName, Signature>> of_others;
@@ -177,7 +178,8 @@ class Engine {
   std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
-  std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; start() waits for it
+  std::atomic<std::uint32_t> started_{0};  // 1 if the engine runs, 2 if its start has failed; start() waits for one of
+                                           // them
 
   // Only the engine's thread uses these:
   std::unique_ptr<const StopPoint> owned_stop_point_;
@@ -189,7 +191,7 @@ class Engine {
   std::vector<SlotUse> slots_;                      // one for each slot
   std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
   std::list<StandIn> stand_ins_;
-  std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
+  std::vector<bool> joined_;  // for each seat of this node: true if its rank has joined; empty while no rank has joined
   bool has_joined_ = false;   // true if this rank has joined
   int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;

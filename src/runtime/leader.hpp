@@ -104,7 +104,7 @@ class Leader final : private AgreementEffects {
   const BatchesInFlight batches_in_flight_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
-  std::vector<Clock::time_point> moved_;           // by slot: when it was given, or last part of a batch
+  std::vector<Clock::time_point> moved_;           // for each slot: when it was given, or was last part of a batch
   std::optional<Clock::time_point> time_of_step_;  // read at most once in a step
   NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
@@ -118,7 +118,8 @@ class Leader final : private AgreementEffects {
   };
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
-  std::vector<bool> has_heeded_;               // by rank; empty before there is a stop point
+  std::vector<bool> has_heeded_;               // for each rank: true if it has left its loop; empty before there is a
+                                               // stop point
   std::optional<Clock::time_point> heed_due_;  // true while some ranks have not left their loops
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // the rank that is named as the cause of this rank's end

@@ -41,7 +41,7 @@ struct Start {
   // returns.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
-  Stream stream{};  // for device memory: the caller's stream; the result is ordered on it
+  Stream stream{};  // the caller's stream, for tensors in device memory; the result is ordered on it
 
   bool has_extras() const { return stream || on_done.tell != nullptr || !splits.empty(); }
 };
@@ -52,8 +52,8 @@ struct Submission {
   const void* input = nullptr;
   void* output = nullptr;
   std::int64_t first_dimension = 0;
-  HandleCell* handle = nullptr;  // null: other ranks submitted the op, and this rank has joined
-  std::uint32_t index = 0;       // its index among the operations of the handle
+  HandleCell* handle = nullptr;  // null if other ranks submitted the op and this rank has joined
+  std::uint32_t index = 0;       // index of the use among the operations of the handle
 };
 
 // Properties that only a few uses have.
@@ -70,9 +70,10 @@ struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
   std::uint64_t number = 0;        // unique in the table, never used again
-  std::int64_t count = 0;          // elements; elements per row if the number of rows may differ between ranks
+  std::int64_t count = 0;          // number of elements; elements per row if the number of rows may differ between
+                                   // ranks
   std::atomic<int> references{0};  // the last reference is given back under the table's lock
-  std::atomic<int> starts{0};      // of a transient operation: how many starts are left; each prepare() adds one
+  std::atomic<int> starts{0};      // number of starts that are left of a transient operation; each prepare() adds one
 
   // The engine calls this function when the operation is done, on all ranks at the same point of the schedule. It is
   // set before the operation is submitted.

@@ -158,7 +158,7 @@ class Runtime {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;
-  std::mutex sets_mutex_;  // only one change of process sets at a time
+  std::mutex sets_mutex_;  // allows only one change of process sets at a time
   std::mutex shared_mutex_;
   std::map<void*, Shared> shared_;  // shared memory by the address of this rank's part
   int shared_calls_ = 0;            // a number for the names of these operations; equal on all ranks

@@ -87,7 +87,8 @@ Result<Request> decode_request(ConstBytes bytes);  // the views in the result po
 struct GiveRecord {  // this op has this slot from now on
   SlotId slot;
   OpNameView name;
-  Signature signature;  // for a joined rank that never submitted the op; if transient, the slot ends with its batch
+  Signature signature;  // signature for a joined rank that never submitted the op; if it is transient, the slot ends
+                        // with its batch
   void write(ByteWriter& out) const;
   static GiveRecord read(ByteReader& in, RecordStorage&);
 };

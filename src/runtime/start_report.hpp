@@ -9,7 +9,7 @@ namespace hvd::runtime {
 
 // Times as rank 0 measured them, in seconds since 1970.
 struct StartTimes {
-  std::optional<double> launched_at;  // when horovodrun began; 0 if it did not tell
+  std::optional<double> launched_at;  // when horovodrun began, if horovodrun has told it
   double met_at = 0;                  // when rank 0 had the cards of all ranks
   std::optional<double> mpi_took;     // how long the start of the MPI took, if one is used
   double done_at = 0;

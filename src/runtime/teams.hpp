@@ -105,7 +105,7 @@ class Teams {
   LogExchange exchange_;
   const topology::Layout layout_;
   collectives::Team host_, node_, rail_;
-  collectives::Team all_;  // from device to device, if a transport carries that
+  collectives::Team all_;  // the team for transfers from device to device, if a transport carries them
   std::vector<Connection> connections_;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;
   std::size_t next_ = 0;  // index of the connection to be made next

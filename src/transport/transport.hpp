@@ -24,7 +24,8 @@ namespace hvd::transport {
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  posix::WaitWord* wake = nullptr;  // of this rank's engine; posted by everybody that delivers something to the rank
+  posix::WaitWord* wake = nullptr;  // the wait word of this rank's engine; it is posted when something is delivered to
+                                    // the rank
   // Returns the mapped wait word of any rank of this node, including this one. Null for a rank without a wait word.
   std::function<posix::WaitWord*(Rank)> wake_of;
   // True if this process has called register_asymmetric_barrier() successfully. It may then wake others without a

@@ -37,11 +37,12 @@ struct LauncherRow {
   Recognised recognised{};
   Names marks{};
   // Variables of its ranks. If several of them are set, the first one counts.
-  Names sizes{};                     // number of all ranks
-  Names ranks{};                     // number of this rank
-  Names local_ranks{};               // number of this rank among those of its node
-  const char* nodes = nullptr;       // number of nodes; null if the launcher does not tell
-  const char* local_size = nullptr;  // number of ranks on this node; null if the launcher does not tell
+  Names sizes{};                     // variables with the number of all ranks
+  Names ranks{};                     // variables with the number of this rank
+  Names local_ranks{};               // variables with the number of this rank among those of its node
+  const char* nodes = nullptr;       // variable with the number of nodes; null if the launcher does not tell
+  const char* local_size = nullptr;  // variable with the number of ranks on this node; null if the launcher does not
+                                     // tell
   Serves serves{};
   Names daemons{};  // names of the launcher's processes above a rank
   // Variables that the launcher sets in a rank and that a job which the rank starts must not see. "A_*" stands for all

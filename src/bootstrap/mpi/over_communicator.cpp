@@ -285,7 +285,7 @@ class OverCommunicator final : public Bootstrap {
     return not_all_came();
   }
 
-  std::shared_ptr<mpi::Communicator> communicator_;  // null until join() copies the world's
+  std::shared_ptr<mpi::Communicator> communicator_;  // null until join() has copied the communicator of the world
   Buffer unsent_;
   std::map<std::pair<int, std::string>, Buffer> values_;
 };

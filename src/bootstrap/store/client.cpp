@@ -16,7 +16,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries to enter the store
+constexpr std::chrono::milliseconds longest_wait_outside(500);  // longest pause between tries to enter the store
 
 // False if the deadline passes first.
 bool wait_for(int descriptor, short events, Deadline deadline) {

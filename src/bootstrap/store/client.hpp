@@ -20,7 +20,7 @@ namespace hvd::bootstrap {
 
 // A connection to a store. It carries whole messages, and its calls never block.
 struct StoreChannel {
-  std::string store;  // "the launcher's local store", for error texts
+  std::string store;  // name of the store for error texts: "the launcher's local store"
   int descriptor = -1;
   std::function<Result<posix::Delivery>(ConstBytes message)> send;
   // receives a message; also sends bytes that send() has not sent

@@ -43,7 +43,8 @@ namespace hvd::bootstrap {
 
 namespace local_store {
 // The launcher sets these for every rank, besides HOROVOD_RANK and HOROVOD_SIZE.
-inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
+// the store's abstract socket name, such as "@00f3a"
+inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";
 inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // the job's secret, 32 hexadecimal digits
 }  // namespace local_store
 

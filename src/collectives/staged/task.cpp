@@ -126,7 +126,7 @@ class StagedTask final : public Task {
   };
   struct Slot {
     Chunk chunk;
-    Buffer in, out;  // in host memory; if the data keep their place, `in` is used for both
+    Buffer in, out;  // host memory of the slot; if the data keep their place, `in` is used for both
     Event copied, returned;
   };
   Slot& slot_of(std::int64_t chunk) { return slots_[static_cast<std::size_t>(chunk) % slots_.size()]; }

@@ -27,7 +27,7 @@ class HostWatch {
   explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // the hosts must outlive this object
   // For jobs on several machines. prepare_order() tells the agents where the lifelines are.
   Status open_lifelines(const NetworkOptions& network);
-  const Lifelines* lifelines() const { return lifelines_.get(); }  // null: the whole job is on this machine
+  const Lifelines* lifelines() const { return lifelines_.get(); }  // null if the whole job is on this machine
   int descriptor() const { return lifelines_ != nullptr ? lifelines_->descriptor() : -1; }
 
   // Checks the processes and streams that lead to the hosts. `program` is the program that was to be started there.

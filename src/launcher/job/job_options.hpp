@@ -31,7 +31,8 @@ struct NetworkOptions {
 };
 
 struct JobOptions {
-  std::string program;               // to be executed; a name without a slash is looked for along PATH on every host
+  std::string program;               // the program that is executed; a name without a slash is looked for along PATH on
+                                     // every host
   std::vector<std::string> command;  // the ranks' command, as the user gave it
   std::vector<HostPlan> hosts;
   std::vector<Placement> placements;  // the places of the ranks on these hosts
@@ -40,7 +41,7 @@ struct JobOptions {
   std::map<std::string, std::string> variables;  // variables that flags set for the ranks
   PrinterOptions printer;
   bool verbose = false;
-  std::chrono::milliseconds grace{5000};  // between the first signal and SIGKILL
+  std::chrono::milliseconds grace{5000};  // time between the first signal and SIGKILL
 
   bool is_on_several_machines() const {
     return std::any_of(hosts.begin(), hosts.end(), [](const HostPlan& host) { return !host.reach.empty(); });

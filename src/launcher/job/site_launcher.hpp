@@ -73,7 +73,7 @@ class SiteOutput {
   InputTaken input_taken_;
   std::vector<FirstFailure> reported_;
   std::string unfinished_[2];             // the unfinished line of each stream
-  std::vector<std::string> of_ranks_[2];  // by stream and rank: what has come of a rank's own unfinished line
+  std::vector<std::string> of_ranks_[2];  // what has come of each rank's unfinished line, by stream and rank
   FirstFailure reading_;
   std::optional<FirstFailure> failure_;
   std::string last_line_;

@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 
 enum class Kind {
-  action,    // "--help": recorded as "1"
+  action,    // an action such as "--help", recorded as "1"
   toggle,    // has no value: it is given or not
   tristate,  // given in its positive form, in its negative form, or not given
   integer,
@@ -34,7 +34,8 @@ struct FlagRow {
   const char* spellings = "";  // all spellings of the flag, separated by blanks
   const char* negations = "";  // negative forms of a tristate; else empty
   Kind kind = Kind::toggle;
-  const char* otherwise = nullptr;  // value of a flag without one; such a flag takes its value only after '='
+  const char* otherwise = nullptr;  // the value if the flag is given without one; such a flag takes a value only after
+                                    // '='
   Range range = Range::any;
   const char* variable = nullptr;  // the environment variable that the flag sets for the ranks; null: none
   Written written = Written::as_given;

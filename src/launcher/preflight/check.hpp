@@ -26,7 +26,7 @@ class Facts {
   std::optional<double> number(std::string_view name) const { return number_in<double>(get(name)); }
   void add(const Facts& more);  // a fact in `more` replaces one of the same name
 
-  std::string encoded() const;  // as a text without blanks
+  std::string encoded() const;  // returns the facts as a text without blanks
   static Facts decode(std::string_view word);
 
  private:
@@ -59,7 +59,7 @@ struct Allocation {
 enum class Severity { fault, note };  // despite a note the job can start; a fault would make it fail
 struct Finding {
   Severity severity = Severity::fault;
-  std::string host;  // the host that it concerns; empty: the whole job
+  std::string host;  // host that the finding concerns; empty: the whole job
   std::string expected;
   std::string found;
   std::string remedy;

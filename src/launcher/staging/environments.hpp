@@ -27,7 +27,7 @@ namespace hvd::launcher::staging {
 struct ArchiveState {
   std::string path;  // an absolute path
   std::uint64_t bytes = 0;
-  std::string state;  // inode, size, and the times of the last changes
+  std::string state;  // the file's inode, size, and times of the last changes
   static Result<ArchiveState> of(const std::string& path);
 };
 

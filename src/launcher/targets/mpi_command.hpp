@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 struct MpiProgram {
   std::string path;
-  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // one of these four: intel_mpi, hydra, open_mpi, prrte
+  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // the launcher: intel_mpi, hydra, open_mpi or prrte
   std::string says;                                           // the first line that it prints for --version
 };
 
@@ -27,7 +27,7 @@ Result<MpiProgram> find_mpiexec(const Environment& environment);
 
 struct MpiexecWish {
   int ranks = 1;
-  std::vector<HostSlots> hosts;       // with as many slots as ranks each; empty: the launcher chooses
+  std::vector<HostSlots> hosts;       // the hosts, each with as many slots as ranks; empty: the launcher chooses
   std::vector<std::string> exported;  // names of variables that go to other hosts
   std::string ssh;                    // the command in place of ssh; empty: ssh
   std::string ssh_port, ssh_identity_file;

@@ -44,10 +44,10 @@ struct ChosenTarget {
 Result<ChosenTarget> choose_target(const JobRequest& request);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is installed
-extern const Target slurm_target;   // inside of an allocation of Slurm: srun
-extern const Target jsrun_target;   // inside of a job of LSF with JSM: jsrun
-extern const Target pals_target;    // inside of a job of PBS with PALS: its mpiexec
-extern const Target flux_target;    // inside of an instance of Flux: flux run
+extern const Target slurm_target;   // srun, inside of an allocation of Slurm
+extern const Target jsrun_target;   // jsrun, inside of a job of LSF with JSM
+extern const Target pals_target;    // the mpiexec of PALS, inside of a job of PBS
+extern const Target flux_target;    // flux run, inside of an instance of Flux
 extern const Target agents_target;  // our own agents on this machine, and on others over ssh
 
 // Returns the words of HOROVOD_SSH (or of the variable that stands for it), up to the options for port and key. Empty:

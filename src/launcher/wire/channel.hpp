@@ -45,7 +45,7 @@ class Channel {
 
   posix::FileDescriptor reader_, writer_;
   Buffer incoming_, outgoing_;
-  std::size_t sent_ = 0;  // bytes of outgoing_ that were sent
+  std::size_t sent_ = 0;  // number of bytes of outgoing_ that were sent
   std::string awaited_;
   bool closed_ = false;
 };

@@ -25,7 +25,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t half = 16;
-constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries of an agent
+// longest pause between tries of an agent to reach horovodrun
+constexpr std::chrono::milliseconds longest_wait_outside(500);
 
 Result<posix::FileDescriptor> listen_within(const posix::TcpAddress& address, const PortRange& range) {
   for (int port = range.first; port <= range.last; ++port) {

@@ -27,7 +27,7 @@ class Lifelines {
   static Result<std::unique_ptr<Lifelines>> open(const Options& options);
   ~Lifelines();
 
-  const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
+  const std::string& addresses() const;       // addresses for the agents: "10.0.0.3:4711,[fd00::3]:4712", best first
   std::string token(std::size_t host) const;  // the secret by which that agent proves itself
   int descriptor() const;                     // readable when serve() has something to do
   struct Loss {

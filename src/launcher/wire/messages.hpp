@@ -27,7 +27,8 @@ struct Prepare {           // the first order that an agent gets
 enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct StartRank {
   Rank rank;
-  std::string program;                   // to be executed; a name without a slash is looked for along its PATH
+  std::string program;                   // the program that is executed; a name without a slash is looked for along the
+                                         // PATH of the rank
   std::vector<std::string> command;      // the arguments of the program; the first one is the program's name as the
                                          // user gave it
   std::vector<std::string> environment;  // the whole environment of the rank, as NAME=value
@@ -109,7 +110,7 @@ struct Stopped {  // the rank does nothing until somebody continues it
 struct Told {  // the agent itself got this signal and asks for the end of the job
   std::int32_t signal = 0;
 };
-struct AllEnded {};  // after End: no process is left and all of their output was sent
+struct AllEnded {};  // All processes have ended after End, and all of their output was sent.
 
 // The receivers visit all orders, or all reports. Therefore a new message does not compile until its receiver handles
 // it.
@@ -121,7 +122,7 @@ using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, 
 template <typename Message>
 void encode(const Message& message, Buffer& out);  // appends one frame's content
 template <typename Message>
-std::optional<Message> decode(ConstBytes content);  // nullopt if it is malformed
+std::optional<Message> decode(ConstBytes content);  // returns nullopt if the message is malformed
 
 // The highest number of bytes under way: of output, that an agent may send before it waits for Credit, and of input,
 // that horovodrun may send.

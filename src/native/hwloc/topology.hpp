@@ -17,7 +17,7 @@ struct Object {
   Kind kind = Kind::processor;
   int os_index = -1;
   posix::CpuMask cpus;     // of a PCI device: the processors that are near to it
-  std::int64_t bytes = 0;  // of a cache; memory of a NUMA node
+  std::int64_t bytes = 0;  // size of a cache, or memory of a NUMA node
   int cache_level = 0;
   std::string bus_id;  // address of a PCI device: "0004:04:00.0"
   std::uint16_t pci_class = 0;
@@ -28,7 +28,7 @@ struct Object {
 };
 
 struct Source {
-  std::string xml_path;  // if both are empty, the source is this machine
+  std::string xml_path;  // a file of hwloc's XML; if this and the text are empty, the source is this machine
   std::string xml_text;
 };
 

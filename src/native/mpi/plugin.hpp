@@ -34,7 +34,7 @@ struct CollectiveCall {
   int root = 0;
   const void* input = nullptr;  // unused for allreduce and broadcast, which work in the output
   void* output = nullptr;
-  std::int64_t count = 0;  // for allreduce and broadcast: number of elements, below 2^31
+  std::int64_t count = 0;  // number of elements for allreduce and broadcast, below 2^31
   // The numbers of elements by rank. They are borrowed until the call is done. For allgather, reduce_scatter, and the
   // input of an alltoall.
   std::span<const int> counts;

@@ -18,7 +18,7 @@ std::optional<std::int64_t> number_in_file(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   if (!(file >> text)) return std::nullopt;
-  return number_in<std::int64_t>(text);  // "max" is no number: no limit
+  return number_in<std::int64_t>(text);  // the text "max" is not a number: there is no limit
 }
 
 // Returns the value of a "key value" line, as in /proc/meminfo and memory.stat.

@@ -25,7 +25,7 @@ Number numbers = 0;  // the last number that was given out
 struct Entry {
   hvd_handle handle = 0;
   Reference value;
-  Reference result;  // null, or a function: then synchronize() returns result(handle, value)
+  Reference result;  // a function that makes the value: synchronize() returns result(handle, value); may be null
   Reference keep;
   int waiting = 0;  // the number of threads that are in collect(); the last of them releases the handle
 };

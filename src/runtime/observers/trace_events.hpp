@@ -55,7 +55,7 @@ class TraceEvents {
     TraceOperation operation{};
     std::vector<std::int64_t> shape;
     std::string verb;       // name of the span, such as NEGOTIATE_ALLREDUCE
-    std::string arguments;  // of the last event; empty if they differ between uses
+    std::string arguments;  // arguments of the last event; empty if they differ between uses
     enum class State : std::uint8_t { idle, negotiating, agreed } state = State::idle;
     std::int64_t rows = 0;
     std::uint64_t batch = 0;
@@ -88,7 +88,7 @@ class TraceEvents {
   TraceFile& file_;
   int rank_;
   bool marks_batches_;
-  std::vector<Place> places_;  // only as many places as have been used
+  std::vector<Place> places_;  // has only as many places as have been used
   std::vector<Way> ways_;
   std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // rows by process set and name
   int next_pid_ = 1;

@@ -341,7 +341,7 @@ class CollectiveTask final : public Task {
   std::vector<std::int64_t> begins_;  // where each seat's share begins
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;
-  std::int64_t next_ = 0, ended_ = 0;  // number of steps that were started, and that have ended
+  std::int64_t next_ = 0, ended_ = 0;  // numbers of the steps that were started and of those that have ended
   bool is_over_ = true;
   bool has_agreed_ = true;  // steps_ is the number on which all seats have agreed
   std::array<Slot, 2> slots_;

@@ -301,7 +301,7 @@ class Allreduce final : public Task {
   std::vector<void*> destinations_;
   int missing_ = 0;
 
-  std::uint64_t exchange_ = 0;  // of a one shot, or of the digests of places
+  std::uint64_t exchange_ = 0;  // number of the exchange for a one shot, or for the digests of places
   std::uint64_t places_ = 0;    // a digest that tells where this seat's tensors of the batch are
   std::vector<std::byte> scratch_;
 

@@ -30,7 +30,7 @@ namespace hvd::transport::shm {
 //
 // A run: tasks of one verb that followed each other, with no other use of the slabs between them.
 struct SlabRun {
-  std::uint64_t begin = 0, end = 0;  // number of their first chunk, and the number after their last one
+  std::uint64_t begin = 0, end = 0;  // number of the run's first chunk, and the number after its last chunk
   std::uint64_t exchanges = 0;       // the value of LinkState::exchanges during the run
 };
 
@@ -41,7 +41,7 @@ struct Pair {
   std::uint64_t sent_end = 0;    // the number after the last piece that this seat sent
   std::uint64_t both_since = 0;  // from this number on, each piece had a piece of the other seat with the same number
   // Since the last verb of another kind:
-  std::uint64_t begun = 0;                       // number of the first piece
+  std::uint64_t begun = 0;                       // number of the first piece since then
   std::uint64_t slab_count = ~std::uint64_t{0};  // value of the link's slab_count at that time
   bool has_heard = false;                        // the other seat has begun an alltoall too
 };

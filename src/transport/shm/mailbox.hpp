@@ -56,7 +56,7 @@ class Mailbox {
     std::byte* ring = nullptr;
     std::uint64_t written = 0;
     std::vector<std::uint32_t> queue;  // sends that wait, oldest first
-    std::size_t sent = 0;              // bytes of the first operation that were sent, including the header
+    std::size_t sent = 0;              // number of bytes of the first operation that were sent, including the header
   };
   struct Incoming {
     RingHead* head = nullptr;

@@ -85,7 +85,7 @@ class Stream {
 
   std::vector<std::uint32_t> outgoing_;  // oldest first, from first_ on
   std::size_t first_ = 0;
-  std::size_t sent_ = 0;  // bytes of the first operation that were sent, including the header
+  std::size_t sent_ = 0;  // number of bytes of the first operation that were sent, including the header
   unsigned blocked_looks_ = 0;
   bool can_send_ = true, can_receive_ = true;
 

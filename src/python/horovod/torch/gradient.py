@@ -19,7 +19,7 @@ class Gradient:
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
-        self.place = 0  # its index among the optimizer's parameters sorted by name, the same on all ranks
+        self.place = 0  # place of the parameter among the optimizer's parameters sorted by name; equal on all ranks
         self.group = None
         self.hook = None
         self.left = self.settings.passes  # backward passes until the gradient is submitted
@@ -198,7 +198,7 @@ class Gradient:
         failure = None
         if handle is not None:
             try:
-                _ops.synchronize(handle)  # if a signal's handler raises here, nothing has changed
+                _ops.synchronize(handle)  # a signal's handler may raise here; nothing has changed then
             except HorovodInternalError as error:
                 # in a forked child the operation is never done, and `landing` may be locked
                 if _ops.is_forked and not _core.is_initialized():
