@@ -53,7 +53,8 @@ TEST(LocalStore, hands_the_cards_of_all_to_everybody) {
     auto client = store.join(rank, size);
     ASSERT_NE(client, nullptr);
     for (int round = 0; round < 20; ++round) {
-      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));  // too long for one piece
+      // a text that is too long for one piece
+      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));
       auto cards =
           client->exchange("round " + std::to_string(round), {"the same", std::to_string(rank), large, ""}, soon());
       ASSERT_TRUE(cards) << cards.error().message;

@@ -143,7 +143,7 @@ TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {
     out.put(std::int32_t{1});
     ASSERT_TRUE(ranks.back()->send(hello));
   }
-  std::vector<std::unique_ptr<SealedStream>> entered;  // kept open
+  std::vector<std::unique_ptr<SealedStream>> entered;  // streams that stay open until the end of the test
   std::size_t welcome = 0;
   Buffer answer;
   while (welcome < size) {

@@ -81,7 +81,7 @@ def test_integers_and_scalars_among_parameters_are_broadcast_too():
 # ---- broadcast_optimizer_state
 
 def all_optimizers():
-    needs = {"SparseAdam", "LBFGS", "Muon"}  # these need other parameters
+    needs = {"SparseAdam", "LBFGS", "Muon"}  # these optimizers need other parameters
     return [name for name in sorted(vars(torch.optim)) if isinstance(getattr(torch.optim, name), type)
             and issubclass(getattr(torch.optim, name), torch.optim.Optimizer) and name not in needs | {"Optimizer"}]
 
